@@ -1,0 +1,34 @@
+"""The public functions, as `import clozeworks as cw` shows them."""
+
+from typing import Any
+
+from clozeworks import recipes, spec
+from clozeworks.data.prepare import prepare
+from clozeworks.model import Model
+from clozeworks.pretraining import Recipe
+from clozeworks.pretraining import build as _build
+from clozeworks.pretraining import count_parameters as _count
+from clozeworks.recipes import recipe
+from clozeworks.text_encoder import load, save
+from clozeworks.train.run import pretrain
+
+__all__ = ["build", "count_parameters", "diff", "load", "prepare", "pretrain", "recipe", "recipes", "save"]
+
+
+def count_parameters(recipe: Recipe | str, heads: bool = True) -> int:
+    """Parameters as pretrained, each shared tensor once, nothing allocated; without heads, the published encoder."""
+    return _count(_recipe(recipe), heads)
+
+
+def diff(before: Recipe | str, after: Recipe | str) -> dict[str, tuple[Any, Any]]:
+    """What changes from one recipe to another, as {path: (before, after)}."""
+    return spec.diff(_recipe(before), _recipe(after))
+
+
+def build(recipe: Recipe | str) -> Model:
+    """A model with fresh weights."""
+    return _build(_recipe(recipe))
+
+
+def _recipe(given: Recipe | str) -> Recipe:
+    return recipe(given) if isinstance(given, str) else given

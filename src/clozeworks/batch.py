@@ -1,0 +1,284 @@
+"""The contract between data, mixers and losses.
+
+Who may see whom is data: each token carries two integers, and
+
+    i sees j  <=>  j.document == i.document  and  j.appears <= i.sees
+
+Full attention is 0, 0; causal is the position twice; a prefix has 0 for the source; a permutation has the rank
+(its query stream sees rank - 1). Padding is one more document, so a padded row is a packed row.
+
+Shapes: B rows, L query tokens, M memory tokens, D width, N examples, T predicted tokens.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from clozeworks.key import Key
+
+Kind = Literal["full", "causal", "prefix", "order"]
+Backend = Literal["auto", "dense", "sdpa", "documents"]
+PADDING, FORGOTTEN = -1, -2
+NOTHING = -100  # a label where nothing is predicted
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Facts of the tokens on one side of an attention, each [B, n]."""
+
+    position: Tensor  # restarts in every document
+    document: Tensor  # -1 padding, -2 forgotten memory
+    appears: Tensor
+    sees: Tensor
+    segment: Tensor | None = None
+
+    @staticmethod
+    def make(position: Tensor, document: Tensor, kind: Kind, segment: Tensor | None = None) -> "Side":
+        """Numbers and promise made together: the only way to get a `full` or `causal` side."""
+        if kind == "causal":
+            return Side(position, document, position, position, segment)
+        if kind == "full":
+            nought = torch.zeros_like(position)
+            return Side(position, document, nought, nought, segment)
+        raise ValueError(f"kind {kind!r} has numbers of its own: build the Side from them")
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "Side":
+        return Side(*(None if value is None else change(value) for value in self._tensors()))
+
+    def take(self, index: Tensor) -> "Side":
+        """The tokens at index [B, n]."""
+        return self.each(lambda value: value.gather(1, index))
+
+    def cat(self, other: "Side") -> "Side":
+        pairs = zip(self._tensors(), other._tensors(), strict=True)
+        return Side(*(None if a is None or b is None else torch.cat([a, b], 1) for a, b in pairs))
+
+    def tail(self, count: int) -> "Side":
+        return self.each(lambda value: value[:, value.shape[1] - count :] if count else value[:, :0])
+
+    def forget(self, rows: Tensor) -> "Side":
+        """Rows [B] bool whose tokens nobody sees any more."""
+        return dataclasses.replace(self, document=self.document.masked_fill(rows[:, None], FORGOTTEN))
+
+    def _tensors(self) -> tuple[Any, ...]:
+        return self.position, self.document, self.appears, self.sees, self.segment
+
+
+def visible(query: Side, memory: Side) -> Tensor:
+    """[B, L, M] bool: the one predicate of visibility."""
+    same = query.document[..., :, None] == memory.document[..., None, :]
+    return same & (memory.appears[..., None, :] <= query.sees[..., :, None])
+
+
+@dataclass(frozen=True)
+class Borders:
+    """Where the documents of a batch lie, as host integers, so that a fast path never has to ask the device.
+
+    Padding counts as a document. `starts` are offsets into the flattened [B * L] tokens.
+    """
+
+    starts: tuple[int, ...]
+    lengths: tuple[int, ...]
+    rows: int
+    width: int
+
+    @cached_property
+    def plain(self) -> bool:
+        """Every row is one whole document."""
+        return len(self.starts) == self.rows
+
+    @cached_property
+    def longest(self) -> int:
+        return max(self.lengths)
+
+    @cached_property
+    def by_length(self) -> tuple[Tensor, tuple[tuple[int, int], ...]]:
+        """Flat token order with documents of equal length together, and [(count, length)] of those groups."""
+        starts, lengths = torch.tensor(self.starts), torch.tensor(self.lengths)
+        groups, index = [], []
+        for length in lengths.unique().tolist():
+            chosen = starts[lengths == length]
+            groups.append((len(chosen), length))
+            index.append((chosen[:, None] + torch.arange(length)).flatten())
+        return torch.cat(index), tuple(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Projected keys and values [B, H, M, d]: what attention carries between calls."""
+
+    k: Tensor
+    v: Tensor
+
+
+Carry = Keys  # a union: each family adds its own (an LSTM's State, a convolution's Tail)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a stack remembers, one entry a layer: hidden rows [B, M, D] (re-projected each call) or a Carry."""
+
+    layers: tuple[Tensor | Carry, ...]
+    side: Side
+    cross: tuple[Keys | None, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The other side of cross-attention."""
+
+    hidden: Tensor
+    side: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything a mixer may know about its tokens besides their vectors."""
+
+    query: Side
+    memory: Side
+    kind: Kind = "full"  # a promise about appears and sees
+    offset: int | None = 0  # promise: query i is memory i + offset, index distance is position distance; None: neither
+    borders: Borders | None = None  # only while memory rows are query rows
+    source: Source | None = None
+    past: Memory | None = None
+    carry: bool = False  # hand back what the next call needs
+    key: Key | None = None  # None: no randomness
+    scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
+    taps: dict[str, Tensor] | None = None  # attention weights by site, for whoever asks; forces the dense path
+    backend: Backend = "auto"
+
+    def at(self, *site: int | str) -> "Context":
+        return self if self.key is None else dataclasses.replace(self, key=self.key.at(*site))
+
+    def once(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Computed by the first layer, reused by the others."""
+        if name not in self.scratch:
+            self.scratch[name] = compute()
+        return self.scratch[name]
+
+    def mask(self) -> Tensor:
+        """[B, 1, L, M] bool, once a pass."""
+        return self.once("mask", lambda: visible(self.query, self.memory)[:, None])
+
+    def after(self, past: Side) -> "Context":
+        """The same queries with older rows before them in memory."""
+        rows = past.position.shape[1]
+        return dataclasses.replace(self, memory=past.cat(self.memory), offset=rows, borders=None, scratch={})
+
+    def across(self) -> "Context":
+        """The view of cross-attention: every query sees the whole source of its document."""
+        if self.source is None:
+            raise ValueError("cross-attention needs context.source")
+        side = self.source.side
+        nought, sees = torch.zeros_like(side.position), torch.zeros_like(self.query.position)
+        return dataclasses.replace(
+            self,
+            query=dataclasses.replace(self.query, appears=sees, sees=sees),
+            memory=dataclasses.replace(side, appears=nought, sees=nought),
+            kind="full",
+            offset=None,
+            borders=None,
+            scratch=self.scratch.setdefault("across", {}),
+        )
+
+    def narrow(self, **numbers: Tensor) -> "Context":
+        """Other visibility for the queries: the promise is withdrawn with the numbers it was about."""
+        query = dataclasses.replace(self.query, **numbers)
+        return dataclasses.replace(self, query=query, kind="order", borders=None, scratch={})
+
+
+def verify(context: Context) -> None:
+    """Hold a context to its promises (for tests): kind and offset must agree with the dense mask."""
+    query, memory = context.query, context.memory
+    same = query.document[:, :, None] == memory.document[:, None, :]
+    seen = visible(query, memory)
+    if context.kind == "full":
+        assert torch.equal(seen, same), "kind is full, yet something of the same document is hidden"
+    if context.kind == "causal":
+        past = memory.position[:, None, :] <= query.position[:, :, None]
+        assert torch.equal(seen, same & past), "kind is causal, yet the mask is not"
+    if context.offset is not None:
+        rows = torch.arange(query.position.shape[1]) + context.offset
+        moved = memory.each(lambda value: value[:, rows])
+        assert torch.equal(moved.document, query.document), "offset: query i is not memory i + offset"
+        index = rows[:, None] - torch.arange(memory.position.shape[1])
+        distance = query.position[:, :, None] - memory.position[:, None, :]
+        assert torch.equal(distance[same], index.expand_as(distance)[same]), "offset: distances are irregular"
+    if context.borders is not None:
+        flat = query.document.flatten().tolist()
+        for start, length in zip(context.borders.starts, context.borders.lengths, strict=True):
+            assert len(set(flat[start : start + length])) == 1, "borders: a document is cut"
+
+
+@dataclass(slots=True)
+class Hidden:
+    """What a stack gives."""
+
+    last: Tensor  # [B, L, D]
+    layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
+    memory: Memory | None = None
+    pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
+
+    def at(self, batch: "Batch") -> Tensor:
+        """[T, D]: the vectors from which the targets are predicted."""
+        if batch.targets is None:
+            raise ValueError("this batch predicts nothing: it has no targets")
+        return self.last.flatten(0, 1).index_select(0, batch.targets)
+
+
+@dataclass(slots=True)
+class Batch:
+    """One micro-batch: rows of tokens, packed or padded, with what is to be predicted."""
+
+    tokens: Tensor  # [B, L]
+    side: Side
+    kind: Kind
+    borders: Borders
+    firsts: Tensor  # [N] flat offset of the first token of each example
+    targets: Tensor | None = None  # [T] flat offsets
+    labels: Tensor | None = None  # [T]
+    example: dict[str, Tensor] = field(default_factory=dict)  # [N]: pair_label, ...
+    real: int = 0  # tokens that are not padding
+    index: tuple[int, ...] = ()  # which examples these are, to name them when something goes wrong
+
+    def context(self, **more: Any) -> Context:
+        return Context(self.side, self.side, self.kind, borders=self.borders, **more)
+
+    def to(self, device: torch.device | str) -> "Batch":
+        move = lambda value: None if value is None else value.to(device)  # noqa: E731
+        return dataclasses.replace(
+            self,
+            tokens=self.tokens.to(device),
+            side=self.side.each(lambda v: v.to(device)),
+            firsts=self.firsts.to(device),
+            targets=move(self.targets),
+            labels=move(self.labels),
+            example={name: value.to(device) for name, value in self.example.items()},
+        )
+
+
+def from_padded(
+    tokens: Tensor, real: Tensor | None = None, segment: Tensor | None = None, kind: Kind = "full"
+) -> Batch:
+    """A batch from rows [B, L] padded on the right; `real` is the usual attention mask."""
+    rows, width = tokens.shape
+    real = torch.ones_like(tokens) if real is None else real
+    document = torch.where(real.bool(), 0, PADDING)
+    position = torch.arange(width, device=tokens.device).expand(rows, width)
+    side = Side.make(position, document, kind, segment)
+    starts: list[int] = []
+    lengths: list[int] = []
+    for row, length in enumerate(real.sum(1).tolist()):
+        for start, count in ((0, length), (length, width - length)):
+            if count:
+                starts.append(row * width + start)
+                lengths.append(count)
+    borders = Borders(tuple(starts), tuple(lengths), rows, width)
+    firsts = torch.arange(rows, device=tokens.device) * width
+    return Batch(tokens, side, kind, borders, firsts, real=int(real.sum()))

@@ -1,0 +1,1 @@
+"""From text files to documents, a tokenizer and memory-mapped shards."""

@@ -1,0 +1,79 @@
+"""Plain, gzip and zstd files as one kind of byte stream that notices when it was cut short."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from clozeworks.errors import InputError
+
+CHUNK = 1 << 14  # of compressed bytes: a small step bounds what a highly compressible file unpacks to at once
+
+
+@contextmanager
+def open_bytes(file: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """The unpacked bytes of a file, and a function that tells how many of its stored bytes were read."""
+    with file.open("rb") as raw:
+        try:
+            if file.suffix.lower() == ".gz":
+                with gzip.GzipFile(fileobj=raw) as stream:
+                    yield io.BufferedReader(stream), raw.tell  # type: ignore[arg-type]  # GzipFile is a raw stream
+            elif file.suffix.lower() == ".zst":
+                yield io.BufferedReader(_Zstd(raw, file), CHUNK), raw.tell
+            else:
+                yield raw, raw.tell
+        except EOFError:
+            raise _truncated(file) from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise InputError(file, f"not gzip ({error})", "a whole gzip file is needed", "compress it again") from None
+
+
+def _truncated(file: Path) -> InputError:
+    return InputError(file, "the compressed data ends too early", "a whole file is needed", "copy or download it again")
+
+
+class _Zstd(io.RawIOBase):
+    """All frames of a zstd file. The library's own reader takes a truncated frame for the end of the file."""
+
+    def __init__(self, raw: IO[bytes], file: Path):
+        try:
+            import zstandard
+        except ImportError:
+            todo = "pip install zstandard"
+            raise InputError(file, "a zstd file", "the package zstandard is needed to read it", todo) from None
+        self._zstd: Any = zstandard
+        self._raw, self._file = raw, file
+        self._frame: Any = None
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._ready:
+            if not self._fill():
+                return 0
+        size = min(len(buffer), len(self._ready))
+        buffer[:size] = self._ready[:size]
+        self._ready = self._ready[size:]
+        return size
+
+    def _fill(self) -> bool:
+        """Unpack one more chunk; False at the end of the file."""
+        data = self._frame.unused_data if self._frame is not None and self._frame.eof else b""
+        data = data or self._raw.read(CHUNK)
+        if not data:
+            if self._frame is not None and not self._frame.eof:
+                raise _truncated(self._file)
+            return False
+        if self._frame is None or self._frame.eof:
+            self._frame = self._zstd.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+        try:
+            self._ready = memoryview(self._frame.decompress(data))
+        except self._zstd.ZstdError as error:
+            given = f"not zstd ({error})"
+            raise InputError(self._file, given, "a whole zstd file is needed", "compress it again") from None
+        return True

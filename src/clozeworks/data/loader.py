@@ -1,0 +1,90 @@
+"""Batches for training: a mixture of corpora, prepared in the background, resumable from any step."""
+
+import queue
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from clozeworks import draws
+from clozeworks.batch import Batch
+from clozeworks.data.rows import Corrupter, Planner, Rows, Source, Text, collate
+from clozeworks.examples import Vocabulary
+
+Position = dict[str, Any]
+
+
+class Loader:
+    """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position only saves the walk there.
+
+    Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
+    """
+
+    def __init__(
+        self,
+        corpora: Sequence[tuple[Text, float]],
+        segments: Planner,
+        corruption: Corrupter | None,
+        vocabulary: Vocabulary,
+        *,
+        seed: int,
+        batch_tokens: int,
+        micro_tokens: int | None = None,
+        ahead: int = 2,
+    ):
+        weights = [weight for _, weight in corpora]
+        self.limits = [sum(weights[: n + 1]) / sum(weights) for n in range(len(weights))]
+        self.sources = [
+            Source(text, segments, corruption, vocabulary, seed + 1000003 * n) for n, (text, _) in enumerate(corpora)
+        ]
+        self.seed, self.ahead = seed, ahead
+        self.rows_a_step = max(1, batch_tokens // segments.length)
+        self.rows_a_micro = max(1, (micro_tokens or batch_tokens) // segments.length)
+
+    def steps(self, position: Position | None = None) -> Iterator[tuple[list[Batch], Position]]:
+        """Endless (micro-batches of a step, position after it), made one thread ahead of the consumer."""
+        ready: queue.Queue[tuple[list[Batch], Position] | BaseException] = queue.Queue(maxsize=self.ahead)
+        stop = threading.Event()
+
+        def produce() -> None:
+            try:
+                for item in self._make(position):
+                    while not stop.is_set():
+                        try:
+                            ready.put(item, timeout=0.1)
+                            break
+                        except queue.Full:
+                            continue
+                    if stop.is_set():
+                        return
+            except BaseException as error:  # the consumer raises it: a thread has nobody to tell
+                ready.put(error)
+
+        thread = threading.Thread(target=produce, name="clozeworks-loader", daemon=True)
+        thread.start()
+        try:
+            while True:
+                item = ready.get()
+                if isinstance(item, BaseException):
+                    raise item
+                yield item
+        finally:
+            stop.set()
+            thread.join()
+
+    def _make(self, position: Position | None) -> Iterator[tuple[list[Batch], Position]]:
+        places = position["sources"] if position else [None] * len(self.sources)
+        streams = [Rows(source, place) for source, place in zip(self.sources, places, strict=True)]
+        number = position["row"] if position else 0
+        key = draws.fold(self.seed, "mixture")
+        while True:
+            rows = []
+            for _ in range(self.rows_a_step):
+                at = 0
+                if len(streams) > 1:
+                    draw = float(draws.uniform(key, number))
+                    at = next(n for n, limit in enumerate(self.limits) if draw < limit or n == len(streams) - 1)
+                rows.append(streams[at].next())
+                number += 1
+            micro = self.rows_a_micro
+            batches = [collate(rows[at : at + micro]) for at in range(0, len(rows), micro)]
+            yield batches, {"row": number, "sources": [stream.position() for stream in streams]}

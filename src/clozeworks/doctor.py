@@ -1,0 +1,397 @@
+"""What this machine can do, found by trying: instruction set, precision, threads and device for training.
+
+Every trial runs in a child process, because the thing tried may kill it: on virtual machines that advertise AMX but
+trap it, a bf16 `nn.Linear` ends in an illegal instruction. The verdict is remembered for this machine and read again
+without importing torch, since the instruction set and the threads must be chosen before torch is loaded.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from . import atomic
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SAFE_ISA = "AVX512_CORE_FP16"  # oneDNN's last step below AMX
+WORTH = 1.15  # how much faster than fp32 a step in bf16 must be to pay for its rounding
+EXTRAS = {
+    "zh": ("jieba", "snownlp", "zhplot"),
+    "hf": ("transformers", "accelerate"),
+    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "serve": ("starlette", "uvicorn"),
+    "ray": ("ray",),
+}
+_CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+@dataclass(slots=True)
+class Verdict:
+    """The choices, the facts they rest on, and a sentence for each choice."""
+
+    isa: str | None  # value for ONEDNN_MAX_CPU_ISA; None leaves it to oneDNN
+    precision: Literal["fp32", "bf16"]
+    threads: int
+    device: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
+
+
+def as_json(verdict: Verdict) -> str:
+    """One line, as `clozeworks doctor --json` prints it and `from_json` reads it."""
+    return json.dumps(dataclasses.asdict(verdict), ensure_ascii=False)
+
+
+def from_json(text: str) -> Verdict:
+    """The verdict that `as_json` wrote; ValueError or TypeError if it is none."""
+    verdict = Verdict(**json.loads(text))
+    if verdict.precision not in ("fp32", "bf16") or not isinstance(verdict.threads, int) or verdict.threads < 1:
+        raise ValueError(f"not a verdict: {text}")
+    return verdict
+
+
+def default() -> Verdict:
+    """What is safe where nothing was measured: fp32 on every core."""
+    return Verdict(
+        None, "fp32", cores(), "cpu", {}, ["Nothing was measured yet: fp32 on every core is the safe choice."]
+    )
+
+
+def remembered() -> Verdict | None:
+    """The verdict of an earlier `probe` of this machine with this torch, if there is one; quick, without torch."""
+    try:
+        return from_json(json.dumps(json.loads(cache_file().read_text(encoding="utf-8"))[machine_key()]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+
+
+def apply(verdict: Verdict) -> None:
+    """Choose instruction set and threads as the verdict says; before torch is imported, or the first comes too late.
+
+    What the user has set in the environment stays.
+    """
+    if verdict.isa is not None:
+        os.environ.setdefault("ONEDNN_MAX_CPU_ISA", verdict.isa)
+    if "OMP_NUM_THREADS" not in os.environ:
+        os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = str(verdict.threads)
+        if "torch" in sys.modules:
+            sys.modules["torch"].set_num_threads(verdict.threads)
+
+
+def probe(remember: bool = True) -> Verdict:
+    """Measure this machine (about 15 seconds on two cores) and remember the verdict."""
+    begin = time.perf_counter()
+    facts = machine()
+    facts["software"] = attempt("software")
+    if "died" not in facts["software"]:
+        device = facts["software"]["device"]
+        facts["threads"] = attempt("threads", device, *thread_counts(cores()))
+        threads = best_threads(facts["threads"])
+        facts["bf16"] = attempt("bf16", device, threads)
+        if "died" in facts["bf16"]:
+            facts["bf16_safe_isa"] = attempt("bf16", device, threads, isa=SAFE_ISA)
+    facts["seconds"] = round(time.perf_counter() - begin, 1)
+    verdict = decide(facts)
+    if remember and "died" not in facts["software"]:
+        _remember(verdict)
+    return verdict
+
+
+def decide(facts: dict[str, Any]) -> Verdict:
+    """From measurements to choices: no clock, no process, the same answer for the same facts."""
+    software, reasons = facts["software"], []
+    if "died" in software:
+        reasons.append(f"torch cannot be used here ({software['died']}), so nothing was measured.")
+        return dataclasses.replace(default(), facts=facts, reasons=reasons)
+    device = software["device"]
+    reasons.append("No accelerator was found: the CPU." if device == "cpu" else f"An accelerator was found: {device}.")
+    threads = best_threads(facts["threads"])
+    if "died" in facts["threads"]:
+        reasons.append(f"The thread counts could not be measured ({facts['threads']['died']}): every core is used.")
+    else:
+        times = ", ".join(f"{ms:.0f} ms with {count}" for count, ms in facts["threads"]["step_ms"].items())
+        reasons.append(f"Time of a training step by number of threads: {times}; so {threads}.")
+    isa, precision, reason = _decide_precision(facts)
+    return Verdict(isa, precision, threads, device, facts, [*reasons, reason])
+
+
+def _decide_precision(facts: dict[str, Any]) -> tuple[str | None, Literal["fp32", "bf16"], str]:
+    isa, bf16, before = None, facts["bf16"], ""
+    if "died" in bf16:
+        died, bf16 = bf16["died"], facts["bf16_safe_isa"]
+        if "died" in bf16:
+            return None, "fp32", f"bf16 arithmetic fails here ({died}), with or without ONEDNN_MAX_CPU_ISA; so fp32."
+        isa = SAFE_ISA
+        before = f"bf16 arithmetic fails here ({died}) unless ONEDNN_MAX_CPU_ISA={isa}, so that is set. "
+    ratio = bf16["fp32_ms"] / bf16["bf16_ms"]
+    measured = f"{before}A step in bf16 autocast runs at {ratio:.2f} times the speed of fp32"
+    if ratio >= WORTH:
+        return isa, "bf16", f"{measured}; so bf16."
+    return isa, "fp32", f"{measured}, and {WORTH} times would pay for its rounding; so fp32."
+
+
+def best_threads(sweep: dict[str, Any]) -> int:
+    """The fewest threads within 3% of the fastest: a thread that adds nothing is left to others."""
+    if "died" in sweep:
+        return cores()
+    best = min(sweep["step_ms"].values())
+    return min(int(count) for count, ms in sweep["step_ms"].items() if ms <= 1.03 * best)
+
+
+def thread_counts(limit: int) -> list[int]:
+    """1, 2, 4, ... and the limit: enough to find the knee on a large machine in a few seconds."""
+    return sorted({2**power for power in range(limit.bit_length()) if 2**power <= limit} | {limit})
+
+
+# The machine, without torch
+
+
+def machine() -> dict[str, Any]:
+    """Processor, memory, disk and installed extras."""
+    model, _ = _processor()
+    total, available = _memory()
+    installed = {name: {package: _version(package) for package in packages} for name, packages in EXTRAS.items()}
+    return {
+        "system": platform.platform(),
+        "processor": model,
+        "cores": cores(),
+        "cores_of_machine": os.cpu_count(),
+        "memory_gb": total,
+        "memory_available_gb": available,
+        "disk_free_gb": round(shutil.disk_usage(Path.cwd()).free / 1e9, 1),
+        "extras": installed,
+    }
+
+
+def machine_key() -> str:
+    """Changes when a verdict may no longer hold; many machines can share one home directory."""
+    model, flags = _processor()
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    parts = [model, flags, platform.python_version(), _version("torch"), cores(), visible]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def cache_file() -> Path:
+    """Where verdicts are remembered."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "clozeworks" / "doctor.json"
+
+
+def cores() -> int:
+    """Cores this process may use: those of its affinity mask, or fewer if a container limits its time."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [int(quota) / int(period) for quota, period in map(str.split, _cgroup("cpu.max")) if quota != "max"]
+    return max(1, min([usable, *map(int, limits)]))
+
+
+def _memory() -> tuple[float | None, float | None]:
+    """Total and available gigabytes, a container's limit counted."""
+    try:
+        rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
+        total, available = (int(rows[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError):
+        if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
+            return None, None
+        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1), None
+    limits = [int(value) for value in _cgroup("memory.max") if value != "max"]
+    used = [int(value) for value in _cgroup("memory.current")[:1]]
+    total = min([total, *limits])
+    if limits and used:
+        available = min(available, max(0, total - used[0]))
+    return round(total / 1e9, 1), round(available / 1e9, 1)
+
+
+def _cgroup(name: str) -> list[str]:
+    """A setting of this process's control group and of every group above it (version 2)."""
+    values = []
+    with contextlib.suppress(OSError, IndexError):
+        own = Path("/proc/self/cgroup").read_text().strip().splitlines()[-1].split(":", 2)[2]
+        root = Path("/sys/fs/cgroup")
+        group = root / own.lstrip("/")
+        for folder in [group, *group.parents]:
+            with contextlib.suppress(OSError):
+                values.append((folder / name).read_text().strip())
+            if folder == root:
+                break
+    return values
+
+
+def _processor() -> tuple[str, str]:
+    """Model name, and a hash of what the processor says it can do."""
+    rows: dict[str, str] = {}
+    with contextlib.suppress(OSError):
+        first = Path("/proc/cpuinfo").read_text().split("\n\n")[0]
+        rows = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())}
+    model = rows.get("model name") or rows.get("CPU part") or platform.processor() or platform.machine()
+    flags = rows.get("flags") or rows.get("Features") or ""
+    return model, hashlib.sha256(flags.encode()).hexdigest()[:16]
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _remember(verdict: Verdict) -> None:
+    """Add the verdict to the cache; a cache that cannot be written is no reason to fail."""
+    path = cache_file()
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = {}
+    known = known if isinstance(known, dict) else {}
+    with contextlib.suppress(OSError, InputError):
+        atomic.write_json(path, {**known, machine_key(): dataclasses.asdict(verdict)})
+
+
+# The children, each a function that runs alone in a fresh process and prints one JSON object
+
+
+def attempt(name: str, *arguments: object, isa: str | None = None) -> dict[str, Any]:
+    """Run one of the `_try_` functions in a child process."""
+    return run_child(f"from clozeworks import doctor; doctor.child({name!r}, {list(arguments)!r})", isa)
+
+
+def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[str, Any]:
+    """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, or {"died": why}."""
+    environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN_BY_US}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[1])]))
+    if isa is not None:
+        environment["ONEDNN_MAX_CPU_ISA"] = isa
+    command = [sys.executable, "-c", code]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return {"died": f"no answer within {seconds:g} seconds"}
+    if done.returncode < 0:
+        return {"died": signal.Signals(-done.returncode).name}
+    if done.returncode > 0:
+        return {"died": (done.stderr.strip().splitlines() or ["unknown"])[-1]}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def child(name: str, arguments: list[Any]) -> None:
+    """Called in the child process only."""
+    trials = {"software": _try_software, "threads": _try_threads, "bf16": _try_bf16}
+    print(json.dumps(trials[name](*arguments)))
+
+
+def _try_software() -> dict[str, Any]:
+    import numpy
+    import torch
+
+    if torch.cuda.is_available():
+        device, name = "cuda", torch.cuda.get_device_name()
+    elif torch.backends.mps.is_available():
+        device, name = "mps", "Apple GPU"
+    else:
+        device, name = "cpu", None
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": numpy.__version__}
+    return {**versions, "device": device, "accelerator": name}
+
+
+def _try_threads(device: str, *counts: int) -> dict[str, Any]:
+    import torch
+
+    step = _training_step(device)
+    times: dict[int, list[float]] = {count: [] for count in counts}
+    for turn in range(9):  # in turns, so that a busy moment of the machine hurts no count alone
+        for count in counts:
+            torch.set_num_threads(count)
+            step(False)
+            if turn:
+                times[count].append(step(False))
+    return {"step_ms": {count: round(1000 * statistics.median(seen), 2) for count, seen in times.items()}}
+
+
+def _try_bf16(device: str, threads: int) -> dict[str, Any]:
+    import torch
+
+    torch.set_num_threads(threads)
+    layer = torch.nn.Linear(256, 256, device=device, dtype=torch.bfloat16)  # first what is known to kill
+    layer(torch.ones(64, 256, device=device, dtype=torch.bfloat16)).sum().backward()
+    step = _training_step(device)
+    times: dict[bool, list[float]] = {False: [], True: []}
+    for turn in range(13):
+        for autocast in times:
+            seconds = step(autocast)
+            if turn:
+                times[autocast].append(seconds)
+    fp32, bf16 = (round(1000 * statistics.median(times[autocast]), 2) for autocast in (False, True))
+    return {"fp32_ms": fp32, "bf16_ms": bf16}
+
+
+def _training_step(device: str):
+    """A step of a small encoder with a word-sized output, forward, backward and AdamW: autocast or not -> seconds."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, activation="gelu", batch_first=True)
+    body = nn.TransformerEncoder(block, 3, enable_nested_tensor=False)
+    model = nn.Sequential(body, nn.Linear(256, 4096)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters())
+    rows = torch.randn(4, 128, 256, device=device)
+    goal = torch.randint(4096, (4 * 128,), device=device)
+
+    def step(autocast: bool) -> float:
+        begin = time.perf_counter()
+        with torch.autocast(device, torch.bfloat16, enabled=autocast):
+            logits = model(rows)
+        nn.functional.cross_entropy(logits.float().flatten(0, 1), goal).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        if device != "cpu":
+            getattr(torch, device).synchronize()
+        return time.perf_counter() - begin
+
+    return step
+
+
+def render(verdict: Verdict) -> "RenderableType":
+    """The verdict for a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold")
+    table.add_column()
+    facts, software = verdict.facts, verdict.facts.get("software", {})
+    table.add_row("precision", verdict.precision)
+    table.add_row("threads", str(verdict.threads))
+    table.add_row("device", " ".join(filter(None, [verdict.device, software.get("accelerator")])))
+    if verdict.isa:
+        table.add_row("instruction set", f"ONEDNN_MAX_CPU_ISA={verdict.isa}")
+    if facts:
+        table.add_row(
+            "processor", f"{facts['processor']}, {facts['cores']} of {facts['cores_of_machine']} cores usable"
+        )
+        table.add_row("memory", f"{facts['memory_gb']} GB, {facts['memory_available_gb']} GB available")
+        table.add_row("disk", f"{facts['disk_free_gb']} GB free here")
+        versions = [f"{name} {software[name]}" for name in ("python", "torch", "numpy") if name in software]
+        table.add_row("software", ", ".join(versions) or software.get("died", ""))
+        for extra, packages in facts["extras"].items():
+            missing = [package for package, version in packages.items() if version is None]
+            there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
+            hint = f"pip install 'clozeworks[{extra}]'"
+            table.add_row(
+                f"extra {extra}", Text(f"{', '.join(missing)} missing: {hint}", style="yellow") if missing else there
+            )
+    return Group(table, "", *(Text(f"- {reason}") for reason in verdict.reasons))

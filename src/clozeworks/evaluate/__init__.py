@@ -1,0 +1,1 @@
+"""Measuring: held-out figures and baselines."""

@@ -1,0 +1,83 @@
+"""Figures on text the model never saw, under masks that never change."""
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from clozeworks.batch import Batch
+from clozeworks.data.rows import Row, Source, Text, collate
+from clozeworks.examples import Vocabulary
+from clozeworks.model import Model
+from clozeworks.objectives.objective import Objective
+
+
+def evaluate(
+    model: Model,
+    corpus: Text,
+    objective: Objective,
+    vocabulary: Vocabulary,
+    *,
+    seed: int = 0,
+    batch_tokens: int = 8192,
+    limit_tokens: int | None = None,
+) -> dict[str, Any]:
+    """Loss, each loss and metric, perplexity and the count of predicted tokens over the examples of a corpus.
+
+    The examples are epoch 0 of `seed`: the same for every model, step and batch size.
+    """
+    return measure(model, batches(corpus, objective, vocabulary, seed, batch_tokens, limit_tokens))
+
+
+def batches(
+    corpus: Text,
+    objective: Objective,
+    vocabulary: Vocabulary,
+    seed: int = 0,
+    batch_tokens: int = 8192,
+    limit_tokens: int | None = None,
+) -> Iterator[Batch]:
+    """The examples to evaluate on; `limit_tokens` leaves whole rows out, whatever the size of a batch."""
+    epoch = Source(corpus, objective.segments, objective.corruption, vocabulary, seed).epoch(0)
+    order, length = epoch.order(), objective.segments.length
+    rows = (Row(epoch, index) for pool in range(epoch.pools()) for index in epoch.rows(pool, order))
+    if limit_tokens is not None:
+        rows = itertools.islice(rows, max(1, limit_tokens // length))
+    while chunk := list(itertools.islice(rows, max(1, batch_tokens // length))):
+        yield collate(chunk)
+
+
+@torch.no_grad()
+def measure(model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
+    """Means over all predictions: sums first, one division at the end."""
+    device = next(model.parameters()).device
+    sums: dict[str, float] = {}
+    owner: dict[str, str] = {}
+    counts = {spec.name: 0 for spec in model.specs}
+    for batch in batches:
+        batch = batch.to(device)
+        output = model(batch)
+        for name, count in model.count(batch).items():
+            counts[name] += count
+        for name, (loss, value) in ({n: (n, v) for n, v in output.losses.items()} | output.metrics).items():
+            owner[name], sums[name] = loss, sums.get(name, 0.0) + float(value)
+    means = {name: value / max(counts[owner[name]], 1) for name, value in sums.items()}
+    loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs)
+    figures: dict[str, Any] = {"loss": loss, **means}
+    for spec in model.specs:
+        if "labels" in spec.reads:  # a loss over tokens
+            figures |= {"perplexity": math.exp(min(means[spec.name], 700.0)), "count": counts[spec.name]}
+    return figures
+
+
+def unigram_baseline(train_counts: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+    """What a model without context reaches: the add-one-smoothed frequencies of training as a guess for each label."""
+    smoothed = train_counts.astype(np.float64) + 1
+    surprise = np.log(smoothed.sum()) - np.log(smoothed)
+    return {
+        "unigram_loss": float(surprise[labels].mean()),
+        "unigram_accuracy": float((labels == smoothed.argmax()).mean()),
+    }

@@ -1,0 +1,79 @@
+"""The model card: what the model is, what it read, what it reached."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from clozeworks import spec
+from clozeworks.pretraining import Recipe, count_parameters
+
+FILE = "README.md"
+FACTS = "facts.json"
+
+
+def read_facts(directory: Path) -> dict[str, Any]:
+    """What is known about a model directory or a run; nothing is fine."""
+    facts: dict[str, Any] = {}
+    if (directory / FACTS).is_file():
+        return json.loads((directory / FACTS).read_text(encoding="utf-8"))
+    if (directory / "run.json").is_file():
+        facts["run"] = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+    if (directory / "metrics.jsonl").is_file():
+        rows = [
+            json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines() if line.endswith("}")
+        ]
+        heldout = [row for row in rows if row.get("split") == "heldout"]
+        training = [row for row in rows if "split" not in row]
+        if heldout:
+            facts["heldout"] = heldout[-1]
+        if training:
+            facts["training"] = {
+                name: training[-1][name] for name in ("step", "tokens", "loss") if name in training[-1]
+            }
+    return facts
+
+
+def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -> None:
+    if facts:
+        (directory / FACTS).write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (directory / FILE).write_text(text(recipe, facts, format), encoding="utf-8")
+
+
+def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
+    losses = ", ".join(type(loss).__name__ for loss in recipe.objective.losses) or "none (bare encoder)"
+    encoder = recipe.encoder
+    tags = ["tags:", "- clozeworks", "- fill-mask"] if recipe.objective.losses else ["tags:", "- clozeworks"]
+    lines = [
+        "---",
+        "library_name: " + ("transformers" if format == "hf" else "clozeworks"),
+        *tags,
+        "---",
+        "",
+        f"# {recipe.name}",
+        "",
+        f"An encoder of {count_parameters(recipe):,} parameters: {encoder.stack.depth} layers, width {encoder.width}, "
+        f"vocabulary {encoder.vocab:,}. Pretrained with: {losses}.",
+        "",
+        "```python",
+        *(
+            ["from transformers import pipeline", 'pipeline("fill-mask", model="PATH")']
+            if format == "hf"
+            else ["import clozeworks as cw", 'enc = cw.load("PATH")']
+        ),
+        "```",
+        "",
+    ]
+    for title, key in (("Held-out figures", "heldout"), ("Training", "training"), ("Data", "data")):
+        values = facts.get(key) or facts.get("run", {}).get(key)
+        if isinstance(values, dict):
+            lines += [f"## {title}", "", "| | |", "|---|---|"]
+            lines += [
+                f"| {name} | {_shown(value)} |" for name, value in values.items() if not isinstance(value, (dict, list))
+            ]
+            lines += [""]
+    lines += ["## Recipe", "", "```json", json.dumps(spec.to_dict(recipe), indent=2), "```", ""]
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> str:
+    return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,54 @@
+"""Our own format: recipe.json + model.safetensors + tokenizer.json. A run directory holds the same in each checkpoint."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+from clozeworks import spec
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.errors import InputError
+from clozeworks.exchange import tensors
+from clozeworks.model import Model
+from clozeworks.pretraining import Recipe
+from clozeworks.spec import Spec
+
+RECIPE = "recipe.json"
+
+
+def read_recipe(file: Path, parts: Iterable[type[Spec]] = ()) -> Recipe:
+    """A recipe from JSON; `parts` are the caller's own classes."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(file, "no such file", "a recipe is needed", "check the path") from None
+    except (ValueError, OSError) as error:
+        raise InputError(file, f"unreadable ({error})", "a recipe in JSON is needed", "check the file") from None
+    recipe = spec.from_dict(data, parts, where=str(file))
+    if not isinstance(recipe, Recipe):
+        raise InputError(file, f"a {type(recipe).__name__}", "a Recipe is needed", "give the file of a whole recipe")
+    spec.check(recipe, recipe.name)
+    return recipe
+
+
+def write_recipe(file: Path, recipe: Recipe) -> None:
+    file.write_text(json.dumps(spec.to_dict(recipe), indent=2) + "\n", encoding="utf-8")
+
+
+def write(directory: Path, model: Model, recipe: Recipe) -> None:
+    write_recipe(directory / RECIPE, recipe)
+    tensors.write(directory / tensors.FILE, tensors.state(model))
+
+
+def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
+    """The model a recipe describes with these weights."""
+    model = Model(recipe.encoder, recipe.objective.losses)
+    tensors.assign(model, weights, where)
+    return model.eval()
+
+
+def read_tokenizer(directory: Path) -> Tokenizer | None:
+    """The directory's tokenizer, or None: a model works on ids without one."""
+    names = ("tokenizer.json", "vocab.txt", "vocab.json")
+    return Tokenizer.load(directory) if any((directory / name).is_file() for name in names) else None

@@ -1,0 +1,106 @@
+"""Hugging Face directories, in and out, through one table of names a family."""
+
+import copy
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from clozeworks.errors import InputError, suggest
+from clozeworks.exchange import tensors
+from clozeworks.exchange.names import Family, bert, roberta
+from clozeworks.model import Model
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.pretraining import Recipe
+
+CONFIG = "config.json"
+FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY)}
+
+
+@dataclass(slots=True)
+class Read:
+    """A directory as read: the recipe its config and tensors describe."""
+
+    recipe: Recipe
+    tensors: dict[str, Tensor]  # by our names
+    unused: list[str] = field(default_factory=list)  # their names of what pretraining has no part for
+
+
+def read(directory: Path, allow_pickle: bool = False) -> Read:
+    config = read_config(directory / CONFIG)
+    family = FAMILIES[config["model_type"]]
+    found: dict[str, Tensor] = {}
+    unused: list[str] = []
+    tied: dict[str, Tensor] = {}
+    for name, tensor in tensors.read_directory(directory, allow_pickle).items():
+        ours = family.to_ours(name)
+        if ours is None:
+            if tensor.is_floating_point():
+                unused.append(name)
+        elif name in family.tied:
+            tied[name] = tensor
+        else:
+            found[ours] = tensor
+    for name, tensor in tied.items():
+        ours = family.tied[name]
+        if not found.setdefault(ours, tensor).equal(tensor):
+            raise InputError(
+                directory,
+                f"{name} differs from its tied twin",
+                "tied embeddings are needed",
+                "choose a model with tied embeddings",
+            )
+    losses = tuple(
+        name for name in ("masked_lm", "sentence_pair") if any(key.startswith(f"heads.{name}.") for key in found)
+    )
+    recipe = family.read(config, losses)
+    if "encoder.pooler.dense.weight" not in found:
+        recipe.encoder.pooler = None
+    elif losses == ("masked_lm",):  # nothing would read it
+        unused += [family.to_theirs(name) or name for name in list(found) if name.startswith("encoder.pooler.")]
+        found = {name: tensor for name, tensor in found.items() if not name.startswith("encoder.pooler.")}
+    recipe.name = directory.resolve().name
+    return Read(recipe, found, unused)
+
+
+def read_config(file: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise InputError(file, f"unreadable ({error})", "a Hugging Face config is needed", "check the file") from None
+    kind = config.get("model_type")
+    if kind not in FAMILIES:
+        raise InputError(file, f"model_type {kind}", "a supported family is needed", suggest(str(kind), FAMILIES))
+    return config
+
+
+def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dict[str, Any]:
+    """config.json and model.safetensors as `from_pretrained` wants them; the config is given back."""
+    recipe, state = copy.deepcopy(recipe), tensors.state(model)
+    positions = recipe.encoder.embed.positions
+    family = FAMILIES["bert"]
+    if isinstance(positions, LearnedPositions) and positions.offset:
+        if pad in (None, positions.offset - 1):
+            family = FAMILIES["roberta"]
+        else:
+            # RoBERTa's class counts positions from the padding id; with another padding id BERT's class is the same model.
+            table = "encoder.embed.positions.table.weight"
+            state[table] = state[table][positions.offset :]
+            positions.offset = 0
+    if model.encoder.pooler is None:
+        recipe.encoder.pooler = None
+    config = family.write(recipe)
+    if pad is not None:
+        config["pad_token_id"] = pad
+    bare = not recipe.objective.losses
+    renamed = {}
+    for name, tensor in state.items():
+        theirs = family.to_theirs(name)
+        assert theirs is not None, name
+        renamed[theirs.removeprefix(family.prefix) if bare else theirs] = tensor
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    tensors.write(directory / tensors.FILE, renamed)
+    return config

@@ -1,0 +1,41 @@
+"""One table of names a family, used in both directions."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from clozeworks.pretraining import Recipe
+
+
+@dataclass(frozen=True)
+class Family:
+    """How one published family writes the model that a recipe describes."""
+
+    model_type: str
+    names: tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number
+    tied: dict[str, str]  # their second name of a tensor -> our name
+    prefix: str  # of the encoder inside a class with heads; a bare encoder is saved without it
+    read: Callable[[dict[str, Any], tuple[str, ...]], Recipe]  # config and the losses found -> recipe
+    write: Callable[[Recipe], dict[str, Any]]  # raises RecipeError where the family has no such model
+
+    def to_theirs(self, name: str) -> str | None:
+        return _rename(name, self.names, 0, 1)
+
+    def to_ours(self, name: str) -> str | None:
+        name = re.sub(r"\.gamma$", ".weight", re.sub(r"\.beta$", ".bias", name))  # as TensorFlow called them
+        for known in (name, self.prefix + name):
+            ours = _rename(known, self.names, 1, 0) or self.tied.get(known)
+            if ours:
+                return ours
+        return None
+
+
+def _rename(name: str, pairs: tuple[tuple[str, str], ...], source: int, target: int) -> str | None:
+    for pair in pairs:
+        pattern = re.escape(pair[source]).replace(re.escape("{i}"), r"(\d+)")
+        found = re.fullmatch(pattern + r"(\.weight|\.bias)?", name)
+        if found:
+            *layer, ending = found.groups()
+            return pair[target].replace("{i}", layer[0] if layer else "") + (ending or "")
+    return None

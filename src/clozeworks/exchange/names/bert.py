@@ -1,0 +1,219 @@
+"""BERT's names and config, and the part of both that RoBERTa shares."""
+
+from typing import Any
+
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.names import Family
+from clozeworks.model import Encoder, Pooler
+from clozeworks.nn.activation import Activation
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.block import Block
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.stack import Stack
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.losses.sentence_pair import SentencePair
+from clozeworks.objectives.mask.tokens import MaskTokens
+from clozeworks.objectives.objective import Loss, Objective
+from clozeworks.objectives.segments import FullSentences, SegmentPair
+from clozeworks.pretraining import Recipe
+from clozeworks.train.settings import Train
+
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+DEFAULTS = {  # what a config may leave out
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+}
+HEADS = {  # class -> losses it is pretrained with
+    "BertForPreTraining": ("masked_lm", "sentence_pair"),
+    "BertForMaskedLM": ("masked_lm",),
+    "BertForNextSentencePrediction": ("sentence_pair",),
+    "BertModel": (),
+}
+
+
+def encoder_names(prefix: str) -> tuple[tuple[str, str], ...]:
+    layer, block = prefix + "encoder.layer.{i}.", "encoder.stack.blocks.{i}."
+    return (
+        ("encoder.embed.words.table", prefix + "embeddings.word_embeddings"),
+        ("encoder.embed.positions.table", prefix + "embeddings.position_embeddings"),
+        ("encoder.embed.segments", prefix + "embeddings.token_type_embeddings"),
+        ("encoder.embed.norm", prefix + "embeddings.LayerNorm"),
+        (block + "mixer.query", layer + "attention.self.query"),
+        (block + "mixer.key", layer + "attention.self.key"),
+        (block + "mixer.value", layer + "attention.self.value"),
+        (block + "mixer.out", layer + "attention.output.dense"),
+        (block + "mixer_norm", layer + "attention.output.LayerNorm"),
+        (block + "ffn.up", layer + "intermediate.dense"),
+        (block + "ffn.down", layer + "output.dense"),
+        (block + "ffn_norm", layer + "output.LayerNorm"),
+        ("encoder.pooler.dense", prefix + "pooler.dense"),
+    )
+
+
+NAMES = (
+    *encoder_names("bert."),
+    ("heads.masked_lm.dense", "cls.predictions.transform.dense"),
+    ("heads.masked_lm.norm", "cls.predictions.transform.LayerNorm"),
+    ("heads.masked_lm", "cls.predictions"),  # its bias
+    ("heads.sentence_pair.out", "cls.seq_relationship"),
+)
+
+
+def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder:
+    """The encoder a config describes; settings we have no part for are refused, not dropped."""
+    config = DEFAULTS | config
+    if config.get("is_decoder") or config.get("add_cross_attention"):
+        raise InputError(where, "a decoder", "an encoder is needed", "load the encoder's directory")
+    kind = config.get("position_embedding_type") or "absolute"
+    if kind != "absolute":
+        raise InputError(
+            where, f"position_embedding_type {kind}", "absolute positions are supported", "convert the model"
+        )
+    if config["hidden_act"] not in ACTIVATIONS:
+        raise InputError(
+            where,
+            f"hidden_act {config['hidden_act']}",
+            f"one of {', '.join(ACTIVATIONS)} is supported",
+            "choose a model with one of them",
+        )
+    norm = lambda: LayerNorm(config["layer_norm_eps"])  # noqa: E731
+    positions = LearnedPositions(config["max_position_embeddings"] - offset, offset)
+    dropout = config["hidden_dropout_prob"]
+    mixer = Attention(config["num_attention_heads"], config["attention_probs_dropout_prob"])
+    ffn = FeedForward(config["intermediate_size"], ACTIVATIONS[config["hidden_act"]])
+    return Encoder(
+        width=config["hidden_size"],
+        vocab=config["vocab_size"],
+        embed=Embed(positions, config["type_vocab_size"], norm(), dropout),
+        stack=Stack(config["num_hidden_layers"], Block(mixer, ffn, norm=norm(), dropout=dropout)),
+        pooler=Pooler(),
+        init=config["initializer_range"],
+    )
+
+
+def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
+    """The config of an encoder, or a refusal that names the first part the family does not have."""
+    encoder, stack = recipe.encoder, recipe.encoder.stack
+    block = stack.block_at(0)
+    positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
+    facts = (
+        (isinstance(positions, LearnedPositions) and positions.offset == offset, "embed.positions", positions),
+        (isinstance(mixer, Attention) and mixer.bias is None, "stack.block.mixer", mixer),
+        (isinstance(ffn, FeedForward), "stack.block.ffn", ffn),
+        (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
+        (block.place == "post" and block.cross is None, "stack.block", block),
+        (stack.norm is None and not stack.memory, "stack", stack),
+        (
+            stack.share.attention in (None, stack.depth) and stack.share.ffn in (None, stack.depth),
+            "stack.share",
+            stack.share,
+        ),
+        (encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
+        (encoder.embed.segments > 0, "embed.segments", encoder.embed.segments),
+        (encoder.embed.norm == block.norm, "embed.norm", encoder.embed.norm),
+        (encoder.embed.dropout == block.dropout, "embed.dropout", encoder.embed.dropout),
+    )
+    for holds, path, value in facts:
+        if not holds:
+            raise RecipeError(
+                f"{recipe.name}.encoder.{path}",
+                value,
+                "the Hugging Face class has no such part",
+                "keep the model in its own format",
+            )
+    assert isinstance(positions, LearnedPositions)
+    assert isinstance(mixer, Attention)
+    assert isinstance(ffn, FeedForward)
+    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
+    return {
+        "vocab_size": encoder.vocab,
+        "hidden_size": encoder.width,
+        "num_hidden_layers": stack.depth,
+        "num_attention_heads": mixer.heads,
+        "intermediate_size": ffn.inner,
+        "hidden_act": theirs[ffn.activation],
+        "hidden_dropout_prob": block.dropout,
+        "attention_probs_dropout_prob": mixer.dropout,
+        "max_position_embeddings": positions.length + offset,
+        "type_vocab_size": encoder.embed.segments,
+        "initializer_range": encoder.init,
+        "layer_norm_eps": block.norm.eps,
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+    }
+
+
+def masked_lm(config: dict[str, Any]) -> MaskedLM:
+    config = DEFAULTS | config
+    return MaskedLM(activation=ACTIVATIONS[config["hidden_act"]], norm=LayerNorm(config["layer_norm_eps"]))
+
+
+def check_head(recipe: Recipe) -> None:
+    """Their masked-LM head has no activation and norm of its own: it takes the encoder's."""
+    block = recipe.encoder.stack.block_at(0)
+    for index, loss in enumerate(recipe.objective.losses):
+        if isinstance(loss, MaskedLM) and (
+            loss.norm != block.norm or loss.activation != getattr(block.ffn, "activation", None)
+        ):
+            raise RecipeError(
+                f"{recipe.name}.objective.losses.{index}",
+                loss,
+                "the Hugging Face head uses the encoder's norm and activation",
+                "keep the model in its own format",
+            )
+
+
+def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]]) -> str:
+    """The Hugging Face class with just these heads."""
+    names = tuple(loss.name for loss in recipe.objective.losses)
+    for name, losses in heads.items():
+        if set(losses) == set(names):
+            return name
+    raise RecipeError(
+        f"{recipe.name}.objective.losses",
+        ", ".join(names),
+        f"Hugging Face has {', '.join(heads)}",
+        "keep the model in its own format",
+    )
+
+
+def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
+    encoder = read_encoder(config, "config.json")
+    losses: tuple[Loss, ...] = tuple(masked_lm(config) if name == "masked_lm" else SentencePair() for name in found)
+    assert isinstance(encoder.embed.positions, LearnedPositions)
+    length = min(128, encoder.embed.positions.length)
+    segments = FullSentences(length=length) if found == ("masked_lm",) else SegmentPair(length=length)
+    return Recipe("bert", encoder, Objective(segments, MaskTokens(), losses), Train(learning_rate=1e-4))
+
+
+def write(recipe: Recipe) -> dict[str, Any]:
+    check_head(recipe)
+    config = write_encoder(recipe)
+    return {"model_type": "bert", "architectures": [class_of(recipe, HEADS)], **config}
+
+
+FAMILY = Family(
+    model_type="bert",
+    names=NAMES,
+    tied={
+        "cls.predictions.decoder.weight": "encoder.embed.words.table.weight",
+        "cls.predictions.decoder.bias": "heads.masked_lm.bias",
+    },
+    prefix="bert.",
+    read=read,
+    write=write,
+)

@@ -1,0 +1,49 @@
+"""RoBERTa's names and config: BERT's encoder with positions that begin at padding_idx + 1, and a head of its own."""
+
+from typing import Any
+
+from clozeworks.exchange.names import Family
+from clozeworks.exchange.names.bert import check_head, class_of, encoder_names, masked_lm, read_encoder, write_encoder
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.mask.replace import Replace
+from clozeworks.objectives.mask.tokens import MaskTokens
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.segments import FullSentences
+from clozeworks.pretraining import Recipe
+from clozeworks.train.settings import AdamW, Train
+
+HEADS: dict[str, tuple[str, ...]] = {"RobertaForMaskedLM": ("masked_lm",), "RobertaModel": ()}
+NAMES = (
+    *encoder_names("roberta."),
+    ("heads.masked_lm.dense", "lm_head.dense"),
+    ("heads.masked_lm.norm", "lm_head.layer_norm"),
+    ("heads.masked_lm", "lm_head"),  # its bias
+)
+
+
+def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
+    encoder = read_encoder(config, "config.json", offset=config.get("pad_token_id", 1) + 1)
+    losses = tuple(masked_lm(config) for _ in found)
+    assert isinstance(encoder.embed.positions, LearnedPositions)
+    segments = FullSentences(length=min(128, encoder.embed.positions.length))
+    corruption = MaskTokens(rounding="random", replace=Replace(specials=False))
+    train = Train(learning_rate=1e-4, optimizer=AdamW(betas=(0.9, 0.98)))
+    return Recipe("roberta", encoder, Objective(segments, corruption, losses), train)
+
+
+def write(recipe: Recipe) -> dict[str, Any]:
+    check_head(recipe)
+    positions = recipe.encoder.embed.positions
+    offset = positions.offset if isinstance(positions, LearnedPositions) else 0
+    config = write_encoder(recipe, offset) | {"pad_token_id": offset - 1}
+    return {"model_type": "roberta", "architectures": [class_of(recipe, HEADS)], **config}
+
+
+FAMILY = Family(
+    model_type="roberta",
+    names=NAMES,
+    tied={"lm_head.decoder.weight": "encoder.embed.words.table.weight", "lm_head.decoder.bias": "heads.masked_lm.bias"},
+    prefix="roberta.",
+    read=read,
+    write=write,
+)

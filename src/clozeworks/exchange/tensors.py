@@ -1,0 +1,108 @@
+"""Weights in and out of safetensors files; pickles are refused, or opened in a process of their own."""
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from clozeworks.errors import InputError
+
+FILE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = (
+    "pytorch_model.bin",
+    "model.bin",
+    "model.pt",
+    "pytorch_model.pt",
+    "model.pth",
+    "pytorch_model.bin.index.json",
+)
+
+
+def state(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once: a tensor shared by several layers has the name of the first."""
+    return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
+
+
+def write(path: Path, tensors: dict[str, Tensor]) -> None:
+    save_file({name: tensor.cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+
+
+def read(path: Path) -> dict[str, Tensor]:
+    """The tensors of one file, in fp32 where they are floating point."""
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise InputError(path, "no such file", "a safetensors file is needed", "check the path") from None
+    except (SafetensorError, OSError) as error:
+        raise InputError(path, f"unreadable ({error})", "a whole safetensors file is needed", "copy it again") from None
+    return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+
+
+def read_directory(directory: Path, allow_pickle: bool = False) -> dict[str, Tensor]:
+    """One file, several behind an index, or, if allowed, a pickle."""
+    if (directory / FILE).is_file():
+        return read(directory / FILE)
+    if (directory / INDEX).is_file():
+        parts = sorted(set(json.loads((directory / INDEX).read_text())["weight_map"].values()))
+        return {name: tensor for part in parts for name, tensor in read(directory / Path(part).name).items()}
+    pickles = [directory / name for name in PICKLES if (directory / name).is_file()]
+    if not pickles:
+        raise InputError(directory, "no weights", f"{FILE} is needed", "save the model with safetensors")
+    if not allow_pickle:
+        raise InputError(
+            pickles[0],
+            "a pickle, which can run code when opened",
+            f"{FILE} is needed",
+            f"convert it: clozeworks import {directory} --allow-pickle --out NEW_DIRECTORY",
+        )
+    return _unpickle(pickles[0])
+
+
+def _unpickle(path: Path) -> dict[str, Tensor]:
+    """Opened by a child process that may load tensors and nothing else."""
+    if path.suffix == ".json":
+        raise InputError(path, "a pickle in several parts", "one file is needed", "save it whole with safetensors")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / FILE
+        run = subprocess.run(
+            [sys.executable, "-m", "clozeworks.exchange.unpickle", str(path), str(target)],
+            capture_output=True,
+            text=True,
+        )
+        if run.returncode:
+            last = (run.stderr.strip().splitlines() or ["it died"])[-1]
+            raise InputError(path, f"not opened ({last[:200]})", "a dictionary of tensors is needed", "do not trust it")
+        return read(target)
+
+
+def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
+    """Fill every parameter; a missing, superfluous or misshapen tensor is named."""
+    wanted = dict(model.named_parameters())
+    for name, parameter in wanted.items():
+        if name not in tensors:
+            raise InputError(
+                where, f"no tensor {name}", "the recipe has that part", "is this the recipe's own weights file?"
+            )
+        if tensors[name].shape != parameter.shape:
+            raise InputError(
+                where,
+                f"{name} of shape {tuple(tensors[name].shape)}",
+                f"{tuple(parameter.shape)} is needed",
+                "is this the recipe's own weights file?",
+            )
+    for name in tensors:
+        if name not in wanted:
+            raise InputError(
+                where, f"a tensor {name}", "the recipe has no such part", "is this the recipe's own weights file?"
+            )
+    with torch.no_grad():
+        for name, parameter in wanted.items():
+            parameter.copy_(tensors[name])

@@ -1,0 +1,132 @@
+"""Encoder and model: embed -> stack -> losses, with named outputs."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import Batch, Context, Hidden, Side
+from clozeworks.errors import RecipeError
+from clozeworks.key import Key
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.stack import Stack
+from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class Pooler(Spec):
+    """pooled = tanh(W h_first + b), one vector an example (Devlin et al. 2018)."""
+
+    def build(self, width: int) -> "PoolerLayer":
+        return PoolerLayer(width)
+
+
+class PoolerLayer(nn.Module):
+    def __init__(self, width: int):
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+
+    def forward(self, first: Tensor) -> Tensor:
+        return torch.tanh(self.dense(first))
+
+
+@dataclass(slots=True)
+class Encoder(Spec):
+    """Everything between token ids and hidden states."""
+
+    width: int
+    vocab: int
+    embed: Embed
+    stack: Stack
+    pooler: Pooler | None = None
+    init: float = 0.02  # standard deviation of fresh weights
+
+    def check(self, where: str) -> None:
+        if self.width < 1 or self.vocab < 1:
+            raise RecipeError(
+                f"{where}.width, vocab", f"{self.width}, {self.vocab}", "both must be positive", "change them"
+            )
+        for layer in range(self.stack.depth):
+            heads = getattr(self.stack.block_at(layer).mixer, "heads", 1)
+            if self.width % heads:
+                near = [n for n in range(1, self.width + 1) if self.width % n == 0]
+                near = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
+                raise RecipeError(
+                    f"{where}.stack.block.mixer.heads",
+                    heads,
+                    f"width {self.width} is not divisible by it",
+                    "use " + " or ".join(map(str, near)),
+                )
+
+    def build(self, pooler: bool = True) -> "EncoderLayer":
+        return EncoderLayer(self, pooler)
+
+
+class EncoderLayer(nn.Module):
+    def __init__(self, spec: Encoder, pooler: bool = True):
+        super().__init__()
+        self.embed = spec.embed.build(spec.width, spec.vocab)
+        self.stack = spec.stack.build(spec.width)
+        self.width = spec.stack.out_width(spec.width)
+        self.pooler = spec.pooler.build(self.width) if spec.pooler and pooler else None
+
+    def forward(
+        self, tokens: Tensor, side: Side, context: Context, firsts: Tensor | None = None, layers: bool = False
+    ) -> Hidden:
+        """tokens [B, L] -> Hidden; `firsts` [N] are the flat offsets of the tokens to pool."""
+        hidden = self.stack(self.embed(tokens, side, context), context, layers)
+        if self.pooler is not None and firsts is not None:
+            hidden.pooled = self.pooler(hidden.last.flatten(0, 1).index_select(0, firsts))
+        return hidden
+
+
+@dataclass(slots=True)
+class Output:
+    """Sums by name: losses, and metrics with the loss whose count divides them."""
+
+    hidden: Hidden
+    losses: dict[str, Tensor] = field(default_factory=dict)
+    metrics: dict[str, tuple[str, Tensor]] = field(default_factory=dict)
+
+
+class Model(nn.Module):
+    """An encoder with the heads it is pretrained with.
+
+    A pooler is kept only where something reads it: a loss, or the caller of a bare encoder.
+    """
+
+    def __init__(self, encoder: Encoder, losses: tuple[Loss, ...] = ()):
+        super().__init__()
+        pooled = not losses or any("pooled" in loss.reads for loss in losses)
+        self.encoder = encoder.build(pooler=pooled)
+        self.heads = nn.ModuleDict({loss.name: loss.build(self.encoder.width, self.encoder.embed) for loss in losses})
+        self.specs = losses
+
+    def forward(self, batch: Batch, key: Key | None = None) -> Output:
+        hidden = self.encoder(batch.tokens, batch.side, batch.context(key=key), batch.firsts)
+        output = Output(hidden)
+        for name, head in self.heads.items():
+            output.losses[name], metrics = head(hidden, batch)
+            output.metrics |= {metric: (name, value) for metric, value in metrics.items()}
+        return output
+
+    def count(self, batch: Batch) -> dict[str, int]:
+        """Predictions of each loss in the batch."""
+        return {loss.name: loss.count(batch) for loss in self.specs}
+
+    def head(self, name: str) -> LossLayer | None:
+        return self.heads[name] if name in self.heads else None  # pyright: ignore[reportReturnType]
+
+
+def initialise(model: nn.Module, deviation: float, seed: int) -> None:
+    """Fresh weights, the same for a seed on every machine: matrices N(0, deviation), norms 1, biases 0."""
+    generator = torch.Generator().manual_seed(seed)
+    done: set[int] = set()
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)) and id(module.weight) not in done:
+            done.add(id(module.weight))
+            with torch.no_grad():
+                module.weight.normal_(0.0, deviation, generator=generator)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)

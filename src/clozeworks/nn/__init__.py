@@ -1,0 +1,1 @@
+"""The parts of an encoder: each file holds one spec and the module it builds."""

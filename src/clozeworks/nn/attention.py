@@ -1,0 +1,60 @@
+"""Multi-head attention."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, cat, nn
+
+from clozeworks.batch import Carry, Context, Keys
+from clozeworks.errors import RecipeError
+from clozeworks.nn.backends import attend
+from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer
+
+
+@dataclass(slots=True)
+class Attention(Mixer):
+    """Multi-head scaled dot-product attention (Vaswani et al. 2017, 3.2).
+
+    head_h = softmax(q_h k_h^T / sqrt(d) + bias) v_h;  out = W_o [head_1; ...; head_H] + b_o
+
+    Shapes [B, L, D] -> [B, L, D], d = D / H. Quadratic in length. Dropout on the weights needs them in memory and
+    so takes the dense path. q, k and v are separate matrices: names and pruning stay simple, speed is the same.
+    """
+
+    heads: int
+    dropout: float = 0.0
+    bias: Bias | None = None
+
+    def check(self, where: str) -> None:
+        if self.heads < 1:
+            raise RecipeError(f"{where}.heads", self.heads, "at least one head is needed", "use 1 or more")
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    def build(self, width: int) -> "AttentionLayer":
+        bias = self.bias.build(width, self.heads, width // self.heads) if self.bias else None
+        return AttentionLayer(width, self.heads, self.dropout, bias)
+
+
+class AttentionLayer(MixerLayer):
+    def __init__(self, width: int, heads: int, dropout: float, bias: BiasLayer | None):
+        super().__init__()
+        self.heads, self.dropout, self.bias = heads, dropout, bias
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.out = nn.Linear(width, width)
+
+    def extend(self, past: Carry | None, x: Tensor) -> Keys:
+        k, v = self._split(self.key(x)), self._split(self.value(x))
+        if past is None:
+            return Keys(k, v)
+        return Keys(cat([past.k, k], 2), cat([past.v, v], 2))
+
+    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Keys | None]:
+        keys = memory if isinstance(memory, Keys) else self.extend(None, query if memory is None else memory)
+        mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout)
+        out = self.out(mixed.transpose(1, 2).flatten(2))
+        return out, keys if context.carry else None
+
+    def _split(self, x_BLD: Tensor) -> Tensor:
+        return x_BLD.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -1,0 +1,104 @@
+"""Scaled dot-product attention: one dense definition, and fast paths that must equal it.
+
+    out_i = sum_j w_ij v_j,   w_i = softmax over the visible j of (q_i . k_j / sqrt(d) + bias_ij)
+
+A row that sees nothing gives 0. q is [B, H, L, d], k and v are [B, H, M, d]. Cost: O(L M d) time; the dense path
+also O(L M) memory, the others O(L + M).
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from clozeworks.batch import Context, Keys
+from clozeworks.key import dropout
+from clozeworks.nn.mixer import BiasLayer
+
+LONG = 256  # below this a masked row is as fast as gathering its documents (measured on CPU)
+
+
+def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
+    """Choose the path. Dropout on weights and taps need the weights themselves, hence the dense one."""
+    needs_weights = context.taps is not None or (rate > 0 and context.key is not None)
+    if needs_weights or context.backend == "dense":
+        return dense(q, keys, context, bias, rate)
+    borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
+    if regular and borders is not None and context.backend != "sdpa":
+        long = borders.width >= LONG or context.backend == "documents"
+        if long and not borders.plain:
+            return by_document(q, keys, context)
+    return sdpa(q, keys, context, bias)
+
+
+def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
+    """The definition."""
+    scale = 1 / math.sqrt(q.shape[-1])
+    q, added, mask = _biased(q, context, bias, scale)
+    scores = (q * scale) @ keys.k.transpose(-1, -2)
+    if added is not None:
+        scores = scores + added
+    lowest = torch.finfo(scores.dtype).min
+    weights = scores.masked_fill(~mask, lowest).softmax(-1)
+    dead = context.once("dead", lambda: _dead(context.mask())) if bias is None else _dead(mask)
+    if dead is not None:
+        weights = weights.masked_fill(dead, 0.0)
+    if context.taps is not None:
+        context.taps[f"weights.{len(context.taps)}"] = weights
+    weights = dropout(weights, rate, context.at("weights").key)
+    return weights @ keys.v
+
+
+def sdpa(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None) -> Tensor:
+    """torch's fused kernel, with a mask only where one is needed."""
+    if bias is None and context.borders is not None and context.borders.plain and context.offset == 0:
+        if context.kind == "full":
+            return F.scaled_dot_product_attention(q, keys.k, keys.v)
+        if context.kind == "causal":
+            return F.scaled_dot_product_attention(q, keys.k, keys.v, is_causal=True)
+    q, added, mask = _biased(q, context, bias, 1 / math.sqrt(q.shape[-1]))
+    if added is not None:
+        mask = added.masked_fill(~mask, -math.inf)
+    return F.scaled_dot_product_attention(q, keys.k, keys.v, attn_mask=mask)
+
+
+def by_document(q: Tensor, keys: Keys, context: Context) -> Tensor:
+    """Packed rows without the pairs between documents: gather documents of one length, attend, put them back.
+
+    Linear in the row length for documents of bounded length; q, k and v travel in one gather.
+    """
+    borders = context.borders
+    assert borders is not None
+    rows, heads, length, size = q.shape
+    index, groups = context.once("by_length", lambda: _on(borders.by_length, q.device))
+    inverse = context.once(
+        "by_length_back",
+        lambda: torch.empty_like(index).scatter_(0, index, torch.arange(len(index), device=index.device)),
+    )
+    flat = torch.stack([q, keys.k, keys.v], 3).permute(0, 2, 1, 3, 4).reshape(rows * length, heads, 3, size)
+    flat = flat.index_select(0, index)
+    out = []
+    for part, (count, width) in zip(flat.split([c * w for c, w in groups]), groups, strict=True):
+        triple = part.view(count, width, heads, 3, size).permute(3, 0, 2, 1, 4)
+        mixed = F.scaled_dot_product_attention(*triple.unbind(0), is_causal=context.kind == "causal")
+        out.append(mixed.transpose(1, 2).reshape(count * width, heads, size))
+    mixed = torch.cat(out).index_select(0, inverse)
+    return mixed.view(rows, length, heads, size).transpose(1, 2)
+
+
+def _biased(q: Tensor, context: Context, bias: BiasLayer | None, scale: float) -> tuple[Tensor, Tensor | None, Tensor]:
+    if bias is None:
+        return q, None, context.mask()
+    q, added, allowed = bias(q, context, scale)
+    return q, added, context.mask() if allowed is None else context.mask() & allowed
+
+
+def _dead(mask: Tensor) -> Tensor | None:
+    """Rows that see nothing, or None if there are none."""
+    dead = ~mask.any(-1, keepdim=True)
+    return dead if bool(dead.any()) else None
+
+
+def _on(by_length: tuple[Tensor, tuple[tuple[int, int], ...]], device: torch.device):
+    return by_length[0].to(device), by_length[1]

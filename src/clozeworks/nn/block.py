@@ -1,0 +1,79 @@
+"""One layer: mix tokens, then transform each."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import Carry, Context, Keys
+from clozeworks.errors import RecipeError
+from clozeworks.key import dropout
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixer import Mixer
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class Block(Spec):
+    """Residual branches around a mixer, optionally cross-attention, and a feed-forward part.
+
+    post (Vaswani 2017):  x <- norm(x + dropout(branch(x)))
+    pre  (Xiong 2020):    x <- x + dropout(branch(norm(x)))
+    """
+
+    mixer: Mixer
+    ffn: FeedForward | None
+    cross: Mixer | None = None
+    norm: LayerNorm = field(default_factory=LayerNorm)
+    place: Literal["post", "pre"] = "post"
+    dropout: float = 0.1
+
+    def check(self, where: str) -> None:
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    def build(self, width: int) -> "BlockLayer":
+        return BlockLayer(self, width)
+
+
+class BlockLayer(nn.Module):
+    def __init__(self, spec: Block, width: int):
+        super().__init__()
+        self.pre, self.dropout = spec.place == "pre", spec.dropout
+        self.mixer, self.mixer_norm = spec.mixer.build(width), spec.norm.build(width)
+        self.cross = spec.cross.build(width) if spec.cross else None
+        self.cross_norm = spec.norm.build(width) if spec.cross else None
+        self.ffn = spec.ffn.build(width) if spec.ffn else None
+        self.ffn_norm = spec.norm.build(width) if spec.ffn else None
+
+    def forward(
+        self, x: Tensor, past: Tensor | Carry | None, source: Keys | None, context: Context
+    ) -> tuple[Tensor, Carry | None, Keys | None]:
+        """x [B, L, D]; `past` the older rows of this layer; `source` cross-attention's keys if already projected."""
+        query = self.mixer_norm(x) if self.pre else x
+        mixed, carry = self.mixer(query, self._memory(query, past), context.at("mixer"))
+        x = self._join(x, mixed, self.mixer_norm, context.at("mixer.out"))
+        keys = None
+        if self.cross is not None and self.cross_norm is not None:
+            across = context.across()
+            assert context.source is not None
+            keys = source or self.cross.extend(None, context.source.hidden)
+            mixed, _ = self.cross(self.cross_norm(x) if self.pre else x, keys, across.at("cross"))
+            x = self._join(x, mixed, self.cross_norm, context.at("cross.out"))
+        if self.ffn is not None and self.ffn_norm is not None:
+            inner = self.ffn(self.ffn_norm(x) if self.pre else x)
+            x = self._join(x, inner, self.ffn_norm, context.at("ffn.out"))
+        return x, carry, keys if context.carry else None
+
+    def _memory(self, query: Tensor, past: Tensor | Carry | None) -> Tensor | Carry | None:
+        if past is None:
+            return None
+        if isinstance(past, Tensor):  # hidden rows: normalised and projected anew, with today's weights
+            return torch.cat([self.mixer_norm(past) if self.pre else past, query], 1)
+        return self.mixer.extend(past, query)
+
+    def _join(self, x: Tensor, branch: Tensor, norm: nn.Module, context: Context) -> Tensor:
+        x = x + dropout(branch, self.dropout, context.key)
+        return x if self.pre else norm(x)

@@ -1,0 +1,61 @@
+"""From token ids to vectors."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from clozeworks.batch import Context, Side
+from clozeworks.errors import RecipeError
+from clozeworks.key import dropout
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.words import WordsLayer
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class Embed(Spec):
+    """x = dropout(norm(word + position + segment)), then E -> D where the tables are narrower (Lan et al. 2019, 3.1).
+
+    `width` None means tables as wide as the model and no projection. Position and segment come from the batch's
+    Side, so packed rows need nothing special.
+    """
+
+    positions: LearnedPositions | None = field(default_factory=LearnedPositions)
+    segments: int = 2
+    norm: LayerNorm | None = field(default_factory=LayerNorm)
+    dropout: float = 0.1
+    width: int | None = None
+
+    def check(self, where: str) -> None:
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.width is not None and self.width < 1:
+            raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
+
+    def build(self, width: int, vocab: int) -> "EmbedLayer":
+        return EmbedLayer(self, width, vocab)
+
+
+class EmbedLayer(nn.Module):
+    def __init__(self, spec: Embed, width: int, vocab: int):
+        super().__init__()
+        inner = spec.width or width
+        self.words = WordsLayer(vocab, inner)
+        self.positions = spec.positions.build(inner) if spec.positions else None
+        self.segments = nn.Embedding(spec.segments, inner) if spec.segments else None
+        self.norm = spec.norm.build(inner) if spec.norm else None
+        self.project = nn.Linear(inner, width) if inner != width else None
+        self.dropout = spec.dropout
+
+    def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:
+        x = self.words(tokens)
+        if self.positions is not None:
+            x = x + self.positions(side.position)
+        if self.segments is not None:
+            # Rows without segments are segment 0: one row broadcast instead of a lookup.
+            x = x + (self.segments.weight[0] if side.segment is None else self.segments(side.segment))
+        if self.norm is not None:
+            x = self.norm(x)
+        x = dropout(x, self.dropout, context.at("embed").key)
+        return x if self.project is None else self.project(x)

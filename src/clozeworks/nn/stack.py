@@ -1,0 +1,127 @@
+"""Depth: blocks one after another, sharing, memory."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
+from clozeworks.errors import RecipeError
+from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class Share(Spec):
+    """How many different sets of weights the layers use; layer i of L takes set i * groups // L (Lan et al. 2019).
+
+    None: every layer its own. 1: all the same. The norm that follows a part goes with it.
+    """
+
+    attention: int | None = None
+    ffn: int | None = None
+
+
+@dataclass(slots=True)
+class Stack(Spec):
+    """`depth` blocks; a tuple of blocks is cycled over the depth.
+
+    `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
+    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it).
+    """
+
+    depth: int
+    block: Block | tuple[Block, ...]
+    share: Share = field(default_factory=Share)
+    memory: int = 0
+    norm: LayerNorm | None = None
+
+    def block_at(self, layer: int) -> Block:
+        return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
+
+    def check(self, where: str) -> None:
+        if self.depth < 1:
+            raise RecipeError(f"{where}.depth", self.depth, "at least one layer is needed", "use 1 or more")
+        if self.block == ():
+            raise RecipeError(f"{where}.block", "()", "at least one block is needed", "give a Block")
+        for name in ("attention", "ffn"):
+            groups = getattr(self.share, name)
+            if groups is not None and (groups < 1 or self.depth % groups):
+                divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
+                todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
+                raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
+        for layer in range(self.depth):
+            mixer = self.block_at(layer).mixer
+            if self.memory and "rows" not in mixer.takes:
+                raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
+
+    def out_width(self, width: int) -> int:
+        return width
+
+    def build(self, width: int) -> "StackLayer":
+        return StackLayer(self, width)
+
+
+class StackLayer(nn.Module):
+    def __init__(self, spec: Stack, width: int):
+        super().__init__()
+        self.memory = spec.memory
+        self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
+        self.norm = spec.norm.build(width) if spec.norm else None
+        self.share = spec.share
+        self.tie()
+
+    def tie(self) -> None:
+        """Share Parameters, not modules: layers keep their own windows, dropout and names."""
+        depth = len(self.blocks)
+        for groups, parts in ((self.share.attention, ("mixer", "mixer_norm")), (self.share.ffn, ("ffn", "ffn_norm"))):
+            for layer in range(depth if groups else 0):
+                leader = layer - layer % (depth // groups)
+                for part in parts:
+                    tie(getattr(self.blocks[leader], part), getattr(self.blocks[layer], part), layer)
+
+    def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
+        past = context.past
+        inner = context if past is None else context.after(past.side)
+        kept: list[Tensor] = [x]
+        carries: list[Tensor | Carry] = []
+        crosses: list[Keys | None] = []
+        for depth, block in enumerate(self.blocks):
+            before = past.layers[depth] if past else None
+            source = past.cross[depth] if past and past.cross else None
+            entered = x
+            x, carry, cross = block(x, before, source, inner.at(depth))
+            if self.memory:
+                rows = entered if before is None else torch.cat([before, entered], 1)
+                carries.append(rows[:, -self.memory :].detach())
+            elif carry is not None:
+                carries.append(carry)
+                crosses.append(cross)
+            kept.append(x)
+        if self.norm is not None:
+            x = self.norm(x)
+        memory = None
+        if carries:
+            side = inner.memory.tail(min(self.memory, inner.memory.position.shape[1])) if self.memory else inner.memory
+            memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
+        return Hidden(x, tuple(kept) if layers else (), memory)
+
+
+def tie(leader: nn.Module, follower: nn.Module, layer: int) -> None:
+    """Give `follower` the parameters of `leader`; shapes that differ are refused by name."""
+    if leader is follower or leader is None:
+        return
+    for name, parameter in leader.named_parameters():
+        *path, last = name.split(".")
+        owner = follower.get_submodule(".".join(path))
+        own = getattr(owner, last, None)
+        if own is None or own.shape != parameter.shape:
+            given = "nothing" if own is None else tuple(own.shape)
+            raise RecipeError(
+                f"stack.share, layer {layer}, {name}",
+                given,
+                f"{tuple(parameter.shape)} is shared with it",
+                "share only blocks of one shape",
+            )
+        setattr(owner, last, parameter)

@@ -1,0 +1,1 @@
+"""Losses: one documented file each."""

@@ -1,0 +1,45 @@
+"""Does the second segment follow the first?"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.objectives.objective import Loss, LossLayer
+
+
+@dataclass(slots=True)
+class SentencePair(Loss):
+    """Cross-entropy of a two-way decision on the pooled first token (next sentence prediction, Devlin et al. 2018, 3.1).
+
+    Label 0: the second segment follows the first; 1: it does not. One label an example, however rows are packed.
+    """
+
+    name: ClassVar[str] = "sentence_pair"
+    reads: ClassVar[frozenset[str]] = frozenset({"pair_label", "pooled"})
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.example["pair_label"])
+
+    def build(self, width: int, embed: EmbedLayer) -> "SentencePairLayer":
+        return SentencePairLayer(width)
+
+
+class SentencePairLayer(LossLayer):
+    def __init__(self, width: int):
+        super().__init__()
+        self.out = nn.Linear(width, 2)
+
+    def logits(self, pooled: Tensor) -> Tensor:
+        return self.out(pooled)
+
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        assert hidden.pooled is not None
+        logits, labels = self.logits(hidden.pooled), batch.example["pair_label"]
+        with torch.no_grad():
+            right = (logits.argmax(-1) == labels).sum()
+        return F.cross_entropy(logits, labels, reduction="sum"), {"pair_accuracy": right}

@@ -1,0 +1,1 @@
+"""Corruptions that hide tokens by replacing them."""

@@ -1,0 +1,104 @@
+"""An objective is three choices: how documents become examples, what is hidden, what is predicted."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+from torch import Tensor, nn
+
+from clozeworks.batch import Batch, Hidden, Kind
+from clozeworks.errors import RecipeError
+from clozeworks.examples import Plan, Ragged, Vocabulary
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.spec import Spec
+
+
+class Text(Protocol):
+    """What segments need of a corpus: where sentences and documents begin and end."""
+
+    @property
+    def sentences(self) -> np.ndarray: ...  # int64 [S + 1] token offsets
+
+    @property
+    def documents(self) -> np.ndarray: ...  # int64 [D + 1] sentence offsets
+
+
+@dataclass(slots=True)
+class Segments(Spec):
+    """How documents become examples of at most `length` tokens."""
+
+    writes: ClassVar[frozenset[str]] = frozenset()
+    length: int = 128
+
+    def check(self, where: str) -> None:
+        if self.length < 8:
+            raise RecipeError(f"{where}.length", self.length, "an example needs at least 8 tokens", "128 is usual")
+
+    @abstractmethod
+    def plan(self, text: Text, key: np.ndarray) -> Plan:
+        """The examples of one epoch, a pure function of text and key."""
+
+
+@dataclass(slots=True)
+class Corruption(Spec):
+    """What is hidden from the model, and how the answer is kept out of its sight."""
+
+    writes: ClassVar[frozenset[str]] = frozenset({"labels"})
+    kind: ClassVar[Kind] = "full"
+    hides: ClassVar[Literal["replacing", "time", "two streams"]] = "replacing"
+
+    @abstractmethod
+    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+        """Hide and label. keys [examples]: an example's draws depend on its own key alone."""
+
+
+@dataclass(slots=True)
+class Loss(Spec):
+    """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks."""
+
+    name: ClassVar[str]
+    reads: ClassVar[frozenset[str]]
+    weight: float = 1.0
+
+    @abstractmethod
+    def count(self, batch: Batch) -> int:
+        """How many predictions the batch holds; known on the host before the forward pass."""
+
+    @abstractmethod
+    def build(self, width: int, embed: EmbedLayer) -> "LossLayer": ...
+
+
+class LossLayer(nn.Module):
+    @abstractmethod
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The summed loss, and summed metrics by name (divided by the same count)."""
+
+
+@dataclass(slots=True)
+class Objective(Spec):
+    segments: Segments
+    corruption: Corruption | None
+    losses: tuple[Loss, ...]
+
+    def check(self, where: str) -> None:
+        written = {"pooled"} | self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
+        for index, loss in enumerate(self.losses):
+            for column in sorted(loss.reads - written):
+                raise RecipeError(
+                    f"{where}.losses.{index}",
+                    type(loss).__name__,
+                    f"it reads {column}, which nothing writes",
+                    f"remove it, or take {_writers(column)}",
+                )
+        names = [loss.name for loss in self.losses]
+        if len(set(names)) < len(names):
+            raise RecipeError(f"{where}.losses", ", ".join(names), "each loss may stand once", "remove the second")
+
+
+def _writers(column: str) -> str:
+    """The parts that would write a column."""
+    names = []
+    for base, field in ((Segments, "segments"), (Corruption, "corruption")):
+        names += [f"{field}={part.__name__}" for part in base.__subclasses__() if column in part.writes]
+    return " or ".join(sorted(set(names))) or "a part that writes it"

@@ -1,0 +1,217 @@
+"""Plots that need no screen: PNG, SVG or PDF, chosen by the ending of the file.
+
+No character is ever drawn as an empty box. A text is drawn in matplotlib's own font and, for what that lacks, in the
+first Chinese font that is installed; the extra `zh` brings one. A text with a letter that neither of them has gives
+way to our English one, for half a title misleads; a symbol (an emoji in a title) is left out alone.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import io
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import atomic
+from .errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LABELS = {
+    "en": {
+        "title": "Pretraining",
+        "step": "step",
+        "loss": "loss",
+        "training": "training, each logged step",
+        "smoothed": "training, smoothed",
+        "heldout": "held-out text",
+        "baseline": "word frequencies alone",
+    },
+    "zh": {
+        "title": "预训练",
+        "step": "步数",
+        "loss": "损失",
+        "training": "训练（每次记录）",
+        "smoothed": "训练（平滑）",
+        "heldout": "留出文本",
+        "baseline": "仅用词频",
+    },
+}
+# Formats, and how each is told to leave out the date: the same rows should give the same file.
+DATES: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+BASE_FONT = "DejaVu Sans"  # comes with matplotlib
+# In this order: fonts made for Chinese before those that have Chinese among others.
+CHINESE_FONTS = (
+    "Noto Sans SC",
+    "Noto Sans CJK SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "SimHei",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Heiti SC",
+    "STHeiti",
+    "Hiragino Sans GB",
+    "Noto Sans CJK JP",
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
+    "Noto Serif CJK SC",
+    "SimSun",
+    "AR PL UMing CN",
+)
+
+
+def loss_curve(
+    rows: Iterable[Mapping[str, Any]],
+    path: atomic.StrPath,
+    title: str | None = None,
+    baseline: float | None = None,
+    lang: str = "en",
+) -> None:
+    """Draw the loss of a run from the rows of its `metrics.jsonl`.
+
+    Training rows give a faint line and a smoothed one, rows with `"split": "heldout"` the points of the held-out text,
+    `baseline` a dashed line: the loss of always predicting by word frequency.
+    """
+    import matplotlib
+
+    ending = Path(path).suffix.lower()
+    if ending not in DATES:
+        raise InputError(path, f"ending {ending!r}", "the ending chooses the format", f"use {', '.join(DATES)}")
+    figure = draw_loss(list(rows), title, baseline, lang)
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "clozeworks"}):  # names inside an SVG are random otherwise
+        figure.savefig(buffer, format=ending[1:], metadata=DATES[ending])
+    atomic.write_bytes(path, buffer.getvalue())
+
+
+def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: float | None, lang: str) -> "Figure":
+    """The figure that `loss_curve` writes."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    training = [_point(row) for row in rows if row.get("split") is None and _finite(row)]
+    heldout = [_point(row) for row in rows if row.get("split") == "heldout" and _finite(row)]
+    if not training and not heldout:
+        raise InputError("rows", "no finite loss", "rows with `step` and `loss` are needed", "look into metrics.jsonl")
+    labels = LABELS.get(lang, LABELS["en"])
+    labels = labels if all(map(drawable, labels.values())) else LABELS["en"]
+    text = {"fontfamily": families(), "parse_math": False}
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    if training:
+        steps, losses = zip(*training, strict=True)
+        axes.plot(steps, losses, color="#4477aa", alpha=0.25, linewidth=1, label=labels["training"])
+        axes.plot(steps, smooth(losses), color="#4477aa", linewidth=2, label=labels["smoothed"])
+    if heldout:
+        steps, losses = zip(*heldout, strict=True)
+        axes.plot(steps, losses, color="#cc6677", marker="o", markersize=4.5, linewidth=1.5, label=labels["heldout"])
+    if baseline is not None and math.isfinite(baseline):
+        name = f"{labels['baseline']} ({baseline:.2f})"
+        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=name)
+    title = labels["title"] if title is None else without_boxes(title, LABELS["en"]["title"])
+    axes.set_title(title, loc="left", fontsize=12, pad=10, **text)
+    axes.set_xlabel(labels["step"], **text)
+    axes.set_ylabel(labels["loss"], **text)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.legend(frameon=False, prop={"family": families(), "size": 9})
+    return figure
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Average over about a twentieth of the values around each one: no lag, a steady end."""
+    count = len(values)
+    sums = [0.0, *itertools.accumulate(values)]
+    averages = []
+    for here in range(count):
+        reach = min(count // 40, here)  # the same on both sides of a steep start
+        first, last = here - reach, min(here + reach, count - 1)
+        averages.append((sums[last + 1] - sums[first]) / (last + 1 - first))
+    return averages
+
+
+# Fonts
+
+
+def drawable(text: str) -> bool:
+    """Whether every character of the text has a glyph in the fonts that are used."""
+    return all(character in " \n" or any(ord(character) in font for font in _coverage()) for character in text)
+
+
+def without_boxes(text: str, instead: str) -> str:
+    """The text without symbols that would be boxes; `instead`, if one of its letters would be."""
+    if not all(map(drawable, filter(str.isalnum, text))):
+        return instead
+    return "".join(filter(drawable, text))
+
+
+def families() -> list[str]:
+    """Names of the fonts in which texts are drawn, each for the characters that those before it lack."""
+    return [BASE_FONT, *([name] if (name := chinese_font()) else [])]
+
+
+@functools.cache
+def chinese_font() -> str | None:
+    """Name of the font used for Chinese: one of the system, or that of the extra `zh`, or None."""
+    from matplotlib import font_manager
+
+    for register in (lambda: None, _register_extra_font, _register_new_fonts):
+        register()
+        installed = {entry.name for entry in font_manager.fontManager.ttflist}
+        for name in CHINESE_FONTS:
+            if name in installed and all(ord(character) in _characters(name) for character in "损失训练预词频"):
+                return name
+    return None
+
+
+def _register_extra_font() -> None:
+    """Tell matplotlib about the font that the extra `zh` installs, without running the package around it."""
+    from matplotlib import font_manager
+
+    package = importlib.util.find_spec("zhplot")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        for file in Path(folder, "fonts").glob("NotoSansSC-*.ttf"):
+            font_manager.fontManager.addfont(file)
+
+
+def _register_new_fonts() -> None:
+    """Tell matplotlib about fonts installed since it made its list, which it keeps in a cache."""
+    from matplotlib import font_manager
+
+    listed = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for file in font_manager.findSystemFonts():
+        if file not in listed:
+            with contextlib.suppress(Exception):  # a font that cannot be read is not there
+                font_manager.fontManager.addfont(file)
+
+
+@functools.cache
+def _coverage() -> list[frozenset[int]]:
+    return [_characters(name) for name in families()]
+
+
+def _characters(name: str) -> frozenset[int]:
+    from matplotlib import font_manager
+
+    file = font_manager.findfont(font_manager.FontProperties(family=[name]), fallback_to_default=False)
+    return frozenset(font_manager.get_font(file).get_charmap())
+
+
+def _finite(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("loss"), int | float) and math.isfinite(row["loss"])
+
+
+def _point(row: Mapping[str, Any]) -> tuple[int, float]:
+    return row["step"], row["loss"]

@@ -1,0 +1,72 @@
+"""A recipe: everything that defines a pretrained model, as one tree of specs."""
+
+from dataclasses import dataclass
+
+import torch
+
+from clozeworks import spec
+from clozeworks.errors import RecipeError
+from clozeworks.model import Encoder, Model, initialise
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.objective import Objective
+from clozeworks.spec import Spec
+from clozeworks.train.settings import Train
+
+
+@dataclass(slots=True)
+class Recipe(Spec):
+    name: str
+    encoder: Encoder
+    objective: Objective
+    train: Train
+
+    def check(self, where: str) -> None:
+        corruption, stack = self.objective.corruption, self.encoder.stack
+        for layer in range(stack.depth):
+            mixer = stack.block_at(layer).mixer
+            if corruption is not None and corruption.kind not in mixer.honours:
+                raise RecipeError(
+                    f"{where}.objective.corruption",
+                    type(corruption).__name__,
+                    f"{type(mixer).__name__} cannot hide what {corruption.kind} visibility hides",
+                    "change the mixer or the corruption",
+                )
+        if self.encoder.pooler is None and any("pooled" in loss.reads for loss in self.objective.losses):
+            raise RecipeError(f"{where}.encoder.pooler", None, "a loss reads the pooled vector", "use Pooler()")
+        positions = self.encoder.embed.positions
+        if isinstance(positions, LearnedPositions) and self.longest() > positions.length:
+            raise RecipeError(
+                f"{where}.encoder.embed.positions.length",
+                positions.length,
+                f"examples are up to {self.longest()} tokens long",
+                f"use at least {self.longest()}",
+            )
+        if self.train.batch_tokens < self.longest():
+            raise RecipeError(
+                f"{where}.train.batch_tokens",
+                self.train.batch_tokens,
+                f"one row is {self.longest()} tokens long",
+                f"use at least {self.longest()}",
+            )
+
+    def longest(self) -> int:
+        """The longest example any phase trains on."""
+        return max([phase.length for phase in self.train.phases] or [self.objective.segments.length])
+
+
+def build(recipe: Recipe) -> Model:
+    """The model with fresh weights, the same for the same seed."""
+    spec.check(recipe, recipe.name)
+    with torch.random.fork_rng():  # a part's own constructor may draw from the global generator
+        torch.manual_seed(recipe.train.seed)
+        model = Model(recipe.encoder, recipe.objective.losses)
+    initialise(model, recipe.encoder.init, recipe.train.seed)
+    return model
+
+
+def count_parameters(recipe: Recipe, heads: bool = True) -> int:
+    """Every tensor once, nothing allocated; without heads, the published encoder class (with its pooler)."""
+    with torch.device("meta"):
+        spec.check(recipe, recipe.name)
+        model = Model(recipe.encoder, recipe.objective.losses if heads else ())
+    return sum(parameter.numel() for parameter in model.parameters())

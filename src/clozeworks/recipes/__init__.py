@@ -1,0 +1,35 @@
+"""Named models. A recipe is a function that returns a fresh `Recipe`; a variant calls its base and changes lines.
+
+The package is callable, because `clozeworks.recipes()` is also how its names are listed.
+"""
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+from clozeworks.errors import InputError, suggest
+from clozeworks.pretraining import Recipe
+from clozeworks.recipes import bert, roberta
+
+FAMILIES = (bert, roberta)
+
+
+def named() -> dict[str, Callable[[], Recipe]]:
+    """Every recipe by name, in family order."""
+    return {name: getattr(family, name) for family in FAMILIES for name in family.__all__}
+
+
+def recipe(name: str) -> Recipe:
+    """A fresh recipe; edit its fields."""
+    known = named()
+    if name not in known:
+        raise InputError("recipe", name, "no recipe of that name is known", suggest(name, known))
+    return known[name]()
+
+
+class _Names(ModuleType):
+    def __call__(self) -> list[str]:
+        return list(named())
+
+
+sys.modules[__name__].__class__ = _Names

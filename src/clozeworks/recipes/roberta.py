@@ -1,0 +1,45 @@
+"""RoBERTa (Liu et al. 2019): BERT, trained better."""
+
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.mask.replace import Replace
+from clozeworks.objectives.mask.tokens import MaskTokens
+from clozeworks.objectives.segments import FullSentences
+from clozeworks.pretraining import Recipe
+from clozeworks.recipes.bert import bert_base, laptop, shape
+from clozeworks.train.settings import AdamW
+
+__all__ = ["roberta_base", "roberta_large", "roberta_mini"]
+
+
+def roberta_base() -> Recipe:
+    r = bert_base()
+    r.name = "roberta_base"
+    r.encoder.vocab = 50265  # 4.4: byte-level BPE
+    r.encoder.embed.positions = LearnedPositions(512, offset=2)  # fairseq counts from padding_idx + 1
+    r.encoder.embed.segments = 1  # 4.2: no pairs, hence one segment type
+    r.encoder.embed.norm.eps = r.encoder.stack.block.norm.eps = 1e-5
+    r.objective.segments = FullSentences(length=512)  # 4.2
+    r.objective.corruption = MaskTokens(rounding="random", replace=Replace(specials=False))  # 4.1: new masks each epoch
+    r.objective.losses = (MaskedLM(),)  # 4.2: without next sentence prediction
+    r.objective.losses[0].norm.eps = 1e-5
+    r.train.steps = 500_000  # 5
+    r.train.batch_tokens = 8192 * 512  # 4.3
+    r.train.learning_rate = 6e-4  # table 9
+    r.train.warmup = 24_000
+    r.train.phases = ()  # full length throughout
+    r.train.optimizer = AdamW(betas=(0.9, 0.98), eps=1e-6)  # 3.1
+    return r
+
+
+def roberta_large() -> Recipe:
+    r = shape(roberta_base(), "roberta_large", depth=24, width=1024)
+    r.train.learning_rate = 4e-4
+    r.train.warmup = 30_000
+    return r
+
+
+def roberta_mini() -> Recipe:
+    r = laptop(shape(roberta_base(), "roberta_mini", depth=4, width=256))
+    r.train.optimizer = AdamW(betas=(0.9, 0.98), eps=1e-6)
+    return r

@@ -1,0 +1,235 @@
+"""A model with its tokenizer and its recipe: what users hold in their hands."""
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clozeworks import atomic
+from clozeworks.batch import PADDING, Context, Side
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.errors import InputError
+from clozeworks.examples import Vocabulary
+from clozeworks.exchange import card, files, huggingface
+from clozeworks.model import Model
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
+from clozeworks.pretraining import Recipe
+from clozeworks.spec import Spec
+
+Guess = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What `TextEncoder.forward` gives, by the names people know."""
+
+    last_hidden_state: Tensor  # [B, L, D]
+    hidden_states: tuple[Tensor, ...]  # embeddings, then each layer
+    logits: Tensor | None = None  # [B, L, V] where the model has a language-model head
+    pooler_output: Tensor | None = None  # [B, D]
+    seq_relationship_logits: Tensor | None = None  # [B, 2]
+
+
+@dataclass(slots=True)
+class TextEncoder:
+    model: Model
+    tokenizer: Tokenizer | None
+    recipe: Recipe
+    facts: dict[str, Any] = field(default_factory=dict)  # data counts, figures: what its card tells
+    unused: list[str] = field(default_factory=list)  # tensors of the directory that no part takes
+
+    @property
+    def longest(self) -> int:
+        positions = self.recipe.encoder.embed.positions
+        return positions.length if isinstance(positions, LearnedPositions) else 1 << 20
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        logits: bool = True,
+    ) -> Outputs:
+        """Rows of ids, as `transformers` takes them: any padding, masked as keys and never as queries."""
+        rows, width = input_ids.shape
+        if width > self.longest:
+            raise InputError(
+                "input_ids", f"{width} tokens", f"the model has {self.longest} positions", "shorten the text"
+            )
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        document = torch.zeros_like(input_ids)
+        position = self._positions(input_ids)
+        query = Side.make(position, document, "full", token_type_ids)
+        memory = Side.make(position, torch.where(mask.bool(), 0, PADDING), "full", token_type_ids)
+        context = Context(query, memory, offset=None)
+        firsts = torch.arange(rows, device=input_ids.device) * width
+        with torch.no_grad() if not self.model.training else torch.enable_grad():
+            hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
+            out = Outputs(hidden.last, hidden.layers, pooler_output=hidden.pooled)
+            head, pair = self.model.head("masked_lm"), self.model.head("sentence_pair")
+            if logits and isinstance(head, MaskedLMLayer):
+                out.logits = head.logits(hidden.last)
+            if isinstance(pair, SentencePairLayer) and hidden.pooled is not None:
+                out.seq_relationship_logits = pair.logits(hidden.pooled)
+        return out
+
+    __call__ = forward
+
+    def _positions(self, input_ids: Tensor) -> Tensor:
+        positions = self.recipe.encoder.embed.positions
+        if isinstance(positions, LearnedPositions) and positions.offset:
+            # Models that count from the padding id skip padding; the padding itself gets the row before position 0.
+            real = (input_ids != positions.offset - 1).long()
+            return torch.cumsum(real, 1) * real - 1
+        return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+
+    def fill_mask(self, text: str, top: int = 5) -> list[Guess] | list[list[Guess]]:
+        """The likeliest words for each mask token: a list of guesses, or one list a mask if there are several."""
+        tokenizer, head = self._tokenizer(), self.model.head("masked_lm")
+        if not isinstance(head, MaskedLMLayer):
+            raise InputError(
+                self.recipe.name, "no masked-LM head", "a model pretrained with MaskedLM is needed", "pretrain it"
+            )
+        mask = tokenizer.need("mask")
+        written = tokenizer.names["mask"]
+        ids = [tokenizer.need("cls"), *tokenizer.encode([text], specials=True)[0].ids.tolist(), tokenizer.need("sep")]
+        holes = [at for at, token in enumerate(ids) if token == mask]
+        if not holes:
+            raise InputError(
+                "text", repr(text), f"at least one {written} is needed", f"write {written} where a word is missing"
+            )
+        if len(ids) > self.longest:
+            raise InputError("text", f"{len(ids)} tokens", f"the model has {self.longest} positions", "shorten it")
+        hidden = self.forward(torch.tensor([ids]), logits=False).last_hidden_state[0]
+        with torch.no_grad():
+            chances = head.logits(hidden[holes]).softmax(-1)
+        best = chances.topk(min(top, chances.shape[-1]))
+        found = []
+        for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
+            guesses = []
+            for score, token in zip(scores, tokens, strict=True):
+                filled = [*ids[1:at], token, *ids[at + 1 : -1]]
+                guesses.append(
+                    {
+                        "token": self._word(token),
+                        "score": score,
+                        "id": token,
+                        "text": tokenizer.decode(filled, skip_specials=False),
+                    }
+                )
+            found.append(guesses)
+        return found if len(found) > 1 else found[0]
+
+    def _word(self, token: int) -> str:
+        tokenizer = self._tokenizer()
+        return tokenizer.decode([token], skip_specials=False).strip() or tokenizer.token(token)
+
+    def encode(
+        self,
+        texts: Sequence[str] | str,
+        pool: Literal["mean", "first", "pooled"] = "mean",
+        batch_tokens: int = 8192,
+    ) -> np.ndarray:
+        """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut."""
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        tokenizer = self._tokenizer()
+        cls, sep = tokenizer.need("cls"), tokenizer.need("sep")
+        rows = [[cls, *e.ids[: self.longest - 2].tolist(), sep] for e in tokenizer.encode(texts)]
+        out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
+        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
+        while order:
+            width = len(rows[order[-1]])
+            count = max(1, batch_tokens // width)
+            chosen, order = order[-count:], order[:-count]
+            ids = torch.full((len(chosen), width), tokenizer.pad or 0)
+            mask = torch.zeros_like(ids)
+            for at, n in enumerate(chosen):
+                ids[at, : len(rows[n])], mask[at, : len(rows[n])] = torch.tensor(rows[n]), 1
+            result = self.forward(ids, mask, logits=False)
+            out[chosen] = _pool(result, mask, pool).numpy()
+        return out
+
+    def vocabulary(self) -> Vocabulary:
+        return vocabulary_of(self._tokenizer())
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError(
+                self.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
+            )
+        return self.tokenizer
+
+
+def _pool(result: Outputs, mask: Tensor, pool: str) -> Tensor:
+    if pool == "mean":
+        weights = mask[..., None].to(result.last_hidden_state.dtype)
+        return (result.last_hidden_state * weights).sum(1) / weights.sum(1)
+    if pool == "first":
+        return result.last_hidden_state[:, 0]
+    if result.pooler_output is None:
+        raise InputError("pool", pool, "the model has no pooler", "use mean or first")
+    return result.pooler_output
+
+
+def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
+    """What making examples needs of a tokenizer."""
+    need = {role: tokenizer.need(role) for role in ("pad", "cls", "sep", "mask")}
+    return Vocabulary(tokenizer.size, special=tuple(sorted(tokenizer.special_ids)), **need)
+
+
+def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
+    """A run, a model directory, or a Hugging Face directory of a supported family."""
+    directory = Path(path)
+    if not directory.is_dir():
+        given = "a file" if directory.exists() else "no such directory"
+        raise InputError(path, given, "a run, a model or a Hugging Face directory is needed", "check the path")
+    if (directory / files.RECIPE).is_file():
+        recipe = files.read_recipe(directory / files.RECIPE, parts)
+        weights, facts = _weights(directory)
+        return TextEncoder(files.build(recipe, weights, directory), files.read_tokenizer(directory), recipe, facts)
+    if (directory / huggingface.CONFIG).is_file():
+        found = huggingface.read(directory, allow_pickle)
+        model = files.build(found.recipe, found.tensors, directory)
+        return TextEncoder(model, files.read_tokenizer(directory), found.recipe, unused=found.unused)
+    needed = f"{files.RECIPE} or {huggingface.CONFIG} is needed"
+    raise InputError(path, "neither a model nor a run", needed, "give the directory that `pretrain` or `export` wrote")
+
+
+def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """A model directory's weights, or those of a run's newest sound checkpoint; with what its card should tell."""
+    from clozeworks.exchange import tensors
+    from clozeworks.train import checkpoint
+
+    if (directory / tensors.FILE).is_file():
+        return tensors.read(directory / tensors.FILE), card.read_facts(directory)
+    newest = checkpoint.newest(directory)
+    if newest is None:
+        raise InputError(
+            directory, "no checkpoint that verifies", "a trained model is needed", "run the pretrain command again"
+        )
+    return tensors.read(newest.path / tensors.FILE), card.read_facts(directory)
+
+
+def save(
+    encoder: TextEncoder, path: str | os.PathLike[str], format: Literal["clozeworks", "hf"] = "clozeworks"
+) -> Path:
+    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained."""
+    if format not in ("clozeworks", "hf"):
+        raise InputError("format", format, "clozeworks or hf is needed", "choose one")
+    with atomic.directory(path) as folder:
+        if format == "hf":
+            pad = encoder.tokenizer.pad if encoder.tokenizer else None
+            huggingface.write(folder, encoder.model, encoder.recipe, pad)
+        else:
+            files.write(folder, encoder.model, encoder.recipe)
+        if encoder.tokenizer is not None:
+            encoder.tokenizer.save(folder)
+        card.write(folder, encoder.recipe, encoder.facts, format)
+    return Path(path)

@@ -1,0 +1,1 @@
+"""Training: a loop that is a generator, and what it needs."""

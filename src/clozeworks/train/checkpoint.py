@@ -1,0 +1,166 @@
+"""Checkpoints: whole or absent, known by their hashes, the newest sound one found again.
+
+    run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
+
+The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
+after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes.
+"""
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from torch import Tensor, nn
+
+from clozeworks import atomic
+from clozeworks.errors import InputError
+
+MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
+_NAME = re.compile(r"step-(\d{8,})")
+_SLACK = 1 << 20  # for what is not tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One that verified."""
+
+    path: Path
+    step: int
+    state: dict[str, Any]
+
+    def tensors(self, file: str = MODEL) -> dict[str, Tensor]:
+        return safetensors.torch.load_file(self.path / file)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The newest sound checkpoint of a run, if any, and a sentence for each newer one that is damaged."""
+
+    checkpoint: Checkpoint | None
+    damaged: tuple[str, ...] = ()
+
+
+def save(
+    run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
+) -> Path:
+    """Write the checkpoint of a step, `tensors` by file name, then delete all but the `keep` last up to it."""
+    path = run / name_of(step)
+    _need_room(path, sum(tensor.nbytes for file in tensors.values() for tensor in file.values()) + _SLACK)
+    # A damaged one of the same step may be in the way.
+    with atomic.directory(path, overwrite=True) as new:
+        for name, content in tensors.items():
+            safetensors.torch.save_file(
+                {key: value.detach().cpu().contiguous() for key, value in content.items()}, new / name
+            )
+        (new / STATE).write_text(json.dumps({"step": step, **state}, indent=2, allow_nan=False) + "\n")
+        files = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
+        (new / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
+    for number, old in _listed(run)[keep:] if keep else []:
+        if number < step:
+            _delete(old)
+    return path
+
+
+def name_of(step: int) -> str:
+    return f"step-{step:08d}"
+
+
+def newest(run: Path) -> Checkpoint | None:
+    """The newest checkpoint of a run that verifies."""
+    return find(run).checkpoint
+
+
+def find(run: Path) -> Found:
+    """Look at the checkpoints of a run from the newest down until one verifies."""
+    damaged: list[str] = []
+    for _, path in _listed(run):
+        try:
+            return Found(verify(path), tuple(damaged))
+        except DamagedError as error:
+            damaged.append(str(error))
+    return Found(None, tuple(damaged))
+
+
+class DamagedError(Exception):
+    """A checkpoint that is not what was saved, and how."""
+
+
+def verify(path: Path) -> Checkpoint:
+    """Hold every file to the manifest."""
+    files = _json(path, MANIFEST).get("files")
+    if not isinstance(files, dict) or not {MODEL, STATE} <= set(files):
+        raise DamagedError(f"{path.name}: {MANIFEST} does not list what a checkpoint holds")
+    for name, fact in files.items():
+        file = path / name
+        if not file.is_file():
+            raise DamagedError(f"{path.name}: {name} is missing")
+        if file.stat().st_size != fact["bytes"]:
+            raise DamagedError(f"{path.name}: {name} has {file.stat().st_size:,} bytes instead of {fact['bytes']:,}")
+        if _hash(file) != fact["sha256"]:
+            raise DamagedError(f"{path.name}: the content of {name} has changed")
+    state = _json(path, STATE)
+    return Checkpoint(path, state["step"], state)
+
+
+def restore(checkpoint: Checkpoint, model: nn.Module) -> None:
+    """Fill the parameters from a checkpoint; every one must be there, in its shape."""
+    tensors = checkpoint.tensors()
+    own = dict(model.named_parameters())
+    wrong = sorted(
+        name
+        for name in own.keys() | tensors.keys()
+        if name not in own or name not in tensors or own[name].shape != tensors[name].shape
+    )
+    if wrong:
+        given = f"{len(wrong)} tensors that do not fit, such as {wrong[0]}"
+        todo = "take the recipe they were made with"
+        raise InputError(checkpoint.path, given, "the weights must be those of the recipe", todo)
+    for name, parameter in own.items():
+        parameter.data.copy_(tensors[name])
+
+
+def _listed(run: Path) -> list[tuple[int, Path]]:
+    """Checkpoints, newest first; unfinished ones have other names."""
+    if not run.is_dir():
+        return []
+    found = [(int(match[1]), path) for path in run.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(found, reverse=True)
+
+
+def _delete(path: Path) -> None:
+    # The manifest first: what a kill in the middle leaves cannot be taken for a checkpoint.
+    (path / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _json(path: Path, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads((path / name).read_bytes())
+    except FileNotFoundError:
+        raise DamagedError(f"{path.name}: {name} is missing") from None
+    except (OSError, ValueError) as error:
+        raise DamagedError(f"{path.name}: {name} cannot be read ({error})") from None
+    return value if isinstance(value, dict) else {}
+
+
+def _hash(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _need_room(path: Path, size: int) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(path.parent).free
+    if free < size:
+        raise InputError(
+            path,
+            f"{free / 1e6:,.0f} MB are free",
+            f"a checkpoint takes {size / 1e6:,.0f} MB",
+            "free some space and run the same command again: it goes on from the last checkpoint",
+        )

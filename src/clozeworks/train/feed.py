@@ -1,0 +1,65 @@
+"""The batches of a run: through its length phases, from any step."""
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from clozeworks import draws
+from clozeworks.batch import Batch
+from clozeworks.data.loader import Loader
+from clozeworks.data.shards import Corpus
+from clozeworks.examples import Vocabulary
+from clozeworks.pretraining import Recipe
+from clozeworks.train.settings import Train
+
+
+def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
+    """(last step, example length) of each phase; one phase of `length` where the recipe names none."""
+    if not train.phases:
+        return [(train.steps, length)]
+    shares = [sum(phase.share for phase in train.phases[: n + 1]) for n in range(len(train.phases))]
+    ends = [round(share * train.steps) for share in shares[:-1]] + [train.steps]
+    return [(end, phase.length) for end, phase in zip(ends, train.phases, strict=True)]
+
+
+class Feed:
+    """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        corpora: list[tuple[Corpus, float]],
+        vocabulary: Vocabulary,
+        start: int = 0,
+        position: dict[str, Any] | None = None,
+    ):
+        self.recipe, self.corpora, self.vocabulary = recipe, corpora, vocabulary
+        self.start, self.position = start, position or {"phase": 0, "place": None}
+
+    def __iter__(self) -> Iterator[list[Batch]]:
+        step = self.start
+        for phase, (end, length) in enumerate(phase_ends(self.recipe.train, self.recipe.objective.segments.length)):
+            if step >= end:
+                continue
+            place = self.position["place"] if self.position["phase"] == phase else None
+            with contextlib.closing(self._loader(phase, length).steps(place)) as steps:  # pyright: ignore[reportArgumentType]
+                while step < end:
+                    micro, place = next(steps)
+                    self.position = {"phase": phase, "place": place}
+                    step += 1
+                    yield micro
+
+    def _loader(self, phase: int, length: int) -> Loader:
+        objective, train = self.recipe.objective, self.recipe.train
+        # Another length cuts the text anew, so a phase starts over, and with draws of its own.
+        seed = int(draws.fold(train.seed, "phase", phase)) >> 1 if phase else train.seed
+        return Loader(
+            self.corpora,
+            dataclasses.replace(objective.segments, length=length),
+            objective.corruption,
+            self.vocabulary,
+            seed=seed,
+            batch_tokens=train.batch_tokens,
+            micro_tokens=train.micro_tokens,
+        )

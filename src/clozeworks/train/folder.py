@@ -1,0 +1,150 @@
+"""The directory of a run: one process at a time, and the same recipe, text and tokenizer from beginning to end."""
+
+import contextlib
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clozeworks import atomic, doctor
+from clozeworks.data.shards import Corpus
+from clozeworks.errors import InputError
+from clozeworks.pretraining import Recipe
+from clozeworks.spec import to_dict
+
+RECIPE, RUN, LOCK, METRICS = "recipe.json", "run.json", "lock", "metrics.jsonl"
+# These change what is kept of a run, not what it computes. `steps` is not among them: the rate of every step depends
+# on it, so a longer run would not be the one that was begun.
+FREE = ("train.log_every", "train.save_every", "train.evaluate_every")
+
+
+@contextlib.contextmanager
+def locked(run: Path) -> Iterator[None]:
+    """Hold the run. The lock is the kernel's, so it falls with its process, however that dies."""
+    with atomic.explained(run):
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / LOCK).open("a+", encoding="utf-8")
+    with file:
+        if not _lock(file.fileno()):
+            file.seek(0)
+            given = f"process {file.read().strip() or '(unknown)'} is training into it"
+            raise InputError(run, given, "one process at a time", "wait for it, stop it, or choose another directory")
+        file.truncate(0)
+        file.write(f"{os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def _lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; there the user takes care
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
+    """Begin a run or go on with it, and write down this session; gives the content of run.json.
+
+    `facts` are what the whole run must agree on besides recipe and data; those written at the beginning win.
+    """
+    now = {
+        "tokenizer": corpora[0][0].tokenizer_fingerprint,
+        "data": [
+            {"directory": str(corpus.directory.resolve()), "weight": weight, "fingerprint": corpus.fingerprint}
+            for corpus, weight in corpora
+        ],
+    }
+    if (run / RUN).exists():
+        record = read(run)
+        if (run / RECIPE).exists():
+            _same_recipe(run, json.loads((run / RECIPE).read_bytes()), to_dict(recipe))
+        _same_data(run, record, now)
+        record["data"] = now["data"]  # a directory may have moved
+    else:
+        strange = [path.name for path in run.iterdir() if path.name != LOCK and not path.name.startswith(".")]
+        if strange:
+            given = f"a directory that holds {strange[0]} but is no run"
+            raise InputError(run, given, "a new or empty directory is needed", "choose another --out")
+        record = {**now, **facts, "sessions": []}
+    record["sessions"].append(_session())
+    atomic.write_json(run / RUN, record)
+    atomic.write_json(run / RECIPE, to_dict(recipe))
+    return record
+
+
+def read(run: Path) -> dict[str, Any]:
+    """The content of run.json."""
+    try:
+        return json.loads((run / RUN).read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(run / RUN, f"unreadable ({error})", "it says what this run is", "restore it") from None
+
+
+def fingerprint(recipe: Recipe) -> str:
+    """SHA-256 of all that decides the weights."""
+    content = {path: value for path, value in flat(to_dict(recipe)) if path not in FREE}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
+    """The leaves of JSON data by path."""
+    if isinstance(value, dict | list):
+        for name, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from flat(item, f"{where}.{name}" if where else str(name))
+    else:
+        yield where, value
+
+
+def _same_recipe(run: Path, before: Any, after: Any) -> None:
+    old, new = dict(flat(before)), dict(flat(after))
+    changed = [path for path in old | new if old.get(path) != new.get(path) and path not in FREE]
+    if changed:
+        shown = ", ".join(f"{path} {old.get(path)!r} -> {new.get(path)!r}" for path in changed[:5])
+        shown += f" and {len(changed) - 5} more" if len(changed) > 5 else ""
+        needed = "a run keeps its recipe, and the rate of every step depends on train.steps"
+        todo = "give the same one, or another --out; to train a finished model further, use --from"
+        raise InputError(run, f"another recipe than it was begun with ({shown})", needed, todo)
+
+
+def _same_data(run: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    names = ", ".join(entry["directory"] for entry in now["data"])
+    if before["tokenizer"] != now["tokenizer"]:
+        given = f"{names} has another tokenizer than this run was begun with"
+        raise InputError(run, given, "token ids must keep their meaning", "give the same data, or another --out")
+    marks = [[(entry["fingerprint"], entry["weight"]) for entry in record["data"]] for record in (before, now)]
+    if marks[0] != marks[1]:
+        given = f"{names} holds other shards or weights than this run was begun with"
+        raise InputError(run, given, "a run keeps its data", "give the same data, or another --out")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in ("clozeworks", "torch", "numpy", "safetensors", "tokenizers"):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its source
+            found[package] = importlib.metadata.version(package)
+    return found
+
+
+def _session() -> dict[str, Any]:
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": shlex.join(sys.argv),
+        "directory": os.getcwd(),
+        "versions": versions(),
+        "machine": doctor.machine(),
+        "threads": torch.get_num_threads(),
+    }

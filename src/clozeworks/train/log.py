@@ -1,0 +1,115 @@
+"""metrics.jsonl: one object a logged step, the same file whether a run was interrupted or not (timings apart)."""
+
+import json
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from clozeworks import atomic
+from clozeworks.train.loop import Step
+
+TIMINGS = ("tokens_per_second", "tokens_per_cpu_second", "data_wait_share", "peak_memory_mb")
+
+
+class Metrics:
+    """Appends rows. Opened for a run that goes on after `step`, it first cuts off the rows of later steps."""
+
+    def __init__(self, path: Path, step: int = 0):
+        if path.exists():
+            before = path.read_bytes()
+            kept = b"".join(line for line, row in _rows(before) if row["step"] <= step)
+            if kept != before:
+                atomic.write_bytes(path, kept)
+        self.path = path
+        with atomic.explained(path):
+            self._file = path.open("a", encoding="utf-8")
+
+    def write(self, row: dict[str, Any]) -> None:
+        with atomic.explained(self.path):
+            self._file.write(json.dumps({name: _plain(value) for name, value in row.items()}) + "\n")
+            self._file.flush()
+
+    def sync(self) -> None:
+        """On the disk: a checkpoint may follow, which promises the rows up to its step."""
+        with atomic.explained(self.path):
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The rows of a run; a last line that a kill tore is left out."""
+    return [row for _, row in _rows(path.read_bytes())] if path.exists() else []
+
+
+class Pace:
+    """Speed since it was last asked: evaluation and saving do not count."""
+
+    def __init__(self) -> None:
+        self.tokens, self.seconds, self.cpu_seconds, self.waited = 0, 0.0, 0.0, 0.0
+
+    def add(self, step: Step) -> None:
+        self.tokens += step.tokens
+        self.seconds += step.seconds
+        self.cpu_seconds += step.cpu_seconds
+        self.waited += step.waited
+
+    def take(self) -> dict[str, float]:
+        seconds = max(self.seconds, 1e-9)
+        row = {
+            "tokens_per_second": round(self.tokens / seconds, 1),
+            "tokens_per_cpu_second": round(self.tokens / max(self.cpu_seconds, 1e-9), 1),
+            "data_wait_share": round(self.waited / seconds, 4),
+            "peak_memory_mb": round(peak_memory() / 1e6, 1),
+        }
+        self.__init__()
+        return row
+
+
+def row_of(step: Step, tokens: int, pace: dict[str, float]) -> dict[str, Any]:
+    """A row of metrics.jsonl; `tokens` are those of the run so far."""
+    row = {
+        "step": step.number,
+        "loss": step.loss,
+        "learning_rate": step.learning_rate,
+        "tokens": tokens,
+        **pace,
+        "grad_norm": step.grad_norm,
+        **step.metrics,
+    }
+    return row | {"skipped": True, "examples": list(step.examples)} if step.skipped else row
+
+
+def peak_memory() -> int:
+    """Bytes this process has held at most, on the accelerator where it uses one."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
+        return torch.cuda.max_memory_allocated()
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
+def _rows(content: bytes) -> list[tuple[bytes, dict[str, Any]]]:
+    """Whole lines with what they hold, up to the first that is torn."""
+    rows = []
+    for line in content.splitlines(keepends=True):
+        try:
+            row = json.loads(line) if line.endswith(b"\n") else None
+        except ValueError:
+            break
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            break
+        rows.append((line, row))
+    return rows
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no NaN."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value

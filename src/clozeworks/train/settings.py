@@ -1,0 +1,64 @@
+"""How a recipe is trained."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from clozeworks.errors import RecipeError
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class AdamW(Spec):
+    """Adam with decoupled weight decay (Loshchilov & Hutter 2019); biases and norms do not decay."""
+
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-6
+    decay: float = 0.01
+
+
+@dataclass(slots=True)
+class Phase(Spec):
+    """A share of the steps at one example length (BERT: 0.9 at 128, then 0.1 at 512)."""
+
+    share: float
+    length: int
+
+
+@dataclass(slots=True)
+class Train(Spec):
+    """Steps, batch, rate, and what is kept of the run.
+
+    `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
+    changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
+    """
+
+    steps: int = 10_000
+    batch_tokens: int = 4096
+    micro_tokens: int | None = None
+    learning_rate: float = 1e-3
+    warmup: float = 0.05
+    schedule: Literal["linear", "cosine", "inverse_sqrt", "constant"] = "linear"
+    optimizer: AdamW = field(default_factory=AdamW)
+    clip: float | None = 1.0
+    phases: tuple[Phase, ...] = ()
+    seed: int = 0
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    processes: int = 1
+    log_every: int = 10
+    save_every: int = 500
+    evaluate_every: int = 500
+
+    def check(self, where: str) -> None:
+        for name in ("steps", "batch_tokens", "processes", "log_every", "save_every", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), "at least 1 is needed", "change it")
+        if not self.learning_rate > 0:
+            raise RecipeError(f"{where}.learning_rate", self.learning_rate, "a positive rate is needed", "try 1e-3")
+        if self.warmup < 0:
+            raise RecipeError(f"{where}.warmup", self.warmup, "a share or a number of steps is needed", "try 0.05")
+        if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            shares = " + ".join(str(phase.share) for phase in self.phases)
+            raise RecipeError(f"{where}.phases", shares, "the shares must add up to 1", "change them")
+
+    def warmup_steps(self) -> int:
+        return round(self.warmup * self.steps) if self.warmup < 1 else round(self.warmup)

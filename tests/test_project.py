@@ -1,0 +1,61 @@
+"""The project's own files agree with one another."""
+
+import itertools
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = {
+    name: [Requirement(line) for line in lines if not line.startswith("clozeworks[")]
+    for name, lines in PROJECT["optional-dependencies"].items()
+}
+
+
+def included(extra: str) -> set[str]:
+    """Extras that an extra contains, itself too."""
+    found = {extra}
+    for line in PROJECT["optional-dependencies"][extra]:
+        if line.startswith("clozeworks["):
+            for name in Requirement(line).extras:
+                found |= included(name)
+    return found
+
+
+def test_dev_includes_every_other_extra():
+    assert included("dev") == set(EXTRAS)
+
+
+def test_every_requirement_is_pinned_within_its_range():
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    pins = dict(line.split("==") for line in lines)
+    pins = {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in pins.items()}
+    for requirement in itertools.chain(map(Requirement, PROJECT["dependencies"]), *EXTRAS.values()):
+        assert pins[requirement.name.lower()] in requirement.specifier, requirement
+        assert ">=" in str(requirement.specifier), f"{requirement.name} has no floor"
+        assert "<" not in str(requirement.specifier), f"{requirement.name} has a ceiling"
+
+
+def test_types_are_shipped():
+    assert (ROOT / "src" / "clozeworks" / "py.typed").exists()
+
+
+def test_make_help_tells_every_target():
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony
+    told = subprocess.run(["make", "-s", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True).stdout
+    assert sorted(line.split()[1] for line in told.splitlines()) == sorted(phony[1].split())
+
+
+def test_ci_runs_what_people_run():
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert re.findall(r"^make (\S+)$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE) == [
+        "check",
+        "test",
+        "test-slow",
+    ]
