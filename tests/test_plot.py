@@ -19,7 +19,15 @@ from clozeworks.errors import InputError
 
 ROWS = [{"step": step, "loss": 3 + 5 * math.exp(-step / 30) + 0.3 * (-1) ** step} for step in range(1, 101)]
 HELDOUT = [{"step": step, "loss": 3 + 5 * math.exp(-step / 30), "split": "heldout"} for step in (0, 50, 100)]
-TITLES = ["bert_mini", "预训练：人民日报 1998 年 1 月", "costs $5 and $6", "Grüße 🎉 𓀀", "两行\n标题", "\ud800", ""]
+TITLES = [
+    "bert_mini",
+    "预训练：人民日报 1998 年 1 月",
+    r"costs $\five and $6",
+    "Grüße 🎉 𓀀",
+    "两行\n标题",
+    "\ud800",
+    "",
+]
 
 
 @pytest.fixture

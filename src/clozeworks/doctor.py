@@ -14,13 +14,13 @@ import os
 import platform
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from . import atomic
 from .errors import InputError
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SAFE_ISA = "AVX512_CORE_FP16"  # oneDNN's last step below AMX
 WORTH = 1.15  # how much faster than fp32 a step in bf16 must be to pay for its rounding
+BUSY = 0.2  # share of the cores in use by others above which a measurement says little about the machine
 EXTRAS = {
     "zh": ("jieba", "snownlp", "zhplot"),
     "hf": ("transformers", "accelerate"),
@@ -37,6 +38,7 @@ EXTRAS = {
     "serve": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
+Option = TypeVar("Option", int, str)
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -93,21 +95,30 @@ def apply(verdict: Verdict) -> None:
             sys.modules["torch"].set_num_threads(verdict.threads)
 
 
-def probe(remember: bool = True) -> Verdict:
-    """Measure this machine (about 15 seconds on two cores) and remember the verdict."""
-    begin = time.perf_counter()
+def probe(remember: bool = True, seconds: float = 40) -> Verdict:
+    """Measure this machine, in about 15 seconds on two idle cores and never more than `seconds`; remember the verdict.
+
+    A verdict is true only of an idle machine: while others use it, the verdict holds for the moment and is not
+    remembered; if there is no time to measure at all, it is the safe one.
+    """
+    begin = time.monotonic()
+
+    def attempt(name: str, *arguments: object, isa: str | None = None) -> dict[str, Any]:
+        code = f"from clozeworks import doctor; doctor.child({name!r}, {list(arguments)!r})"
+        return run_child(code, isa, max(0.0, begin + seconds - time.monotonic()))
+
     facts = machine()
+    facts["busy_share"] = busy_share()
     facts["software"] = attempt("software")
     if "died" not in facts["software"]:
-        device = facts["software"]["device"]
+        device = facts["software"].get("device", "cpu")
         facts["threads"] = attempt("threads", device, *thread_counts(cores()))
-        threads = best_threads(facts["threads"])
-        facts["bf16"] = attempt("bf16", device, threads)
+        facts["bf16"] = attempt("bf16", device, best_threads(facts["threads"]))
         if "died" in facts["bf16"]:
-            facts["bf16_safe_isa"] = attempt("bf16", device, threads, isa=SAFE_ISA)
-    facts["seconds"] = round(time.perf_counter() - begin, 1)
+            facts["bf16_safe_isa"] = attempt("bf16", device, best_threads(facts["threads"]), isa=SAFE_ISA)
+    facts["seconds"] = round(time.monotonic() - begin, 1)
     verdict = decide(facts)
-    if remember and "died" not in facts["software"]:
+    if remember and "died" not in facts["software"] and not _late(facts) and facts["busy_share"] <= BUSY:
         _remember(verdict)
     return verdict
 
@@ -118,6 +129,11 @@ def decide(facts: dict[str, Any]) -> Verdict:
     if "died" in software:
         reasons.append(f"torch cannot be used here ({software['died']}), so nothing was measured.")
         return dataclasses.replace(default(), facts=facts, reasons=reasons)
+    if _late(facts):
+        reasons.append(
+            "The machine is too busy to be measured, so the choices are the safe ones; try again when it is idle."
+        )
+        return dataclasses.replace(default(), facts=facts, reasons=reasons)
     device = software["device"]
     reasons.append("No accelerator was found: the CPU." if device == "cpu" else f"An accelerator was found: {device}.")
     threads = best_threads(facts["threads"])
@@ -127,7 +143,15 @@ def decide(facts: dict[str, Any]) -> Verdict:
         times = ", ".join(f"{ms:.0f} ms with {count}" for count, ms in facts["threads"]["step_ms"].items())
         reasons.append(f"Time of a training step by number of threads: {times}; so {threads}.")
     isa, precision, reason = _decide_precision(facts)
-    return Verdict(isa, precision, threads, device, facts, [*reasons, reason])
+    reasons.append(reason)
+    if facts["busy_share"] > BUSY:
+        busy = f"Other programs were using {facts['busy_share']:.0%} of the cores"
+        reasons.append(f"{busy}: this verdict is not remembered; run it again on an idle machine.")
+    return Verdict(isa, precision, threads, device, facts, reasons)
+
+
+def _late(facts: dict[str, Any]) -> bool:
+    return any("late" in facts.get(trial, {}) for trial in ("software", "threads", "bf16", "bf16_safe_isa"))
 
 
 def _decide_precision(facts: dict[str, Any]) -> tuple[str | None, Literal["fp32", "bf16"], str]:
@@ -147,7 +171,7 @@ def _decide_precision(facts: dict[str, Any]) -> tuple[str | None, Literal["fp32"
 
 def best_threads(sweep: dict[str, Any]) -> int:
     """The fewest threads within 3% of the fastest: a thread that adds nothing is left to others."""
-    if "died" in sweep:
+    if "step_ms" not in sweep:
         return cores()
     best = min(sweep["step_ms"].values())
     return min(int(count) for count, ms in sweep["step_ms"].items() if ms <= 1.03 * best)
@@ -196,6 +220,24 @@ def cores() -> int:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     limits = [int(quota) / int(period) for quota, period in map(str.split, _cgroup("cpu.max")) if quota != "max"]
     return max(1, min([usable, *map(int, limits)]))
+
+
+def busy_share(seconds: float = 0.5) -> float:
+    """Share of this process's cores that are in use now; 0 where the system does not tell."""
+
+    def ticks() -> tuple[int, int]:
+        mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
+        rows = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+        times = [list(map(int, row[1:])) for row in rows if row[0] in mine]
+        return sum(map(sum, times)), sum(row[3] + row[4] for row in times)  # all, and idle or waiting for a disk
+
+    try:
+        total, idle = ticks()
+        time.sleep(seconds)
+        total_after, idle_after = ticks()
+    except (OSError, AttributeError):
+        return 0.0
+    return round(1 - (idle_after - idle) / max(1, total_after - total), 2)
 
 
 def _memory() -> tuple[float | None, float | None]:
@@ -263,13 +305,8 @@ def _remember(verdict: Verdict) -> None:
 # The children, each a function that runs alone in a fresh process and prints one JSON object
 
 
-def attempt(name: str, *arguments: object, isa: str | None = None) -> dict[str, Any]:
-    """Run one of the `_try_` functions in a child process."""
-    return run_child(f"from clozeworks import doctor; doctor.child({name!r}, {list(arguments)!r})", isa)
-
-
 def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[str, Any]:
-    """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, or {"died": why}."""
+    """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, {"died": why} or {"late": how}."""
     environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN_BY_US}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[1])]))
     if isa is not None:
@@ -278,7 +315,7 @@ def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[st
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return {"died": f"no answer within {seconds:g} seconds"}
+        return {"late": f"no answer within {seconds:g} seconds"}
     if done.returncode < 0:
         return {"died": signal.Signals(-done.returncode).name}
     if done.returncode > 0:
@@ -310,14 +347,13 @@ def _try_threads(device: str, *counts: int) -> dict[str, Any]:
     import torch
 
     step = _training_step(device)
-    times: dict[int, list[float]] = {count: [] for count in counts}
-    for turn in range(9):  # in turns, so that a busy moment of the machine hurts no count alone
-        for count in counts:
-            torch.set_num_threads(count)
-            step(False)
-            if turn:
-                times[count].append(step(False))
-    return {"step_ms": {count: round(1000 * statistics.median(seen), 2) for count, seen in times.items()}}
+
+    def run(count: int) -> float:
+        torch.set_num_threads(count)
+        step(False)  # the threads are made here
+        return step(False)
+
+    return {"step_ms": _fastest(counts, run)}
 
 
 def _try_bf16(device: str, threads: int) -> dict[str, Any]:
@@ -327,17 +363,25 @@ def _try_bf16(device: str, threads: int) -> dict[str, Any]:
     layer = torch.nn.Linear(256, 256, device=device, dtype=torch.bfloat16)  # first what is known to kill
     layer(torch.ones(64, 256, device=device, dtype=torch.bfloat16)).sum().backward()
     step = _training_step(device)
-    times: dict[bool, list[float]] = {False: [], True: []}
+    times = _fastest(("fp32", "bf16"), lambda precision: step(precision == "bf16"))
+    return {f"{precision}_ms": ms for precision, ms in times.items()}
+
+
+def _fastest(options: Sequence[Option], run: Callable[[Option], float]) -> dict[Option, float]:
+    """Milliseconds of each option: the best of up to twelve turns, for what slows a turn is never the option alone."""
+    begin = time.perf_counter()
+    best = dict.fromkeys(options, float("inf"))
     for turn in range(13):
-        for autocast in times:
-            seconds = step(autocast)
-            if turn:
-                times[autocast].append(seconds)
-    fp32, bf16 = (round(1000 * statistics.median(times[autocast]), 2) for autocast in (False, True))
-    return {"fp32_ms": fp32, "bf16_ms": bf16}
+        for option in options:
+            seconds = run(option)
+            if turn:  # the first one warms up
+                best[option] = min(best[option], seconds)
+        if turn and time.perf_counter() - begin > 4:
+            break
+    return {option: round(1000 * seconds, 2) for option, seconds in best.items()}
 
 
-def _training_step(device: str):
+def _training_step(device: str) -> Callable[[bool], float]:
     """A step of a small encoder with a word-sized output, forward, backward and AdamW: autocast or not -> seconds."""
     import torch
     from torch import nn

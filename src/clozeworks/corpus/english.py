@@ -28,11 +28,13 @@ _MARKUP = [  # (what, by what), in this order
     (re.compile(r"::$"), ":"),
     (re.compile(r"^(?:[-*o•]|\(?\d+[.)]|\(?[a-z]\))\s+"), ""),  # list items become sentences
 ]
+_BULLET = re.compile(r"(?:[-*o•]|\(?\d+[.)])\s+\S")
 _UNDERLINE = re.compile(r"[=\-~*^#+\"'_.\s]{3,}")
 _CODE = re.compile(
     r"^(?:>>>|\.\.\. |\.\. |\$ |[-+|].*[-+|]$|@\w+|(?:def|class|import|from \S+ import)\b)"  # how a line begins
     r"|[{}\\]|->|::=|==|\w\(\w*\)\s*="  # or what it holds
 )
+_DEFINITION = re.compile(r"(?:def|class) \w+\s*[(:]")
 _FIELD = re.compile(r"^:(?:param|type|return|rtype|raise|raises)[^:]*:\s*|^@(?:param|return)\b")
 
 
@@ -96,13 +98,14 @@ def _docstrings(node: ast.stmt) -> list[str]:
 def prose(text: str) -> str:
     """The paragraphs of a docstring or manual page that are sentences, each on one line, without mark-up."""
     paragraphs = []
-    after_colons = None  # the indentation before a literal block
+    literal, example = -1, False  # the indentation before a literal block; whether only a colon announced it
     for block in re.split(r"\n[ \t]*\n", inspect.cleandoc(text).expandtabs()):
         lines = block.split("\n")
         indent = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-        if after_colons is not None and indent > after_colons:
+        if literal >= 0 and indent > literal and not (example and _is_prose_block(block)):
             continue
-        after_colons = indent if block.rstrip().endswith("::") else None
+        literal = indent if block.rstrip().endswith(":") else -1
+        example = literal >= 0 and not block.rstrip().endswith("::")
         for item in _items(lines):
             plain = _plain(item)
             if plain:
@@ -110,12 +113,17 @@ def prose(text: str) -> str:
     return "\n".join(paragraphs)
 
 
+def _is_prose_block(block: str) -> bool:
+    """What follows a single colon may be a list or a quotation rather than code: it then ends as sentences do."""
+    return bool(_BULLET.match(block.strip())) or (block.rstrip()[-1:] in ".;" and not _CODE.search(block))
+
+
 def _items(lines: list[str]) -> Iterator[list[str]]:
     """The list items of a block, or the block itself."""
     item: list[str] = []
     for line in lines:
         bare = line.strip()
-        if item and (re.match(r"(?:[-*o•]|\(?\d+[.)])\s+\S", bare) or _FIELD.match(bare)):
+        if item and (_BULLET.match(bare) or _FIELD.match(bare)):
             yield item
             item = []
         item.append(line)
@@ -126,6 +134,8 @@ def _plain(lines: list[str]) -> str:
     """One paragraph as one line, or nothing if it is code, a table or a heading."""
     indents = {len(line) - len(line.lstrip()) for line in lines[1:] if line.strip()}
     kept = [line.strip() for line in lines if line.strip() and not _UNDERLINE.fullmatch(line.strip())]
+    if any(_DEFINITION.match(line) for line in kept):
+        return ""
     if not kept or sum(bool(_CODE.search(line)) for line in kept) * 3 > len(kept) or len(indents) > 3:
         return ""
     if sum("   " in line for line in kept) * 2 > len(kept):  # columns

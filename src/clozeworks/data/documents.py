@@ -145,7 +145,7 @@ def _read_lines(file: Path, stream: IO[bytes], errors: Errors, _field: str, coun
     rest = b""  # the first bytes of a character that the next piece completes
     while piece := stream.readline(LINE_BYTES):
         raw, whole = rest + piece, piece.endswith(b"\n")
-        rest = b"" if whole else _unfinished(raw)
+        rest = b"" if len(piece) < LINE_BYTES or whole else _unfinished(raw)
         raw = raw[: len(raw) - len(rest)]
         if offset == 0:
             raw = raw.removeprefix(b"\xef\xbb\xbf")

@@ -165,12 +165,15 @@ def collate(rows: list[Row]) -> Batch:
     starts = begins - row_begins[row_of] + row_of * width
     at = ragged_arange(starts, lengths)
 
-    def grid(values: np.ndarray, empty: int) -> torch.Tensor:
-        out = np.full(len(rows) * width, empty, dtype=np.int64)
-        out[at] = values
-        return torch.from_numpy(out.reshape(len(rows), width))
+    def grid(values: np.ndarray, empty: int | np.ndarray) -> torch.Tensor:
+        out = np.empty((len(rows), width), dtype=np.int64)
+        out[:] = empty
+        out.reshape(-1)[at] = values
+        return torch.from_numpy(out)
 
-    position, document = grid(ragged.position, 0), grid(ragged.example, PADDING)
+    # Padding is a document like any other: its positions begin at 0 too.
+    position = grid(ragged.position, np.maximum(np.arange(width) - used[:, None], 0))
+    document = grid(ragged.example, PADDING)
     segment = grid(ragged.segment, 0) if ragged.segment.any() else None
     side = Side.make(position, document, source.kind, segment)
     gaps = np.flatnonzero(used < width)

@@ -23,6 +23,8 @@ ROBERTA_SPECIALS = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>",
 SMALLEST, LARGEST = 64, 1_000_000
 # An alphabet is capped at this share of the vocabulary; a letter takes two places (x and ##x), a Chinese character one.
 ALPHABET_SHARE = {"en": 0.125, "zh": 0.8}
+ALPHABET_LEAST = 256  # places, or half of a very small vocabulary: letters, digits and punctuation come first
+SMALL_TEXT = 100_000  # characters; in a larger text one occurrence is not enough
 RARE = 2e-7  # a character below this share of the text (and below 5 occurrences) is left to [UNK]
 
 
@@ -42,7 +44,8 @@ def train(
     if kind == "bytes":
         return _byte_pairs(texts(), vocab, prefix_space=lang != "zh")
     normalizer = bert_normalizer(lowercase)
-    alphabet = _alphabet(texts(), normalizer, int(vocab * ALPHABET_SHARE[lang]))
+    places = max(int(vocab * ALPHABET_SHARE[lang]), min(vocab // 2, ALPHABET_LEAST))
+    alphabet = _alphabet(texts(), normalizer, places)
     return _wordpiece(texts(), normalizer, alphabet, vocab)
 
 
@@ -109,13 +112,16 @@ def _alphabet(texts: Iterable[str], normalizer: normalizers.BertNormalizer, plac
         for result in normalizer.normalize_str(character):
             if not result.isspace():
                 counts[result] += count
-    rare = min(5.0, max(2.0, counts.total() * RARE))
+    for character in map(chr, range(33, 127)):  # a user may type what this text happens not to hold
+        counts[normalizer.normalize_str(character)] += 0
+    rare = 1 if counts.total() < SMALL_TEXT else min(5.0, max(2.0, counts.total() * RARE))
     chosen = []
-    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        places -= 1 + _can_continue(character)
-        if count < rare or places < 0:
-            break
-        chosen.append(character)
+    for character, count in sorted(counts.items(), key=lambda item: (not item[0].isascii(), -item[1], item[0])):
+        if count >= rare or character.isascii():
+            places -= 1 + _can_continue(character)
+            if places < 0:
+                break
+            chosen.append(character)
     return sorted(chosen)
 
 

@@ -73,6 +73,11 @@ def measure(model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
     return figures
 
 
+def labels_of(batches: Iterable[Batch]) -> np.ndarray:
+    """The tokens to predict, for a baseline."""
+    return np.concatenate([batch.labels.numpy() for batch in batches if batch.labels is not None])
+
+
 def unigram_baseline(train_counts: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """What a model without context reaches: the add-one-smoothed frequencies of training as a guess for each label."""
     smoothed = train_counts.astype(np.float64) + 1

@@ -97,7 +97,7 @@ def _biased(q: Tensor, context: Context, bias: BiasLayer | None, scale: float) -
 def _dead(mask: Tensor) -> Tensor | None:
     """Rows that see nothing, or None if there are none."""
     dead = ~mask.any(-1, keepdim=True)
-    return dead if bool(dead.any()) else None
+    return dead if not mask.is_meta and bool(dead.any()) else None  # a meta tensor has shapes and no values
 
 
 def _on(by_length: tuple[Tensor, tuple[tuple[int, int], ...]], device: torch.device):

@@ -28,7 +28,7 @@ class SegmentPair(Segments):
 
     def plan(self, text: Text, key: np.ndarray) -> Plan:
         room = self.length - 3
-        sentences, document = cut(text, room, room // 2)
+        sentences, document = cut(text, room, (room + 1) // 2)
         count = len(sentences) - 1
         documents = np.concatenate([[0], np.flatnonzero(np.diff(document)) + 1, [count]])
         if len(documents) < 3:

@@ -97,12 +97,12 @@ def verify(path: Path) -> Checkpoint:
     if not isinstance(files, dict) or not {MODEL, STATE} <= set(files):
         raise DamagedError(f"{path.name}: {MANIFEST} does not list what a checkpoint holds")
     for name, fact in files.items():
-        file = path / name
+        file, fact = path / name, fact if isinstance(fact, dict) else {}
         if not file.is_file():
             raise DamagedError(f"{path.name}: {name} is missing")
-        if file.stat().st_size != fact["bytes"]:
-            raise DamagedError(f"{path.name}: {name} has {file.stat().st_size:,} bytes instead of {fact['bytes']:,}")
-        if _hash(file) != fact["sha256"]:
+        if file.stat().st_size != fact.get("bytes"):
+            raise DamagedError(f"{path.name}: {name} has {file.stat().st_size} bytes instead of {fact.get('bytes')}")
+        if _hash(file) != fact.get("sha256"):
             raise DamagedError(f"{path.name}: the content of {name} has changed")
     state = _json(path, STATE)
     return Checkpoint(path, state["step"], state)

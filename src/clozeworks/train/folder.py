@@ -70,9 +70,9 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
     }
     if (run / RUN).exists():
         record = read(run)
+        _same_data(run, record, now)  # first: another tokenizer changes the recipe's vocabulary too
         if (run / RECIPE).exists():
             _same_recipe(run, json.loads((run / RECIPE).read_bytes()), to_dict(recipe))
-        _same_data(run, record, now)
         record["data"] = now["data"]  # a directory may have moved
     else:
         strange = [path.name for path in run.iterdir() if path.name != LOCK and not path.name.startswith(".")]

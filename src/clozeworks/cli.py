@@ -1,0 +1,310 @@
+"""The command line: plain arguments, one function a command. What a command does is in `commands/`, imported when it runs.
+
+Torch is imported by none of this, and by a command only after what `doctor` found about this machine was applied.
+"""
+
+import errno
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from clozeworks.commands.arguments import Options, Parser, one_of, share, whole
+from clozeworks.errors import InputError, suggest
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run one command: 0 done, 2 bad input, 130 interrupted. A bug of ours is a traceback, which Python ends with 1."""
+    words = list(sys.argv[1:] if words is None else words)
+    try:
+        status = _run(words)
+        sys.stdout.flush()
+        return status
+    except InputError as error:
+        return _say(error)
+    except OSError as error:
+        if error.errno == errno.EPIPE:  # whoever read us has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 141
+        if error.filename is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
+            return _say(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
+        raise
+    except KeyboardInterrupt:
+        print("\nstopped; the same command starts again, or goes on from its last checkpoint", file=sys.stderr)
+        return 130
+
+
+def _run(words: list[str]) -> int:
+    if not words or words[0] in ("--help", "-h", "help"):
+        print(overview())
+        return 0
+    if words[0] in ("--version", "version"):
+        from clozeworks import __version__
+
+        print(f"clozeworks {__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        what = "option" if words[0].startswith("-") else "command"
+        raise InputError("clozeworks", words[0], f"there is no such {what}", suggest(words[0], COMMANDS))
+    declare = COMMANDS[words[0]]
+    options = parser_of(words[0]).read(words[1:])
+
+    from clozeworks import doctor
+
+    doctor.apply(doctor.remembered() or doctor.default())
+    return importlib.import_module(f"clozeworks.commands.{declare.__name__}").run(options) or 0
+
+
+def _say(error: InputError) -> int:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(stderr=True, highlight=False)
+    sentence = Text.assemble(("error: ", "bold red"), str(error))
+    console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
+    return 2
+
+
+def overview() -> str:
+    lines = ["Build language encoders: from raw text to a trained BERT, every part interchangeable.", ""]
+    lines += ["usage: clozeworks COMMAND [arguments]      clozeworks COMMAND --help", ""]
+    for title, group in GROUPS.items():
+        lines.append(title)
+        for declare in group:
+            lines.append(f"  {name_of(declare):<12}{about(declare)[0]}")
+        lines.append("")
+    return "\n".join([*lines, "New here? clozeworks quickstart"])
+
+
+def parser_of(name: str) -> Parser:
+    summary, *rest = about(COMMANDS[name])
+    examples = [line for line in rest if line.startswith("clozeworks ")]
+    text = "\n".join([summary, *(line for line in rest if line not in examples)])
+    parser = Parser(name, text.strip(), examples)
+    COMMANDS[name](parser)
+    return parser
+
+
+def about(declare: Callable[[Parser], None]) -> list[str]:
+    """The lines of its docstring: a sentence, perhaps more, and examples."""
+    return [line.strip() for line in (declare.__doc__ or "").strip().splitlines()]
+
+
+def name_of(declare: Callable[[Parser], None]) -> str:
+    return declare.__name__.rstrip("_").replace("_", "-")
+
+
+# ---- what several commands take
+
+RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
+MODEL = "a run, a model directory, or a Hugging Face directory"
+
+
+def _json(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="facts as JSON on standard output, and nothing else there")
+
+
+def _recipe(parser: Parser) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", help=RECIPE)
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated",
+    )
+
+
+def _model(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the model is made of")
+    _allow_pickle(parser)
+
+
+def _allow_pickle(parser: Parser) -> None:
+    parser.add_argument(
+        "--allow-pickle", action="store_true", help="open a pickled weights file, tensors only, in a child process"
+    )
+
+
+# ---- the commands
+
+
+def quickstart(parser: Parser) -> None:
+    """The whole road on text that is already here, in about two minutes
+
+    clozeworks quickstart
+    clozeworks quickstart --lang zh --out quickstart-zh
+    """
+    parser.add_argument("--lang", type=one_of("en", "zh"), default="en", metavar="en|zh", help="language (en)")
+    parser.add_argument("--out", metavar="DIR", help="where to write (quickstart-LANG)")
+    parser.add_argument("--steps", type=whole(), metavar="N", help="training steps; fewer are quicker and worse")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="another seed, another model (0)")
+
+
+def doctor(parser: Parser) -> None:
+    """What this machine can do, measured once and remembered
+
+    Tries threads, bf16 and devices in child processes, in about fifteen seconds. Every command uses the verdict.
+
+    clozeworks doctor
+    """
+    parser.add_argument("--again", action="store_true", help="measure again, whatever is remembered")
+    _json(parser)
+
+
+def recipes(parser: Parser) -> None:
+    """Every named model
+
+    clozeworks recipes
+    clozeworks recipes --tree
+    """
+    parser.add_argument("--tree", action="store_true", help="as a family tree: what each changes of its next of kin")
+    _json(parser)
+
+
+def show(parser: Parser) -> None:
+    """The parts of a recipe: parameters, arithmetic, memory
+
+    Nothing is allocated, so the largest model is shown at once.
+
+    clozeworks show bert_base
+    clozeworks show bert_mini --set encoder.stack.depth=8
+    """
+    _recipe(parser)
+    _json(parser)
+
+
+def diff(parser: Parser) -> None:
+    """What changes from one recipe to another
+
+    clozeworks diff bert_base roberta_base
+    """
+    parser.add_argument("before", metavar="A", help=RECIPE)
+    parser.add_argument("after", metavar="B", help="another")
+    _json(parser)
+
+
+def prepare(parser: Parser) -> None:
+    """Text into a tokenizer and shards
+
+    Reads .txt (a blank line ends a document) and .jsonl, plain, .gz or .zst, and directories of them.
+
+    clozeworks prepare corpus.txt --out data --vocab 8000
+    clozeworks prepare more.txt --tokenizer data --out more
+    clozeworks prepare --corpus zh --out data-zh
+    """
+    kinds = "wordpiece (BERT) or bytes (RoBERTa), trained on the text; or a path to take one from (wordpiece)"
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="files and directories")
+    parser.add_argument("--corpus", type=one_of("en", "zh"), metavar="en|zh", help="the embedded text instead of TEXT")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    parser.add_argument("--vocab", type=whole(), default=8192, metavar="N", help="pieces of a new tokenizer (8192)")
+    parser.add_argument("--lang", type=one_of("en", "zh"), metavar="en|zh", help="of the text (en)")
+    parser.add_argument("--tokenizer", default="wordpiece", metavar="KIND|PATH", help=kinds)
+    parser.add_argument("--add-tokens", metavar="FILE", help="words to add to that tokenizer, one a line")
+    parser.add_argument("--cased", action="store_true", help="keep capitals; a bytes tokenizer always does")
+    parser.add_argument("--heldout", type=share, default=0.02, metavar="SHARE", help="of the documents, kept for evaluation (0.02)")  # fmt: skip
+    parser.add_argument("--errors", type=one_of("strict", "replace", "skip"), default="strict", metavar="strict|replace|skip", help="what to do with text that is not UTF-8 (strict)")  # fmt: skip
+    parser.add_argument("--field", default="text", metavar="NAME", help="the field of .jsonl that holds the text (text)")
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier prepare wrote to DIR")
+    _json(parser)
+
+
+def examples(parser: Parser) -> None:
+    """What the model will be asked, before any training
+
+    clozeworks examples bert_mini --data data --count 3
+    """
+    _recipe(parser)
+    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote")
+    parser.add_argument("--count", type=whole(), default=3, metavar="N", help="how many (3)")
+    parser.add_argument("--seed", type=whole(0), metavar="S", help="of segments and masks (the recipe's train.seed)")
+    parser.add_argument("--epoch", type=whole(0), default=0, metavar="E", help="each epoch hides other tokens (0)")
+    parser.add_argument("--split", type=one_of("train", "heldout"), default="train", metavar="train|heldout", help="which text (train)")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object a line instead")
+
+
+def pretrain(parser: Parser) -> None:
+    """Train a recipe on prepared text
+
+    Interrupted? The same command goes on where it stopped and ends with the same weights.
+
+    clozeworks pretrain bert_mini --data data --out run
+    clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --set train.steps=2000
+    clozeworks pretrain bert_mini --from HF_DIR --data data --out run
+    """
+    _recipe(parser)
+    parser.add_argument("--data", required=True, nargs="+", metavar="DIR[:WEIGHT]", help="what prepare wrote; several are mixed by weight")  # fmt: skip
+    parser.add_argument("--out", metavar="RUN", help="the run directory")
+    parser.add_argument("--from", dest="source", metavar="DIR", help="continue from a run, a model or a Hugging Face directory; the encoder is then that one")  # fmt: skip
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that --from is made of")
+    parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
+    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1, ... (auto)")
+    _allow_pickle(parser)
+    _json(parser)
+
+
+def evaluate(parser: Parser) -> None:
+    """Held-out figures beside those of word frequencies alone
+
+    clozeworks evaluate run --data data
+    """
+    _model(parser)
+    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the model's tokenizer")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
+    _json(parser)
+
+
+def fill_mask(parser: Parser) -> None:
+    """The likeliest words for each [MASK] of a text
+
+    clozeworks fill-mask run "The value must be a [MASK]."
+    """
+    _model(parser)
+    parser.add_argument("text", metavar="TEXT", help="with [MASK] (or what the tokenizer calls it) where a word is missing")  # fmt: skip
+    parser.add_argument("--top", type=whole(), default=5, metavar="N", help="how many words (5)")
+    _json(parser)
+
+
+def export(parser: Parser) -> None:
+    """Write a model that others can load
+
+    clozeworks export run --to hf --out my-bert
+    """
+    _model(parser)
+    parser.add_argument("--to", type=one_of("hf", "clozeworks"), default="hf", metavar="hf|clozeworks", help="for transformers' from_pretrained, or in our own format (hf)")  # fmt: skip
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    _json(parser)
+
+
+def import_(parser: Parser) -> None:
+    """Turn a Hugging Face directory into a model of ours
+
+    clozeworks import HF_DIR --out model
+    """
+    parser.add_argument("model", metavar="HF_DIR", help="config.json, model.safetensors and a tokenizer")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    _allow_pickle(parser)
+    _json(parser)
+
+
+def bench(parser: Parser) -> None:
+    """This machine: us and the peers in one run
+
+    clozeworks bench pretrain --quick
+    """
+    parser.add_argument("name", nargs="?", default="pretrain", metavar="NAME", help="which benchmark (pretrain)")
+    parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
+    parser.add_argument("--out", metavar="FILE", help="write the figures there too")
+    _json(parser)
+
+
+GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
+    "start": (quickstart, doctor),
+    "models": (recipes, show, diff),
+    "the road": (prepare, examples, pretrain, evaluate, fill_mask, export),
+    "and": (import_, bench),
+}
+COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}
+
+__all__ = ["COMMANDS", "Options", "main", "overview", "parser_of"]

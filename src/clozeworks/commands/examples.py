@@ -1,0 +1,137 @@
+"""clozeworks examples"""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from clozeworks.batch import NOTHING
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.screen import closing, emit, screen
+from clozeworks.data.rows import Epoch, Source
+from clozeworks.data.shards import Corpus
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.errors import InputError
+from clozeworks.examples import Ragged
+from clozeworks.pretraining import Recipe
+from clozeworks.text_encoder import vocabulary_of
+
+MASKED, RANDOM, KEPT = "black on yellow", "white on red", "black on cyan"
+PAIRS = {0: "B follows A", 1: "B is from another document"}
+
+
+def run(options: Options) -> None:
+    recipe = named.recipe(options.recipe, options.set)
+    directory = named.existing(options.data, "a prepared directory")
+    text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
+    seed = recipe.train.seed if options.seed is None else options.seed
+    epoch = epoch_of(recipe, text, tokenizer, seed, options.epoch)
+    count = len(epoch.plan)
+    index = np.arange(min(options.count, count))
+    ragged = epoch.examples(index, sentences=True)
+    if options.json:
+        for at in range(len(index)):
+            emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
+        return
+    console = screen()
+    console.print(f"{count:,} examples in epoch {options.epoch} of {recipe.name} on {directory}, here the first {len(index)}")  # fmt: skip
+    legend(console, tokenizer)
+    for at in range(len(index)):
+        console.print()
+        for line in drawn(ragged, at, tokenizer):
+            console.print(line)
+    command = f"clozeworks pretrain {options.recipe} --data {shlex.quote(str(options.data))} --out run"
+    closing(console, None, command)
+
+
+def epoch_of(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, number: int) -> Epoch:
+    objective = recipe.objective
+    return Source(text, objective.segments, objective.corruption, vocabulary_of(tokenizer), seed).epoch(number)
+
+
+def as_json(ragged: Ragged, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
+    """One example, unpadded."""
+    here = slice(ragged.first[at], ragged.first[at + 1])
+    labels = ragged.labels if ragged.labels is not None else np.full(len(ragged.tokens), NOTHING)
+    sentences = ragged.sentence_starts
+    row = {
+        "tokens": [tokenizer.token(token) for token in ragged.tokens[here]],
+        "input_ids": ragged.tokens[here].tolist(),
+        "labels": labels[here].tolist(),
+        "segment_ids": ragged.segment[here].tolist(),
+        "word_starts": ragged.word_starts[here].tolist(),
+        "sentence_starts": sentences[here].tolist() if sentences is not None else [],
+        "index": index,
+        "epoch": epoch,
+    }
+    return row | {name: values[at].item() for name, values in ragged.fields.items()}
+
+
+# ---- in colour
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A token as it is drawn."""
+
+    text: str
+    hidden: str | None  # what is to be predicted
+    fate: str  # "", "masked", "random" or "kept"
+    segment: int
+    joined: bool  # no space before it
+
+
+def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
+    here = range(ragged.first[at], ragged.first[at + 1])
+    mask = tokenizer.need("mask")
+    for place in here:
+        token, label = int(ragged.tokens[place]), NOTHING if ragged.labels is None else int(ragged.labels[place])
+        fate = ""
+        if label != NOTHING:
+            fate = "masked" if token == mask else "kept" if token == label else "random"
+        inside = not ragged.special[place] and not ragged.word_starts[place]
+        name = tokenizer.names["mask"] if fate == "masked" else spelt(tokenizer, token)
+        yield Piece(name, spelt(tokenizer, label) if fate else None, fate, int(ragged.segment[place]), inside)
+
+
+def spelt(tokenizer: Tokenizer, token: int) -> str:
+    """A token as people read it, without the marks of its tokenizer."""
+    if token in tokenizer.special_ids:
+        return tokenizer.token(token)
+    return tokenizer.decode([token]).strip().removeprefix("##") or tokenizer.token(token)
+
+
+def drawn(ragged: Ragged, at: int, tokenizer: Tokenizer) -> list[Text]:
+    """An example in colour; what is hidden stands behind its place, in brackets where there are no colours."""
+    text = Text()
+    for number, piece in enumerate(pieces(ragged, at, tokenizer)):
+        if number and not piece.joined:
+            text.append(" ")
+        ground = "" if piece.segment == 0 else "magenta"
+        if piece.fate:
+            text.append(piece.text, {"masked": MASKED, "random": RANDOM, "kept": KEPT}[piece.fate])
+            text.append("(" + (piece.hidden or "") + ")", "bold green")
+        else:
+            text.append(piece.text, "dim" if piece.text in tokenizer.names.values() else ground)
+    label = ragged.fields.get("pair_label")
+    lines = [text]
+    if label is not None:
+        lines.append(Text(f"pair label {int(label[at])}: {PAIRS.get(int(label[at]), '')}", style="italic"))
+    return lines
+
+
+def legend(console: Console, tokenizer: Tokenizer) -> None:
+    mask = tokenizer.names.get("mask")
+    if mask is None:
+        raise InputError("tokenizer", "no mask token", "something has to stand for hidden words", "train another")
+    text = Text.assemble(
+        (mask, MASKED), ("(hidden word)", "bold green"), "  ",
+        ("random", RANDOM), " another word stands there  ",
+        ("kept", KEPT), " asked, but not hidden",
+    )  # fmt: skip
+    console.print(text)

@@ -1,0 +1,76 @@
+"""clozeworks show"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from clozeworks import spec
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.cost import Cost, cost_of
+from clozeworks.commands.diff import shown
+from clozeworks.commands.screen import closing, columns, emit, facts, screen, short, size
+from clozeworks.pretraining import Recipe
+
+
+def run(options: Options) -> None:
+    recipe = named.recipe(options.recipe, options.set)
+    cost = cost_of(recipe)
+    if options.json:
+        emit({**as_json(recipe, cost), "recipe": spec.to_dict(recipe)})
+        return
+    console = screen()
+    table = columns("part", "", "parameters", "FLOPs a token", right=("parameters", "FLOPs a token"))
+    for name, what, parameters, flops in rows(recipe, cost):
+        style = "" if name.startswith(" ") else "bold"
+        table.add_row(Text(name, style=style), what, f"{parameters:,}", f"{flops:,.0f}" if flops else "")
+    console.print(table)
+    console.print()
+    objective, train = recipe.objective, recipe.train
+    console.print(
+        facts(
+            [
+                ("examples", shown(objective.segments)),
+                ("hidden", shown(objective.corruption)),
+                ("training", f"{train.steps:,} steps of {train.batch_tokens:,} tokens, learning rate {train.learning_rate:g}, {train.schedule}"),  # fmt: skip
+                ("arithmetic", f"{short(cost.flops)} FLOPs a token forward, {short(3 * cost.flops * cost.tokens)} a training step"),  # fmt: skip
+                ("memory", f"{size(cost.memory)} to train: {size(cost.fixed)} for weights, gradients and AdamW, {size(cost.activations)} for {cost.rows} x {cost.length} tokens at once"),  # fmt: skip
+            ]
+        )
+    )
+    closing(console, None, f"clozeworks examples {options.recipe} --data DIR", f"clozeworks diff bert_base {options.recipe}")  # fmt: skip
+
+
+def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
+    """Name, spec, parameters and arithmetic of each part, parts of parts indented."""
+    encoder = recipe.encoder
+    block = encoder.stack.block_at(0)
+    alike = all(encoder.stack.block_at(layer) == block for layer in range(encoder.stack.depth))
+    yield "embed", f"{encoder.vocab:,} x {encoder.embed.width or encoder.width}", *cost.of("encoder.embed")
+    for name in ("words", "positions", "segments", "norm"):
+        if (found := cost.of(f"encoder.embed.{name}"))[0]:
+            yield f"  {name}", "", *found
+    yield "stack", f"{encoder.stack.depth} layers of width {encoder.width}", *cost.of("encoder.stack")
+    for name in ("mixer", "cross", "ffn", "norm"):
+        if (found := cost.of_blocks(name))[0]:
+            what = getattr(block, name, None)
+            yield f"  {name}", shown(what) if alike and name != "norm" else "", *found
+    if (found := cost.of("encoder.pooler"))[0]:
+        yield "pooler", shown(encoder.pooler), *found
+    for loss in recipe.objective.losses:
+        yield loss.name, shown(loss), *cost.of(f"heads.{loss.name}")
+    yield "all", "", cost.parameters, cost.flops
+
+
+def as_json(recipe: Recipe, cost: Cost) -> dict[str, Any]:
+    parts = {name.strip(): {"parameters": count, "flops_per_token": flops} for name, _, count, flops in rows(recipe, cost)}  # fmt: skip
+    parts.pop("all")
+    return {
+        "name": recipe.name,
+        "parameters": cost.parameters,
+        "parameters_without_heads": cost.without_heads,
+        "flops_per_token": cost.flops,
+        "memory_bytes": cost.memory,
+        "parts": parts,
+    }

@@ -1,0 +1,108 @@
+"""Held-out figures: exact means, masks that never change, a baseline one can work out by hand."""
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from clozeworks import recipes
+from clozeworks.data.documents import Document
+from clozeworks.data.prepare import prepare
+from clozeworks.data.shards import Corpus
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.evaluate.heldout import batches, evaluate, labels_of, measure, unigram_baseline
+from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.pretraining import Recipe, build
+from clozeworks.train.run import fitted, vocabulary_of
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    draw, text = random.Random(4), "the a red fox dog hen runs sleeps sees near old tree"
+    sentence = lambda: " ".join(draw.choices(text.split(), k=draw.randint(4, 12))) + " ."  # noqa: E731
+    out = tmp_path_factory.mktemp("prepared") / "data"
+    texts = [Document(sentences=[sentence() for _ in range(draw.randint(3, 9))]) for _ in range(120)]
+    prepare(texts, out, vocab=400, heldout=0.3)
+    return out
+
+
+@pytest.fixture(scope="module")
+def recipe(data: Path) -> Recipe:
+    r = recipes.recipe("bert_tiny")
+    r.objective.segments.length = 32
+    return fitted(r, Tokenizer.load(data))
+
+
+@pytest.fixture(scope="module")
+def setting(data: Path, recipe: Recipe):
+    return Corpus.open(data, "heldout"), recipe.objective, vocabulary_of(Tokenizer.load(data))
+
+
+def test_the_size_of_a_batch_changes_no_figure(recipe: Recipe, setting):
+    model = build(recipe)
+    figures = [evaluate(model, *setting, batch_tokens=size) for size in (32, 256, 100_000)]
+    assert figures[0].keys() == {"loss", "masked_lm", "sentence_pair", "masked_accuracy", "pair_accuracy",
+                                 "perplexity", "count"}  # fmt: skip
+    for other in figures[1:]:
+        assert other == pytest.approx(figures[0], rel=1e-5)
+    assert figures[0]["perplexity"] == pytest.approx(math.exp(figures[0]["masked_lm"]))
+    assert figures[0]["loss"] == pytest.approx(figures[0]["masked_lm"] + figures[0]["sentence_pair"])
+
+
+def test_means_are_over_predictions_not_over_batches(recipe: Recipe, setting):
+    model = build(recipe)
+    right = total = 0
+    for batch in batches(*setting, batch_tokens=32):
+        with torch.no_grad():
+            hidden = model.encoder(batch.tokens, batch.side, batch.context(), batch.firsts)
+            head = model.heads["masked_lm"]
+            assert isinstance(head, MaskedLMLayer)
+            guess = head.logits(hidden.at(batch)).argmax(-1)
+        assert batch.labels is not None
+        right, total = right + int((guess == batch.labels).sum()), total + len(batch.labels)
+    figures = evaluate(model, *setting)
+    assert figures["count"] == total
+    assert figures["masked_accuracy"] == pytest.approx(right / total)
+
+
+def test_masks_never_change(setting):
+    one, two = (list(batches(*setting, batch_tokens=64)) for _ in range(2))
+    for a, b in zip(one, two, strict=True):
+        assert torch.equal(a.tokens, b.tokens)
+    other = list(batches(*setting, seed=1, batch_tokens=64))
+    assert any(a.tokens.shape != b.tokens.shape or not torch.equal(a.tokens, b.tokens) for a, b in zip(one, other))  # noqa: B905
+
+
+def test_a_limit_leaves_out_rows_whatever_the_batch(setting):
+    examples = lambda **how: [i for batch in batches(*setting, **how) for i in batch.index]  # noqa: E731
+    whole = examples(batch_tokens=64)
+    some = examples(batch_tokens=64, limit_tokens=320)
+    assert some == examples(batch_tokens=10_000, limit_tokens=320) == whole[: len(some)]
+    assert 0 < len(some) < len(whole)
+    assert len(examples(limit_tokens=1)) >= 1
+
+
+def test_measuring_leaves_the_model_as_it_was(recipe: Recipe, setting):
+    model = build(recipe)
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    measure(model, batches(*setting))
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_unigram_baseline_by_hand():
+    # add-one: 1/10, 6/10, 3/10; the mode is token 1
+    figures = unigram_baseline(np.array([0, 5, 2]), np.array([1, 1, 2, 0]))
+    expected = -(2 * math.log(0.6) + math.log(0.3) + math.log(0.1)) / 4
+    assert figures == pytest.approx({"unigram_loss": expected, "unigram_accuracy": 0.5})
+
+
+def test_the_baseline_predicts_the_same_tokens_as_the_model(data: Path, recipe: Recipe, setting):
+    labels = labels_of(batches(*setting))
+    assert len(labels) == evaluate(build(recipe), *setting)["count"]
+    figures = unigram_baseline(Corpus.open(data).unigram(), labels)
+    assert 1.0 < figures["unigram_loss"] < math.log(recipe.encoder.vocab)
+    assert 0.05 < figures["unigram_accuracy"] < 0.5

@@ -1,0 +1,215 @@
+"""The contract every mixer must keep, run over all of them and every backend."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from clozeworks.batch import Context, Side, Source, verify, visible
+from clozeworks.key import Key
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
+from tests.toys import packed
+
+WIDTH = 24
+
+
+@dataclasses.dataclass(slots=True)
+class Distance(Bias):
+    """A toy bias: further is less, and pairs at a distance of exactly 3 are forbidden."""
+
+    slope: float = 0.3
+
+    def build(self, width, heads, head_width):
+        return DistanceLayer(self.slope, heads)
+
+
+class DistanceLayer(BiasLayer):
+    def __init__(self, slope, heads):
+        super().__init__()
+        self.slope = torch.nn.Parameter(slope * torch.arange(1, heads + 1.0))
+
+    def forward(self, q, context, scale):
+        distance = context.query.position[:, None, :, None] - context.memory.position[:, None, None, :]
+        return q + 0.1, -self.slope[:, None, None] * distance.abs(), distance.abs() != 3
+
+
+MIXERS: dict[str, Mixer] = {"attention": Attention(4), "attention+bias": Attention(3, bias=Distance())}
+BACKENDS = ["dense", "sdpa", "documents", "auto"]
+CONTEXTS = {
+    "one": ([[1]], 1),
+    "odd": ([[7], [7]], 7),
+    "padded": ([[5], [2], [7]], 7),
+    "packed": ([[3, 4], [1, 2, 2], [7]], 7),
+}
+
+
+@pytest.fixture(params=MIXERS)
+def mixer(request):
+    torch.manual_seed(0)
+    return MIXERS[request.param].build(WIDTH)
+
+
+def apply(mixer, x, context):
+    return mixer(x, None, context)[0]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize("name", CONTEXTS)
+def test_every_backend_equals_the_dense_definition(mixer, name, kind, backend):
+    lengths, width = CONTEXTS[name]
+    context = packed(lengths, width, kind, backend=backend)
+    verify(context)
+    x = torch.randn(len(lengths), width, WIDTH)
+    dense = apply(mixer, x, dataclasses.replace(context, backend="dense", scratch={}))
+    torch.testing.assert_close(apply(mixer, x, context), dense, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["full", "causal"])
+def test_packed_equals_alone(mixer, kind, backend):
+    lengths = [[3, 4], [1, 2, 2], [7]]
+    context = packed(lengths, 7, kind, backend=backend)
+    x = torch.randn(3, 7, WIDTH)
+    out = apply(mixer, x, context)
+    for row, documents in enumerate(lengths):
+        at = 0
+        for length in documents:
+            alone = apply(mixer, x[row : row + 1, at : at + length], packed([[length]], length, kind))
+            torch.testing.assert_close(out[row, at : at + length], alone[0], atol=2e-6, rtol=1e-5)
+            at += length
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["full", "causal"])
+def test_no_output_depends_on_what_it_may_not_see(mixer, kind, backend):
+    """By gradient: output i has none to a hidden input j, and some to a visible one."""
+    context = packed([[3, 2], [4]], 6, kind, backend=backend)
+    x = torch.randn(2, 6, WIDTH, requires_grad=True)
+    out = apply(mixer, x, context)
+    seen = visible(context.query, context.memory)
+    weights = torch.randn(WIDTH)
+    for row in range(2):
+        for i in range(6):
+            (gradient,) = torch.autograd.grad((out[row, i] * weights).sum(), x, retain_graph=True)
+            touched = gradient.abs().sum(-1) > 0
+            assert not bool(touched[1 - row].any()), "rows are not independent"
+            hidden = ~seen[row, i]
+            hidden[i] = False  # a token is always its own query
+            assert not bool(touched[row][hidden].any())
+            forbidden = (context.query.position[row, i] - context.memory.position[row]).abs() == 3
+            must = seen[row, i] & ~forbidden
+            assert bool(touched[row][must].all())
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [3, 3, 3], [7, 2], [9]])
+def test_cached_equals_uncached(mixer, sizes):
+    x = torch.randn(2, 9, WIDTH)
+    whole = packed([[9], [9]], 9, "causal")
+    expected = apply(mixer, x, whole)
+    carry, at, out = None, 0, []
+    for size in sizes:
+        query = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
+        memory = whole.query.each(lambda v, end=at + size: v[:, :end])
+        context = Context(query, memory, "causal", offset=at, carry=True)
+        verify(context)
+        rows = x[:, at : at + size]
+        carry = mixer.extend(carry, rows)
+        mixed, given = mixer(rows, carry, context)
+        assert given is carry
+        out.append(mixed)
+        at += size
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_older_rows_as_memory_equal_one_long_row(mixer):
+    """Transformer-XL's form: hidden rows before the query's own."""
+    x = torch.randn(2, 10, WIDTH)
+    whole = packed([[10], [10]], 10, "causal")
+    expected = apply(mixer, x, whole)[:, 6:]
+    query = whole.query.tail(4)
+    context = Context(query, query, "causal").after(whole.query.each(lambda v: v[:, :6]))
+    verify(context)
+    mixed, _ = mixer(x[:, 6:], x, context)
+    torch.testing.assert_close(mixed, expected, atol=2e-6, rtol=1e-5)
+    forgotten = Context(query, query, "causal").after(
+        whole.query.each(lambda v: v[:, :6]).forget(torch.tensor([True, False]))
+    )
+    mixed, _ = mixer(x[:, 6:], x, forgotten)
+    alone = Context(query, query, "causal")
+    torch.testing.assert_close(mixed[0], apply(mixer, x[:, 6:], alone)[0], atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(mixed[1], expected[1], atol=2e-6, rtol=1e-5)
+
+
+def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself():
+    """XLNet's form: g asks, [h] answers; keys are projected once."""
+    torch.manual_seed(0)
+    mixer = Attention(4).build(WIDTH)
+    h = torch.randn(1, 5, WIDTH, requires_grad=True)
+    g = torch.randn(1, 5, WIDTH)
+    rank = torch.tensor([[3, 1, 5, 2, 4]])
+    nought = torch.zeros_like(rank)
+    content = Side(torch.arange(5)[None], nought, rank, rank)
+    asking = Side(torch.arange(5)[None], nought, rank, rank - 1)
+    keys = mixer.extend(None, h)
+    mixed_h, _ = mixer(h, keys, Context(content, content, "order", None))
+    mixed_g, _ = mixer(g, keys, Context(asking, content, "order", None))
+    weights = torch.randn(WIDTH)
+    for i in range(5):
+        (to_h,) = torch.autograd.grad((mixed_g[0, i] * weights).sum(), h, retain_graph=True, allow_unused=True)
+        touched = to_h[0].abs().sum(-1) > 0
+        assert touched.tolist() == (rank[0] < rank[0, i]).tolist()
+    first = int((rank[0] == 1).nonzero())
+    bias_only = mixer.out(torch.zeros(WIDTH))
+    torch.testing.assert_close(mixed_g[0, first], bias_only)  # sees nothing: gives nothing, not an average
+    assert mixed_h.shape == h.shape
+
+
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+def test_cross_attention_packs_pairs_by_document(backend):
+    torch.manual_seed(0)
+    mixer = Attention(4).build(WIDTH)
+    target, source = packed([[2, 3]], 6, "causal", backend=backend), packed([[4, 2]], 7)
+    x, s = torch.randn(1, 6, WIDTH), torch.randn(1, 7, WIDTH)
+    across = dataclasses.replace(target, source=Source(s, source.query)).across()
+    out, _ = mixer(x, mixer.extend(None, s), across)
+    for (a, b), (c, d) in (((0, 2), (0, 4)), ((2, 5), (4, 6))):
+        alone = packed([[b - a]], b - a, "causal")
+        side = packed([[d - c]], d - c).query
+        view = dataclasses.replace(alone, source=Source(s[:, c:d], side)).across()
+        expected, _ = mixer(x[:, a:b], s[:, c:d], view)
+        torch.testing.assert_close(out[:, a:b], expected, atol=2e-6, rtol=1e-5)
+
+
+def test_dropout_on_weights_is_keyed_and_unbiased():
+    torch.manual_seed(0)
+    mixer = Attention(4, dropout=0.3).build(WIDTH)
+    x = torch.randn(2, 7, WIDTH)
+    plain = apply(mixer, x, packed([[7], [7]], 7))
+    total = torch.zeros_like(plain)
+    for step in range(300):
+        context = packed([[7], [7]], 7, key=Key.make(step))
+        out = apply(mixer, x, context)
+        assert torch.equal(out, apply(mixer, x, packed([[7], [7]], 7, key=Key.make(step))))
+        total += out
+    torch.testing.assert_close(total / 300, plain, atol=0.08, rtol=0)
+
+
+def test_taps_give_the_weights(mixer):
+    taps: dict[str, torch.Tensor] = {}
+    context = packed([[3, 4]], 7, taps=taps)
+    apply(mixer, torch.randn(1, 7, WIDTH), context)
+    (weights,) = taps.values()
+    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    assert not bool(weights[0, :, :3, 3:].any())
+
+
+@pytest.mark.parametrize("kind", ["full", "causal"])
+def test_bfloat16_stays_near_fp32(mixer, kind):
+    context = packed([[3, 4]], 7, kind)
+    x = torch.randn(1, 7, WIDTH)
+    expected = apply(mixer, x, context)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = apply(mixer, x, dataclasses.replace(context, scratch={}))
+    torch.testing.assert_close(out.float(), expected, atol=0.05, rtol=0.05)

@@ -1,0 +1,144 @@
+import dataclasses
+
+import pytest
+import torch
+
+from clozeworks.batch import Context, Source
+from clozeworks.errors import RecipeError
+from clozeworks.key import Key
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.block import Block
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.stack import Share, Stack
+from tests.toys import packed
+
+WIDTH = 16
+
+
+def stack(depth=4, **more) -> Stack:
+    fields = {name: more.pop(name) for name in ("share", "memory", "norm") if name in more}
+    return Stack(depth, Block(Attention(4), FeedForward(32), **{"dropout": 0.0, **more}), **fields)
+
+
+@pytest.mark.parametrize("place", ["post", "pre"])
+def test_segments_with_memory_equal_one_long_row_in_one_layer(place):
+    """With one layer the memory holds the embeddings, so nothing is lost."""
+    torch.manual_seed(0)
+    remembering = stack(1, memory=8, place=place).build(WIDTH)
+    x = torch.randn(2, 12, WIDTH)
+    whole = packed([[12], [12]], 12, "causal")
+    expected = remembering(x, whole).last
+    past, out = None, []
+    for at in range(0, 12, 4):
+        side = whole.query.each(lambda v, at=at: v[:, at : at + 4])
+        hidden = remembering(x[:, at : at + 4], Context(side, side, "causal", past=past))
+        past = hidden.memory
+        assert past is not None
+        assert past.layers[0].shape[1] == past.side.position.shape[1] == min(8, at + 4)
+        out.append(hidden.last)
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_no_gradient_flows_into_memory():
+    remembering = stack(2, memory=4).build(WIDTH)
+    x = torch.randn(1, 4, WIDTH, requires_grad=True)
+    side = packed([[4]], 4, "causal").query
+    past = remembering(x, Context(side, side, "causal")).memory
+    later = packed([[8]], 8, "causal").query.tail(4)
+    out = remembering(torch.randn(1, 4, WIDTH), Context(later, later, "causal", past=past)).last
+    (gradient,) = torch.autograd.grad(out.square().sum(), x, allow_unused=True)
+    assert gradient is None
+
+
+@pytest.mark.parametrize("place", ["post", "pre"])
+@pytest.mark.parametrize("cross", [False, True])
+def test_a_cached_stack_equals_the_whole(place, cross):
+    torch.manual_seed(0)
+    spec = stack(3, place=place, norm=LayerNorm())
+    if cross:
+        spec.block.cross = Attention(2)  # pyright: ignore[reportAttributeAccessIssue]
+    module = spec.build(WIDTH)
+    x = torch.randn(2, 9, WIDTH)
+    source = Source(torch.randn(2, 5, WIDTH), packed([[5], [5]], 5).query) if cross else None
+    if source is not None:  # pairs are matched by document: the same numbers on both sides
+        source = Source(source.hidden, dataclasses.replace(source.side, document=torch.tensor([[0] * 5, [1] * 5])))
+    whole = packed([[9], [9]], 9, "causal", source=source)
+    expected = module(x, whole).last
+    past, out, at = None, [], 0
+    for size in (1, 3, 1, 4):
+        side = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
+        hidden = module(x[:, at : at + size], Context(side, side, "causal", past=past, carry=True, source=source))
+        past = hidden.memory
+        out.append(hidden.last)
+        at += size
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
+    if cross:
+        assert past is not None
+        assert past.cross is not None
+
+
+def test_sharing_ties_parameters_and_counts_them_once():
+    attention = sum(p.numel() for p in Attention(4).build(WIDTH).parameters()) + 2 * WIDTH
+    ffn = sum(p.numel() for p in FeedForward(32).build(WIDTH).parameters()) + 2 * WIDTH
+
+    def count(share):
+        return sum(p.numel() for p in stack(12, share=share).build(WIDTH).parameters())
+
+    assert count(Share()) == 12 * (attention + ffn)
+    assert count(Share(1, 1)) == attention + ffn
+    assert count(Share(1, None)) == attention + 12 * ffn
+    assert count(Share(None, 1)) == 12 * attention + ffn
+    assert count(Share(3, 4)) == 3 * attention + 4 * ffn
+
+
+def test_a_shared_stack_equals_one_with_copied_weights():
+    torch.manual_seed(0)
+    shared, own = stack(6, share=Share(2, 3)).build(WIDTH), stack(6).build(WIDTH)
+    with torch.no_grad():
+        for layer, block in enumerate(own.blocks):
+            block.mixer.load_state_dict(shared.blocks[layer // 3 * 3].mixer.state_dict())
+            block.mixer_norm.load_state_dict(shared.blocks[layer // 3 * 3].mixer_norm.state_dict())
+            block.ffn.load_state_dict(shared.blocks[layer // 2 * 2].ffn.state_dict())
+            block.ffn_norm.load_state_dict(shared.blocks[layer // 2 * 2].ffn_norm.state_dict())
+    context = packed([[3, 4]], 7)
+    x = torch.randn(1, 7, WIDTH)
+    assert torch.equal(shared(x, context).last, own(x, context).last)
+    shared(x, context).last.square().sum().backward()
+    own(x, context).last.square().sum().backward()
+    leader = shared.blocks[0].ffn.up.weight.grad
+    summed = own.blocks[0].ffn.up.weight.grad + own.blocks[1].ffn.up.weight.grad
+    torch.testing.assert_close(leader, summed)
+
+
+def test_a_shared_layer_drops_other_units_at_each_depth():
+    torch.manual_seed(0)
+    module = stack(2, share=Share(1, 1), dropout=0.5).build(WIDTH)
+    x = torch.randn(1, 5, WIDTH)
+    hidden = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
+    again = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
+    assert torch.equal(hidden.last, again.last)
+    same_input = [block(x, None, None, packed([[5]], 5, key=Key.make(3)).at(n))[0] for n, block in enumerate(module.blocks)]
+    assert not torch.equal(*same_input)
+
+
+def test_blocks_of_other_shapes_cannot_share():
+    spec = Stack(2, (Block(Attention(4), FeedForward(32)), Block(Attention(4), FeedForward(48))), Share(None, 1))
+    with pytest.raises(RecipeError, match=r"layer 1, up\.weight = \(48, 16\): \(32, 16\) is shared with it"):
+        spec.build(WIDTH)
+
+
+def test_a_tuple_of_blocks_is_cycled():
+    blocks = (Block(Attention(4), FeedForward(32)), Block(Attention(2), None))
+    module = Stack(5, blocks).build(WIDTH)
+    assert [block.mixer.heads for block in module.blocks] == [4, 2, 4, 2, 4]
+    assert [block.ffn is None for block in module.blocks] == [False, True, False, True, False]
+
+
+def test_layers_are_returned_on_request_only():
+    module = stack(3).build(WIDTH)
+    x = torch.randn(1, 5, WIDTH)
+    assert module(x, packed([[5]], 5)).layers == ()
+    layers = module(x, packed([[5]], 5), layers=True).layers
+    assert len(layers) == 4
+    assert torch.equal(layers[0], x)

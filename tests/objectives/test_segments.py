@@ -1,0 +1,147 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clozeworks import draws
+from clozeworks.data.rows import Source
+from clozeworks.errors import InputError
+from clozeworks.objectives.mask.tokens import MaskTokens
+from clozeworks.objectives.segments import FullSentences, SegmentPair
+from tests.toys import VOCABULARY, Text
+
+texts = st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=12), min_size=2, max_size=12).map(Text)
+keys = st.integers(0, 2**40).map(lambda n: draws.fold(n))
+
+# Made once with the functions of the published create_pretraining_data.py over 60 seeds on documents of 1 to 24
+# sentences of 4 to 39 tokens (400 documents, length 128): mean, and standard deviation from seed to seed.
+PUBLISHED = {
+    "examples": (1528.55, 38.4),
+    "random_next": (0.581, 0.0159),
+    "length": (104.49, 1.90),
+    "length_spread": (32.56, 1.15),
+    "full": (0.5647, 0.021),
+    "a": (45.85, 1.13),
+    "b": (55.64, 1.27),
+    "a_of_random": (42.75, 1.35),
+    "b_of_random": (57.79, 1.88),
+    "masked": (0.1489, 0.0001),
+    "mask_token": (0.7999, 0.0026),
+    "kept": (0.1002, 0.0018),
+}
+
+
+def statistics(source: Source, epoch: int) -> dict[str, float]:
+    made = source.epoch(epoch)
+    examples = made.examples(np.arange(len(made.plan)))
+    lengths, other = examples.lengths, examples.fields["pair_label"] == 1
+    a = np.add.reduceat((examples.segment == 0).astype(int), examples.first[:-1]) - 2
+    b = lengths - 3 - a
+    hidden = examples.labels != -100
+    return {
+        "examples": len(lengths),
+        "random_next": other.mean(),
+        "length": lengths.mean(),
+        "length_spread": lengths.std(),
+        "full": (lengths == 128).mean(),
+        "a": a.mean(),
+        "b": b.mean(),
+        "a_of_random": a[other].mean(),
+        "b_of_random": b[other].mean(),
+        "masked": hidden.sum() / len(hidden),
+        "mask_token": (examples.tokens[hidden] == VOCABULARY.mask).mean(),
+        "kept": (examples.tokens[hidden] == examples.labels[hidden]).mean(),
+    }
+
+
+def test_statistics_are_those_of_the_published_code():
+    source = Source(Text.random(), SegmentPair(length=128), MaskTokens(), VOCABULARY, seed=0)
+    epochs = [statistics(source, epoch) for epoch in range(20)]
+    for name, (mean, deviation) in PUBLISHED.items():
+        found = np.mean([epoch[name] for epoch in epochs])
+        # the standard error of 60 seeds of theirs and 20 epochs of ours, four times
+        assert found == pytest.approx(mean, abs=4 * deviation * (1 / 60 + 1 / 20) ** 0.5 + 5e-5), name
+
+
+@settings(deadline=None)
+@given(texts, keys, st.integers(8, 80))
+def test_pair_labels_are_right_by_construction(text, key, length):
+    plan = SegmentPair(length=length).plan(text, key)
+    assert len(plan) > 0
+    a_start, b_start = plan.starts.reshape(-1, 2).T
+    a_end, b_end = plan.ends.reshape(-1, 2).T
+    assert (a_end > a_start).all()
+    assert (b_end > b_start).all()
+    assert (plan.lengths <= length).all()
+    own, other = text.document_of(a_start), text.document_of(b_start)
+    assert (text.document_of(a_end - 1) == own).all(), "A crosses a document border"
+    assert (text.document_of(b_end - 1) == other).all(), "B crosses a document border"
+    labels = plan.fields["pair_label"]
+    assert (own[labels == 1] != other[labels == 1]).all(), "a random B comes from the same document"
+    assert (own[labels == 0] == other[labels == 0]).all()
+    # B follows A: what was cut away at the seam belongs to the same pair, and no sentence lies between
+    seam = b_start[labels == 0] - a_end[labels == 0]
+    assert (seam >= 0).all()
+    full = plan.lengths[labels == 0] == length
+    assert (seam[~full] == 0).all(), "nothing was cut, yet B does not begin where A ends"
+
+
+@settings(deadline=None)
+@given(texts, keys, st.integers(8, 80))
+def test_full_sentences_lose_and_repeat_nothing(text, key, length):
+    plan = FullSentences(length=length).plan(text, key)
+    assert plan.starts[0] == 0
+    assert plan.ends[-1] == len(text.tokens)
+    assert (plan.starts[1:] == plan.ends[:-1]).all()
+    assert (plan.ends > plan.starts).all()
+    assert (plan.lengths <= length).all()
+    assert (text.document_of(plan.starts) == text.document_of(plan.ends - 1)).all(), "a piece crosses a border"
+    # as full as can be: the next sentence would not have fitted
+    sizes, first = plan.lengths, plan.starts[plan.first[:-1]]
+    sentence_end = np.searchsorted(text.sentences, first, side="right")
+    following = text.sentences[sentence_end] - first
+    border = text.document_of(first)[1:] != text.document_of(plan.ends[plan.first[1:] - 1] - 1)[:-1]
+    assert (sizes[:-1] + np.minimum(following[1:], length - 2) + border > length).all()
+
+
+def test_documents_without_sentence_borders_are_not_lost():
+    text = Text([[1000], [1], [700]])
+    plan = SegmentPair(length=64).plan(text, draws.fold(1))
+    covered = np.zeros(len(text.tokens), dtype=bool)
+    for start, end in zip(plan.starts[::2], plan.ends[::2], strict=True):
+        covered[start:end] = True
+    for (start, end), label in zip(
+        zip(plan.starts[1::2], plan.ends[1::2], strict=True), plan.fields["pair_label"], strict=True
+    ):
+        if label == 0:
+            covered[start:end] = True
+    assert covered.mean() > 0.95
+
+
+def test_short_targets_are_a_tenth_of_the_documents():
+    text = Text([[20] * 40] * 1000)
+    made = SegmentPair(length=128)
+    targets = made._targets(20_000, 125, draws.fold(3))
+    assert (targets < 125).mean() == pytest.approx(0.1 * 123 / 124, abs=0.01)
+    assert targets.min() == 2
+    assert targets.max() == 125
+    assert len(made.plan(text, draws.fold(0))) > 1000
+
+
+def test_one_document_cannot_make_pairs():
+    with pytest.raises(InputError, match=r"one document; .*second document.*roberta_mini"):
+        SegmentPair(length=64).plan(Text([[10, 10]]), draws.fold(0))
+
+
+def test_empty_sentences_and_documents_are_passed_over():
+    text = Text([[5, 0, 7], [0], [6, 8]])
+    for segments in (SegmentPair(length=64), FullSentences(length=64)):
+        plan = segments.plan(text, draws.fold(0))
+        assert (plan.ends > plan.starts).all()
+
+
+def test_every_epoch_plans_anew_and_the_same_epoch_the_same():
+    text = Text.random(50)
+    first, again, other = (SegmentPair(length=128).plan(text, draws.fold(0, "epoch", n)) for n in (0, 0, 1))
+    assert np.array_equal(first.starts, again.starts)
+    assert not np.array_equal(first.starts, other.starts)

@@ -1,0 +1,75 @@
+"""Published parameter counts, to the unit, with nothing allocated."""
+
+import pytest
+import torch
+
+import clozeworks as cw
+from clozeworks.pretraining import build, count_parameters
+from clozeworks.recipes import named, recipe
+
+PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
+    "bert_base": (110_106_428, 109_482_240),
+    "bert_large": (336_226_108, 335_141_888),
+    "bert_base_chinese": (102_882_442, 102_267_648),
+    "roberta_base": (124_697_433, 124_645_632),
+    "roberta_large": (355_412_057, 355_359_744),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_counts_to_the_unit(name):
+    assert (cw.count_parameters(name), cw.count_parameters(name, heads=False)) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ["bert_tiny", "bert_mini", "roberta_mini"])
+def test_the_count_is_that_of_the_built_model(name):
+    assert sum(p.numel() for p in build(recipe(name)).parameters()) == count_parameters(recipe(name))
+
+
+def test_shapes_of_the_miniatures():
+    shapes = {name: (r().encoder.stack.depth, r().encoder.width) for name, r in named().items()}
+    assert shapes["bert_tiny"] == (2, 128)
+    assert shapes["bert_mini"] == shapes["roberta_mini"] == (4, 256)
+    assert shapes["bert_small"] == (4, 512)
+    assert shapes["bert_medium"] == (8, 512)
+
+
+def test_laptop_recipes_have_laptop_settings():
+    for name in ("bert_tiny", "bert_mini", "roberta_mini"):
+        r = recipe(name)
+        assert r.longest() == 128
+        assert r.train.batch_tokens == 4096
+
+
+def test_the_variant_keeps_what_the_paper_keeps():
+    r = recipe("roberta_large")
+    assert r.encoder.stack.block_at(0).norm.eps == r.encoder.embed.norm.eps == 1e-5
+    changes = cw.diff("roberta_base", "roberta_large")
+    assert set(changes) == {
+        "name",
+        "encoder.width",
+        "encoder.stack.depth",
+        "encoder.stack.block.mixer.heads",
+        "encoder.stack.block.ffn.inner",
+        "train.learning_rate",
+        "train.warmup",
+    }
+
+
+def test_fresh_weights_depend_on_the_seed_alone():
+    r = recipe("bert_tiny")
+    r.encoder.vocab = 50
+    torch.manual_seed(1)
+    first = build(r).state_dict()
+    torch.manual_seed(2)
+    second = build(r).state_dict()
+    r.train.seed = 1
+    third = build(r).state_dict()
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    assert not torch.equal(first["encoder.embed.words.table.weight"], third["encoder.embed.words.table.weight"])
+
+
+def test_a_misspelt_recipe_gets_a_suggestion():
+    with pytest.raises(cw.InputError, match="did you mean bert_base"):
+        cw.recipe("bert_bse")
+    assert "bert_mini" in cw.recipes()

@@ -1,0 +1,111 @@
+"""metrics.jsonl and the progress line."""
+
+import dataclasses
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from clozeworks.train import log
+from clozeworks.train.loop import Step
+from clozeworks.train.progress import Line, clock
+
+
+def step(number: int, steps: int = 10, **more: object) -> Step:
+    plain = Step(number, steps, loss=2.5, metrics={"masked_lm": 2.5, "masked_accuracy": 0.25}, learning_rate=1e-3,
+                 grad_norm=1.0, tokens=100, examples=(3, 4), seconds=0.5, cpu_seconds=0.25, waited=0.05)  # fmt: skip
+    return dataclasses.replace(plain, **more)  # pyright: ignore[reportArgumentType]
+
+
+def written(path: Path) -> list[int]:
+    return [row["step"] for row in log.read(path)]
+
+
+def test_rows_of_later_steps_and_a_torn_line_are_cut_off(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = log.Metrics(path)
+    for number in (1, 2, 4, 6):
+        metrics.write({"step": number})
+    metrics.write({"step": 4, "split": "heldout"})
+    metrics.close()
+    with path.open("a") as file:
+        file.write('{"step": 8, "lo')
+    assert written(path) == [1, 2, 4, 6, 4]
+    again = log.Metrics(path, 5)
+    assert written(path) == [1, 2, 4, 4]
+    again.write({"step": 6})
+    again.close()
+    assert path.read_text().count("\n") == 5
+    assert written(path) == [1, 2, 4, 4, 6]
+
+
+def test_each_row_is_there_at_once(tmp_path: Path):
+    metrics = log.Metrics(tmp_path / "metrics.jsonl")
+    metrics.write({"step": 1})
+    assert written(tmp_path / "metrics.jsonl") == [1]
+    metrics.close()
+
+
+def test_a_row_has_every_field():
+    pace = log.Pace()
+    pace.add(step(1))
+    pace.add(step(2))
+    row = log.row_of(step(2), 200, pace.take())
+    assert row["tokens_per_second"] == 200
+    assert row["tokens_per_cpu_second"] == 400
+    assert row["data_wait_share"] == 0.1
+    assert row["peak_memory_mb"] > 10
+    expected = {"step": 2, "loss": 2.5, "learning_rate": 1e-3, "tokens": 200, "masked_lm": 2.5, "masked_accuracy": 0.25}
+    assert row | expected == row
+    assert "skipped" not in row
+    pace.add(step(3))
+    assert pace.take()["tokens_per_second"] == 200, "the pace is that since the last row"
+
+
+def test_a_skipped_step_names_its_examples_in_valid_json(tmp_path: Path):
+    metrics = log.Metrics(tmp_path / "m.jsonl")
+    metrics.write(log.row_of(step(1, loss=math.nan, grad_norm=math.inf, skipped=True), 100, {}))
+    metrics.close()
+    row = json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert (row["loss"], row["grad_norm"], row["skipped"], row["examples"]) == (None, None, True, [3, 4])
+
+
+def test_without_a_terminal_the_line_is_plain_and_rare():
+    out = io.StringIO()
+    line = Line(1000, console=Console(file=out, width=40))
+    for number in range(1, 1001):
+        line.update(step(number, 1000))
+    line.close()
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 2, "the first and the last; nothing took fifteen seconds"
+    assert lines[0].startswith("step 1 of 1,000  loss 2.500  accuracy 25.0%  200 tokens/s")
+    assert lines[1].startswith("step 1,000 of 1,000")
+    assert "\x1b" not in out.getvalue()
+
+
+def test_on_a_terminal_there_is_one_live_line():
+    out = io.StringIO()
+    line = Line(10, console=Console(file=out, force_terminal=True, width=120))
+    for number in range(1, 11):
+        line.update(step(number))
+    line.say("a line that stays")
+    line.close()
+    assert "10/10" in out.getvalue()
+    assert "loss 2.500  accuracy 25.0%  200 tokens/s" in out.getvalue()
+    assert "a line that stays" in out.getvalue()
+
+
+def test_silence_when_asked():
+    out = io.StringIO()
+    line = Line(2, console=Console(file=out), show=False)
+    line.update(step(1, 2))
+    line.say("nothing")
+    line.close()
+    assert out.getvalue() == ""
+
+
+def test_clock():
+    assert [clock(s) for s in (0, 59.6, 61, 3661)] == ["0:00", "1:00", "1:01", "1:01:01"]

@@ -1,0 +1,283 @@
+"""A run from beginning to end, interrupted, refused and continued."""
+
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from clozeworks import spec
+from clozeworks.data.documents import Document
+from clozeworks.data.prepare import prepare
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.pretraining import Recipe, build
+from clozeworks.train import checkpoint, folder, log
+from clozeworks.train.run import pretrain
+from clozeworks.train.settings import Phase
+
+Tiny = Callable[..., Recipe]
+
+
+def rows(run: Path) -> list[dict]:
+    """metrics.jsonl without what depends on the clock."""
+    return [{k: v for k, v in row.items() if k not in log.TIMINGS} for row in log.read(run / "metrics.jsonl")]
+
+
+def weights(path: Path) -> tuple[bytes, bytes]:
+    return (path / checkpoint.MODEL).read_bytes(), (path / checkpoint.OPTIMIZER).read_bytes()
+
+
+@pytest.fixture(scope="module")
+def whole(tiny: Tiny, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run with all its checkpoints, through two phases."""
+    run = tmp_path_factory.mktemp("runs") / "whole"
+    torch.set_num_threads(1)
+    result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False, keep=99)
+    assert result.finished
+    assert result.heldout is not None
+    return run
+
+
+def phased(tiny: Tiny, **train: object) -> Recipe:
+    return tiny(14, phases=(Phase(0.5, 32), Phase(0.5, 64)), **train)
+
+
+def test_a_run_writes_what_it_promises(whole: Path, data: Path, tiny: Tiny):
+    names = {path.name for path in whole.iterdir()}
+    assert names == {"recipe.json", "run.json", "metrics.jsonl", "tokenizer.json", "tokenizer_config.json", "lock",
+                     "step-00000005", "step-00000010", "step-00000014"}  # fmt: skip
+    recipe = spec.from_dict(json.loads((whole / "recipe.json").read_text()))
+    expected = phased(tiny)
+    expected.encoder.vocab = json.loads((data / "manifest.json").read_text())["tokenizer"]["size"]
+    assert recipe == expected
+    record = json.loads((whole / "run.json").read_text())
+    assert record["data"][0]["fingerprint"]
+    (session,) = record["sessions"]
+    assert session["versions"]["torch"] == torch.__version__
+    assert session["machine"]["cores"] >= 1
+    assert session["command"]
+    assert (whole / "tokenizer.json").read_text() == (data / "tokenizer.json").read_text()
+
+
+def test_metrics_say_what_the_design_lists(whole: Path):
+    found = log.read(whole / "metrics.jsonl")
+    trained = [row for row in found if "split" not in row]
+    assert [row["step"] for row in trained] == [1, 2, 4, 6, 8, 10, 12, 14]
+    assert [row["step"] for row in found if row.get("split") == "heldout"] == [6, 12, 14]
+    fields = {"step", "loss", "learning_rate", "tokens", "tokens_per_second", "tokens_per_cpu_second",
+              "data_wait_share", "peak_memory_mb", "masked_lm", "sentence_pair", "masked_accuracy",
+              "pair_accuracy"}  # fmt: skip
+    assert all(fields <= row.keys() for row in trained)
+    assert trained[-1]["loss"] < trained[0]["loss"]
+    tokens = [row["tokens"] for row in trained]
+    assert tokens == sorted(tokens)
+    assert trained[-1]["tokens"] == checkpoint.verify(whole / "step-00000014").state["tokens"]
+
+
+@pytest.mark.parametrize("step", [5, 10])
+def test_resumed_is_uninterrupted(whole: Path, data: Path, tiny: Tiny, tmp_path: Path, step: int):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for later in (10, 14):
+        if later > step:
+            shutil.rmtree(run / checkpoint.name_of(later))
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 14, "torn')
+    result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+    assert (result.resumed, result.step) == (step, 14)
+    assert weights(result.checkpoint) == weights(whole / "step-00000014")
+    assert rows(run) == rows(whole)
+    assert len(json.loads((run / "run.json").read_text())["sessions"]) == 2
+
+
+def test_a_damaged_checkpoint_is_passed_over_and_said(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for name in ("step-00000014", "step-00000010"):
+        file = run / name / checkpoint.MODEL
+        content = bytearray(file.read_bytes())
+        content[-5] ^= 16
+        file.write_bytes(content)
+    result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+    assert result.resumed == 5
+    assert "step-00000010: the content of model.safetensors has changed" in " ".join(result.notes)
+    assert weights(result.checkpoint) == weights(whole / "step-00000014")
+    assert rows(run) == rows(whole)
+
+
+def test_nothing_sound_left_is_refused_not_begun_again(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    for path in run.glob("step-*"):
+        (path / checkpoint.MANIFEST).unlink()
+    with pytest.raises(InputError, match=r"manifest.json is missing.*a sound checkpoint is needed"):
+        pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+
+
+def test_a_full_disk_ends_the_run_with_a_sentence_and_costs_no_checkpoint(
+    whole: Path, data: Path, tiny: Tiny, tmp_path: Path
+):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "step-00000010")
+    shutil.rmtree(run / "step-00000014")
+    size = (run / "step-00000005" / checkpoint.OPTIMIZER).stat().st_size
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, before[1]))  # the metrics still fit, a checkpoint does not
+    try:
+        with pytest.raises(InputError, match="step-00000010: the file is too large"):
+            pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [path.name for path in run.glob("*step-*")] == ["step-00000005"]
+    result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+    assert result.resumed == 5
+    assert weights(result.checkpoint) == weights(whole / "step-00000014")
+    assert rows(run) == rows(whole)
+
+
+def test_a_finished_run_says_so_again(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
+    assert result.finished
+    last = [row for row in rows(whole) if row.get("split") == "heldout"][-1]
+    assert {"step": 14, "split": "heldout", **(result.heldout or {})} == last
+    assert rows(run) == rows(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: setattr(r.train, "steps", 28), "train.steps 14 -> 28.*the rate of every step"),
+        (lambda r: setattr(r.encoder.stack, "depth", 3), "encoder.stack.depth 2 -> 3"),
+        (lambda r: setattr(r.train, "seed", 1), "train.seed 0 -> 1"),
+    ],
+)
+def test_another_recipe_is_refused_with_the_difference(whole: Path, data: Path, tiny: Tiny, change, said: str):
+    before = (whole / "recipe.json").read_text()
+    recipe = phased(tiny)
+    change(recipe)
+    with pytest.raises(InputError, match=said):
+        pretrain(recipe, [(data, 1.0)], whole, progress=False)
+    assert (whole / "recipe.json").read_text() == before
+
+
+def test_what_is_kept_of_a_run_may_change(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    shutil.rmtree(run / "step-00000014")
+    result = pretrain(phased(tiny, log_every=1, save_every=3, evaluate_every=2), [(data, 1.0)], run, progress=False)
+    assert result.resumed == 10
+    assert weights(result.checkpoint) == weights(whole / "step-00000014")
+    assert json.loads((run / "recipe.json").read_text())["train"]["save_every"] == 3
+
+
+def test_other_data_is_refused(whole: Path, data: Path, more_data: Path, foreign_data: Path, tiny: Tiny):
+    with pytest.raises(InputError, match="holds other shards or weights"):
+        pretrain(phased(tiny), [(more_data, 1.0)], whole, progress=False)
+    with pytest.raises(InputError, match="holds other shards or weights"):
+        pretrain(phased(tiny), [(data, 1.0), (more_data, 1.0)], whole, progress=False)
+    with pytest.raises(InputError, match="has another tokenizer than this run"):
+        pretrain(phased(tiny), [(foreign_data, 1.0)], whole, progress=False)
+
+
+def test_a_changed_shard_is_noticed(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    moved = tmp_path / "data"
+    shutil.copytree(data, moved)
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    assert pretrain(phased(tiny), [(moved, 1.0)], run, progress=False).finished, "a directory may move"
+    shard = next(moved.glob("train-*"))
+    content = bytearray(shard.read_bytes())
+    content[-1] ^= 1
+    shard.write_bytes(content)
+    with pytest.raises(InputError, match="other content than the manifest's hash"):
+        pretrain(phased(tiny), [(moved, 1.0)], run, progress=False)
+
+
+def test_corpora_of_two_tokenizers_are_refused(data: Path, foreign_data: Path, tiny: Tiny, tmp_path: Path):
+    with pytest.raises(InputError, match=r"another tokenizer than.*--tokenizer"):
+        pretrain(tiny(), [(data, 0.5), (foreign_data, 0.5)], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_directory_of_something_else_is_left_alone(data: Path, tiny: Tiny, tmp_path: Path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(InputError, match=r"holds thesis.txt but is no run"):
+        pretrain(tiny(), [(data, 1.0)], tmp_path, progress=False)
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt", "lock"}
+
+
+def test_two_processes_cannot_train_into_one_run(data: Path, tiny: Tiny, tmp_path: Path):
+    with folder.locked(tmp_path), pytest.raises(InputError, match=r"process \d+ on .* is training into it"):
+        pretrain(tiny(), [(data, 1.0)], tmp_path, progress=False)
+    (tmp_path / "lock").write_text("1 on a machine that died\n")
+    assert pretrain(tiny(2), [(data, 1.0)], tmp_path, progress=False).finished
+
+
+def test_several_processes_are_refused_before_anything_is_written(data: Path, tiny: Tiny, tmp_path: Path):
+    with pytest.raises(RecipeError, match=r"bert_tiny.train.processes = 2"):
+        pretrain(tiny(processes=2), [(data, 1.0)], tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_heldout_text_there_is_no_evaluation(tiny: Tiny, tmp_path: Path):
+    texts = [Document(sentences=["a red fox runs .", "a blue dog sleeps ."] * 9) for _ in range(9)]
+    prepare(texts, tmp_path / "data", vocab=400, heldout=0.0)
+    result = pretrain(tiny(2), [(tmp_path / "data", 1.0)], tmp_path / "run", progress=False)
+    assert result.finished
+    assert result.heldout is None
+    assert "no evaluation on" in result.notes[0]
+
+
+def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
+    recipe = spec.from_dict(json.loads((whole / "recipe.json").read_text()))
+    source = build(recipe)
+    checkpoint.restore(checkpoint.verify(whole / "step-00000014"), source)
+    fresh = pretrain(tiny(2), [(data, 1.0)], tmp_path / "fresh", progress=False)
+    result = pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", source=source, progress=False)
+    assert rows(result.run)[0]["loss"] < rows(fresh.run)[0]["loss"] - 0.1
+    with pytest.raises(InputError, match="begun from other weights"):
+        pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", source=build(recipe), progress=False)
+    deeper = tiny(2)
+    deeper.encoder.stack.depth = 3
+    with pytest.raises(InputError, match=r"--from, encoder.stack.blocks.2.*nothing.*take the recipe of that model"):
+        pretrain(deeper, [(data, 1.0)], tmp_path / "deeper", source=source, progress=False)
+
+
+CHILD = """
+import json, sys, torch
+torch.set_num_threads(1)
+from clozeworks import recipes, spec
+from clozeworks.train.run import pretrain
+recipe = spec.from_dict(json.load(open(sys.argv[1])))
+result = pretrain(recipe, [(sys.argv[2], 1.0)], sys.argv[3])
+print(result.step, result.notes)
+"""
+
+
+def test_sigterm_finishes_the_step_saves_and_says_how_to_go_on(data: Path, tiny: Tiny, tmp_path: Path):
+    recipe = tiny(4000, save_every=4000, evaluate_every=4000, log_every=1)
+    (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(recipe)))
+    run = tmp_path / "run"
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "recipe.json"), str(data), str(run)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while len(log.read(run / "metrics.jsonl")) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGTERM)
+    out, error = child.communicate(timeout=60)
+    assert child.returncode == 0, error
+    found = checkpoint.newest(run)
+    assert found is not None
+    assert 3 <= found.step < 4000
+    assert rows(run)[-1]["step"] == found.step
+    assert f"stopped at step {found.step:,} of 4,000; run the same command again to go on" in out
