@@ -17,7 +17,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import InputError
+from clozeworks.errors import InputError
 
 StrPath = str | os.PathLike[str]
 

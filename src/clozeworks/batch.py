@@ -48,7 +48,8 @@ class Side:
         raise ValueError(f"kind {kind!r} has numbers of its own: build the Side from them")
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "Side":
-        return Side(*(None if value is None else change(value) for value in self._tensors()))
+        changed: Any = (None if value is None else change(value) for value in self._tensors())
+        return Side(*changed)
 
     def take(self, index: Tensor) -> "Side":
         """The tokens at index [B, n]."""
@@ -56,7 +57,8 @@ class Side:
 
     def cat(self, other: "Side") -> "Side":
         pairs = zip(self._tensors(), other._tensors(), strict=True)
-        return Side(*(None if a is None or b is None else torch.cat([a, b], 1) for a, b in pairs))
+        joined: Any = (None if a is None or b is None else torch.cat([a, b], 1) for a, b in pairs)
+        return Side(*joined)
 
     def tail(self, count: int) -> "Side":
         return self.each(lambda value: value[:, value.shape[1] - count :] if count else value[:, :0])
@@ -65,7 +67,7 @@ class Side:
         """Rows [B] bool whose tokens nobody sees any more."""
         return dataclasses.replace(self, document=self.document.masked_fill(rows[:, None], FORGOTTEN))
 
-    def _tensors(self) -> tuple[Any, ...]:
+    def _tensors(self) -> tuple[Tensor | None, ...]:
         return self.position, self.document, self.appears, self.sees, self.segment
 
 

@@ -7,6 +7,7 @@ import errno
 import importlib
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 
 from clozeworks.commands.arguments import Options, Parser, one_of, share, whole
@@ -66,7 +67,7 @@ def _say(error: InputError) -> int:
 
 
 def overview() -> str:
-    lines = ["Build language encoders: from raw text to a trained BERT, every part interchangeable.", ""]
+    lines = ["Build language encoders: from raw text to a BERT, every part interchangeable.", ""]
     lines += ["usage: clozeworks COMMAND [arguments]      clozeworks COMMAND --help", ""]
     for title, group in GROUPS.items():
         lines.append(title)
@@ -79,8 +80,8 @@ def overview() -> str:
 def parser_of(name: str) -> Parser:
     summary, *rest = about(COMMANDS[name])
     examples = [line for line in rest if line.startswith("clozeworks ")]
-    text = "\n".join([summary, *(line for line in rest if line not in examples)])
-    parser = Parser(name, text.strip(), examples)
+    more = " ".join(line for line in rest if line not in examples).strip()
+    parser = Parser(name, "\n\n".join([summary, *filter(None, [textwrap.fill(more, 80)])]), examples)
     COMMANDS[name](parser)
     return parser
 

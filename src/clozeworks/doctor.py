@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from . import atomic
-from .errors import InputError
+from clozeworks import atomic
+from clozeworks.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

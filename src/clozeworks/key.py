@@ -26,10 +26,14 @@ class Key:
         return Key(torch.tensor(int(draws.fold(0, *numbers)) >> 1, dtype=torch.int64))
 
     def at(self, *site: int | str) -> "Key":
-        folded = self.site
-        for name in site:
-            folded = zlib.crc32(str(name).encode(), folded)
-        return Key(self.seed, folded)
+        return Key(self.seed, _fold(self.site, *site))
+
+
+@torch.compiler.assume_constant_result  # sites are fixed by the model: a compiler need not look inside
+def _fold(folded: int, *site: int | str) -> int:
+    for name in site:
+        folded = zlib.crc32(str(name).encode(), folded)
+    return folded
 
 
 @torch.library.custom_op("clozeworks::keep", mutates_args=())
@@ -54,12 +58,13 @@ class _Drop(torch.autograd.Function):
     def forward(ctx, x: Tensor, mask: Tensor, rate: float) -> Tensor:
         ctx.save_for_backward(mask)
         ctx.scale = 1 / (1 - rate)
-        return (x * mask).mul_(ctx.scale)
+        # Converted once and then in place: x * mask would convert too, into a buffer of its own.
+        return mask.to(x.dtype).mul_(x).mul_(ctx.scale)
 
     @staticmethod
     def backward(ctx, *grads: Tensor):
         (mask,) = ctx.saved_tensors
-        return (grads[0] * mask).mul_(ctx.scale), None, None
+        return mask.to(grads[0].dtype).mul_(grads[0]).mul_(ctx.scale), None, None
 
 
 def dropout(x: Tensor, rate: float, key: Key | None) -> Tensor:

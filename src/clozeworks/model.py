@@ -1,6 +1,7 @@
 """Encoder and model: embed -> stack -> losses, with named outputs."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -116,7 +117,7 @@ class Model(nn.Module):
         return {loss.name: loss.count(batch) for loss in self.specs}
 
     def head(self, name: str) -> LossLayer | None:
-        return self.heads[name] if name in self.heads else None  # pyright: ignore[reportReturnType]
+        return cast(LossLayer | None, dict(self.heads.named_children()).get(name))
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:

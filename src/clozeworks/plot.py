@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import atomic
-from .errors import InputError
+from clozeworks import atomic
+from clozeworks.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

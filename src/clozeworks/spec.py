@@ -186,6 +186,7 @@ def diff(before: object, after: object, where: str = "") -> dict[str, tuple[Any,
 def set_path(spec: Spec, path: str, text: str) -> None:
     """Change one field by its path, the value given as text: `set_path(r, "encoder.stack.depth", "4")`."""
     *parents, last = path.split(".")
+    holder: Any = spec
     target: Any = spec
     walked = ""
     for name in [*parents, last]:

@@ -90,7 +90,7 @@ class TextEncoder:
             return torch.cumsum(real, 1) * real - 1
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
 
-    def fill_mask(self, text: str, top: int = 5) -> list[Guess] | list[list[Guess]]:
+    def fill_mask(self, text: str, top: int = 5) -> list[Any]:
         """The likeliest words for each mask token: a list of guesses, or one list a mask if there are several."""
         tokenizer, head = self._tokenizer(), self.model.head("masked_lm")
         if not isinstance(head, MaskedLMLayer):

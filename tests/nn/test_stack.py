@@ -118,7 +118,11 @@ def test_a_shared_layer_drops_other_units_at_each_depth():
     hidden = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
     again = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
     assert torch.equal(hidden.last, again.last)
-    same_input = [block(x, None, None, packed([[5]], 5, key=Key.make(3)).at(n))[0] for n, block in enumerate(module.blocks)]
+    context, expected = packed([[5]], 5, key=Key.make(3)), x
+    for depth, block in enumerate(module.blocks):
+        expected = block(expected, None, None, context.at(depth))[0]
+    assert torch.equal(hidden.last, expected)
+    same_input = [block(x, None, None, context.at(depth))[0] for depth, block in enumerate(module.blocks)]
     assert not torch.equal(*same_input)
 
 

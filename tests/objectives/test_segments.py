@@ -128,6 +128,29 @@ def test_short_targets_are_a_tenth_of_the_documents():
     assert len(made.plan(text, draws.fold(0))) > 1000
 
 
+def test_what_does_not_fit_is_cut_from_the_front_and_the_back_alike():
+    text = Text([[50] * 30] * 40)
+    plan = SegmentPair(length=128, short=0.0).plan(text, draws.fold(2))
+    front = plan.starts - text.sentences[np.searchsorted(text.sentences, plan.starts, side="right") - 1]
+    back = text.sentences[np.searchsorted(text.sentences, plan.ends)] - plan.ends
+    assert front.sum() > 1000
+    assert front.sum() / (front + back).sum() == pytest.approx(0.5, abs=0.02)
+
+
+def test_an_example_is_cls_and_pieces_each_closed_by_sep():
+    text = Text.random(30)
+    for segments in (SegmentPair(length=64), FullSentences(length=64)):
+        made = Source(text, segments, None, VOCABULARY, 0).epoch(0)
+        for number in range(len(made.plan)):
+            example = made.examples(np.array([number]))
+            pieces = range(made.plan.first[number], made.plan.first[number + 1])
+            wanted = [VOCABULARY.cls]
+            for piece in pieces:
+                wanted += [*text.tokens[made.plan.starts[piece] : made.plan.ends[piece]].tolist(), VOCABULARY.sep]
+            assert example.tokens.tolist() == wanted
+            assert example.special.tolist() == [token in (VOCABULARY.cls, VOCABULARY.sep) for token in wanted]
+
+
 def test_one_document_cannot_make_pairs():
     with pytest.raises(InputError, match=r"one document; .*second document.*roberta_mini"):
         SegmentPair(length=64).plan(Text([[10, 10]]), draws.fold(0))

@@ -9,9 +9,11 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
+import torch._dynamo  # which every optimizer loads; here once, not in each child
 
 from clozeworks import recipes, spec
 from clozeworks.train.run import pretrain
@@ -43,28 +45,45 @@ def saving(run: Path, child: int) -> bool:
     return any(name.startswith(".step-") and f"-{child}-" in name for name in names)
 
 
-def wait(child: int, run: Path, for_a_save: bool, draw: random.Random) -> None:
-    """Until a random moment, or one inside a save."""
-    until = time.monotonic() + draw.random() * 0.25
-    while not saving(run, child) if for_a_save else time.monotonic() < until:
-        if ended(child):
-            sys.exit("the run was over before it was killed often enough")
-    time.sleep(draw.random() * 0.002 * for_a_save)
+def saved(run: Path) -> str:
+    """The newest checkpoint."""
+    return max((name for name in os.listdir(run) if name.startswith("step-")), default="") if run.exists() else ""
+
+
+def wait(child: int, run: Path, kill: int, draw: random.Random) -> None:
+    """Every second kill hits a save; of the others half come after some progress, half at any moment from the start."""
+
+    def until(done: Callable[[], bool]) -> None:
+        while not done():
+            if ended(child):
+                sys.exit("the run was over before it was killed often enough")
+
+    for _ in range((1, 1, draw.randint(0, 1), 0)[kill % 4]):
+        before = saved(run)
+        until(lambda: saved(run) > before)  # noqa: B023
+    if kill % 2 == 0:
+        until(lambda: saving(run, child))
+        time.sleep(draw.random() * 0.002)
+    else:
+        moment = time.monotonic() + draw.random() * 0.25
+        until(lambda: time.monotonic() > moment)
 
 
 def main(recipe_file: str, data: str, out: str, wanted: str) -> None:
     assert recipes.named()
     recipe, run, draw = spec.from_dict(json.loads(Path(recipe_file).read_text())), Path(out), random.Random(7)
     during = kills = 0
+    reached = set()
     while kills < int(wanted) or 2 * during < int(wanted):
         child = start(recipe, data, run)
-        wait(child, run, kills % 2 == 0, draw)
+        wait(child, run, kills, draw)
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         during, kills = during + saving(run, child), kills + 1
+        reached.add(saved(run))
     child = start(recipe, data, run)
     _, status = os.waitpid(child, 0)
-    print(json.dumps({"kills": kills, "during_save": during, "status": status}))
+    print(json.dumps({"kills": kills, "during_save": during, "reached": len(reached), "status": status}))
 
 
 if __name__ == "__main__":

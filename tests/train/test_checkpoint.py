@@ -133,6 +133,16 @@ def test_a_damaged_one_is_replaced_when_its_step_comes_again(tmp_path: Path):
     assert names(tmp_path) == ["step-00000015", "step-00000020"]
 
 
+def test_damaged_ones_do_not_count_among_those_kept(tmp_path: Path):
+    for step in (10, 20, 30):
+        save(tmp_path, step, keep=9)
+    for name in ("step-00000020", "step-00000030"):
+        (tmp_path / name / checkpoint.STATE).unlink()
+    save(tmp_path, 15)
+    assert names(tmp_path) == ["step-00000010", "step-00000015", "step-00000020", "step-00000030"]
+    assert value_of(checkpoint.newest(tmp_path)) == 15
+
+
 def test_what_a_dead_process_left_is_ignored_and_swept(tmp_path: Path):
     save(tmp_path, 10)
     code = (

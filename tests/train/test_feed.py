@@ -53,6 +53,13 @@ def test_the_same_batches_from_any_step(feed, start: int):
             assert torch.equal(a.labels, b.labels)
 
 
+def test_a_phase_begins_at_its_beginning(feed):
+    whole, rows = feed(), []
+    for _ in whole:
+        rows.append(whole.position["place"]["row"])
+    assert rows[5:7] == [6 * 16, 4], "256 tokens are 16 rows of 16, then 4 rows of 64"
+
+
 def test_a_phase_has_draws_of_its_own(tiny, data: Path):
     recipe = tiny(4, phases=(Phase(0.5, 32), Phase(0.5, 32)))
     micro = list(Feed(recipe, [(Corpus.open(data), 1.0)], vocabulary_of(Tokenizer.load(data))))

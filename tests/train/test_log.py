@@ -4,11 +4,13 @@ import dataclasses
 import io
 import json
 import math
+import resource
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from clozeworks.errors import InputError
 from clozeworks.train import log
 from clozeworks.train.loop import Step
 from clozeworks.train.progress import Line, clock
@@ -47,6 +49,22 @@ def test_each_row_is_there_at_once(tmp_path: Path):
     metrics.write({"step": 1})
     assert written(tmp_path / "metrics.jsonl") == [1]
     metrics.close()
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_what_was_written(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    metrics = log.Metrics(path)
+    metrics.write({"step": 1})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, before[1]))
+    try:
+        with pytest.raises(InputError, match=r"metrics.jsonl: the file is too large"):
+            metrics.write({"step": 2, "loss": 1.5})
+        metrics.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == 20, "a torn line"
+    assert written(path) == [1]
 
 
 def test_a_row_has_every_field():

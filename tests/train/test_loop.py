@@ -16,6 +16,7 @@ from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
+from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import optim
 from clozeworks.train.loop import PATIENCE, Step, accumulate, fit
@@ -128,6 +129,20 @@ def test_metrics_are_means_over_the_predictions_of_the_step(tiny, data: Path):
     assert step.loss == pytest.approx(step.metrics["masked_lm"] + 0.5 * step.metrics["sentence_pair"], rel=1e-6)
 
 
+def test_a_weight_scales_the_gradient_of_its_loss(tiny, data: Path):
+    recipe = fitted(tiny(), Tokenizer.load(data))
+    batch = collate([Row(epoch(recipe, data), np.arange(4))])
+    grads = []
+    for weight in (1.0, 0.25):
+        recipe.objective.losses[1].weight = weight
+        model = build(recipe)
+        gradients(model, [batch])
+        head = model.heads["sentence_pair"]
+        assert isinstance(head, SentencePairLayer)
+        grads.append(head.out.weight.grad)
+    torch.testing.assert_close(grads[1], 0.25 * grads[0])
+
+
 def test_a_loss_without_predictions_counts_nothing(tiny, data: Path):
     recipe = fitted(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
@@ -157,10 +172,20 @@ def test_dropout_depends_on_seed_and_step_alone(tiny, data: Path):
     recipe = fitted(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     run = lambda **settings: trained(recipe, [[batch]] * 2, dropout=True, **settings)  # noqa: E731
-    (one, steps), (again, _), (other, _) = run(seed=1), run(seed=1), run(seed=2)
+    (one, _), (again, _), (other, _) = run(seed=1), run(seed=1), run(seed=2)
     assert distance(one, again) == 0
     assert distance(one, other) > 1e-5
-    assert steps[0].loss != steps[1].loss
+
+
+def test_each_step_and_piece_drops_other_units(tiny, data: Path):
+    recipe = fitted(tiny(), Tokenizer.load(data))
+    batch = collate([Row(epoch(recipe, data), np.arange(4))])
+    model = build(recipe)
+    still = torch.optim.SGD(model.parameters(), lr=0.0)
+    losses = [step.loss for step in fit(model, [[batch], [batch], [batch] * 2], still, lambda step: 0.0, steps=3)]
+    assert len(set(losses)) == 3
+    third, (mean,) = losses[2], [step.loss for step in fit(model, [[batch]], still, lambda step: 0.0, steps=3, start=2)]
+    assert third != mean, "the second piece of step 3 has draws of its own"
 
 
 def poisoned(recipe: Recipe, data: Path) -> tuple[Model, Batch, Batch]:
@@ -232,6 +257,7 @@ BF16 = """
 import json, sys, torch
 from clozeworks import recipes
 from clozeworks.batch import from_padded
+from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
 from clozeworks.pretraining import build
 from clozeworks.train.loop import accumulate
 r = recipes.recipe("roberta_mini")

@@ -137,6 +137,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_costs_no_checkpoint(
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [path.name for path in run.glob("*step-*")] == ["step-00000005"]
+    assert rows(run)[-1]["step"] == 10, "rows are written before the checkpoint that promises them"
     result = pretrain(phased(tiny), [(data, 1.0)], run, progress=False)
     assert result.resumed == 5
     assert weights(result.checkpoint) == weights(whole / "step-00000014")
@@ -195,12 +196,13 @@ def test_a_changed_shard_is_noticed(whole: Path, data: Path, tiny: Tiny, tmp_pat
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     assert pretrain(phased(tiny), [(moved, 1.0)], run, progress=False).finished, "a directory may move"
-    shard = next(moved.glob("train-*"))
-    content = bytearray(shard.read_bytes())
-    content[-1] ^= 1
-    shard.write_bytes(content)
-    with pytest.raises(InputError, match="other content than the manifest's hash"):
-        pretrain(phased(tiny), [(moved, 1.0)], run, progress=False)
+    for split in ("heldout", "train"):
+        shard = next(moved.glob(f"{split}-*"))
+        content = bytearray(shard.read_bytes())
+        content[-1] ^= 1
+        shard.write_bytes(content)
+        with pytest.raises(InputError, match=f"{split}-.*other content than the manifest's hash"):
+            pretrain(phased(tiny), [(moved, 1.0)], run, progress=False)
 
 
 def test_corpora_of_two_tokenizers_are_refused(data: Path, foreign_data: Path, tiny: Tiny, tmp_path: Path):
@@ -235,7 +237,16 @@ def test_without_heldout_text_there_is_no_evaluation(tiny: Tiny, tmp_path: Path)
     result = pretrain(tiny(2), [(tmp_path / "data", 1.0)], tmp_path / "run", progress=False)
     assert result.finished
     assert result.heldout is None
-    assert "no evaluation on" in result.notes[0]
+    assert "no document was held out" in result.notes[0]
+
+
+def test_too_little_heldout_text_for_the_objective_is_said(tiny: Tiny, tmp_path: Path):
+    texts = [Document(sentences=[f"a red fox runs near stone {n} .", "a blue dog sleeps ."] * 9) for n in range(40)]
+    prepare(texts, tmp_path / "data", vocab=400, heldout=0.025)
+    assert json.loads((tmp_path / "data" / "manifest.json").read_text())["splits"]["heldout"]["documents"] == 1
+    result = pretrain(tiny(2), [(tmp_path / "data", 1.0)], tmp_path / "run", progress=False)
+    assert result.heldout is None
+    assert "held out is one document; sentence pairs need a second" in result.notes[0]
 
 
 def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
@@ -247,6 +258,9 @@ def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: 
     assert rows(result.run)[0]["loss"] < rows(fresh.run)[0]["loss"] - 0.1
     with pytest.raises(InputError, match="begun from other weights"):
         pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", source=build(recipe), progress=False)
+    shutil.rmtree(tmp_path / "run" / "step-00000002")
+    with pytest.raises(InputError, match="no checkpoint yet; it was begun from a model; give the same --from"):
+        pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", progress=False)
     deeper = tiny(2)
     deeper.encoder.stack.depth = 3
     with pytest.raises(InputError, match=r"--from, encoder.stack.blocks.2.*nothing.*take the recipe of that model"):

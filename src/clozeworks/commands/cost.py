@@ -1,17 +1,29 @@
 """What a recipe costs, found by running it on the meta device: shapes flow, nothing is computed or allocated."""
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clozeworks import spec
-from clozeworks.batch import Batch, from_padded
+from clozeworks.batch import Batch, Context, from_padded
 from clozeworks.key import Key
 from clozeworks.model import Model
+from clozeworks.nn.mixer import Mixer
 from clozeworks.pretraining import Recipe, count_parameters
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
+
+
+class _Dense(Batch):
+    """A batch for attention by its definition: dropped weights are kept, and fast paths look at values."""
+
+    __slots__ = ()
+
+    def context(self, **more: Any) -> Context:
+        return Batch.context(self, backend="dense", **more)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,8 @@ def _name(module: str) -> str:
 def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
     """One of the right shapes; what the objective's fields hold does not matter here."""
     batch = from_padded(torch.zeros(rows, length, dtype=torch.long)).to("meta")
+    if any(getattr(part, "dropout", 0) for _, part in spec.walk(recipe.encoder.stack) if isinstance(part, Mixer)):
+        batch = _Dense(**{field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)})
     rate = getattr(recipe.objective.corruption, "rate", HIDDEN)
     batch.targets = batch.labels = torch.zeros(round(rate * rows * length), dtype=torch.long, device="meta")
     for name in recipe.objective.segments.writes:

@@ -22,6 +22,7 @@ from clozeworks.pretraining import Recipe
 from clozeworks.text_encoder import vocabulary_of
 
 MASKED, RANDOM, KEPT = "black on yellow", "white on red", "black on cyan"
+GROUND = ("", "magenta")  # segments A and B
 PAIRS = {0: "B follows A", 1: "B is from another document"}
 
 
@@ -107,19 +108,20 @@ def spelt(tokenizer: Tokenizer, token: int) -> str:
 
 
 def drawn(ragged: Ragged, at: int, tokenizer: Tokenizer) -> list[Text]:
-    """An example in colour; what is hidden stands behind its place, in brackets where there are no colours."""
-    text = Text()
-    for number, piece in enumerate(pieces(ragged, at, tokenizer)):
-        if number and not piece.joined:
+    """An example in colour, a paragraph a segment; what is hidden stands in parentheses behind its place."""
+    found: dict[int, Text] = {}
+    for piece in pieces(ragged, at, tokenizer):
+        new = piece.segment not in found
+        text = found.setdefault(piece.segment, Text("AB"[piece.segment] + "  "))
+        if not new and not piece.joined:
             text.append(" ")
-        ground = "" if piece.segment == 0 else "magenta"
         if piece.fate:
             text.append(piece.text, {"masked": MASKED, "random": RANDOM, "kept": KEPT}[piece.fate])
-            text.append("(" + (piece.hidden or "") + ")", "bold green")
+            text.append(f"({piece.hidden})", "bold green")
         else:
-            text.append(piece.text, "dim" if piece.text in tokenizer.names.values() else ground)
+            text.append(piece.text, "dim" if piece.text in tokenizer.names.values() else GROUND[piece.segment])
+    lines = list(found.values())
     label = ragged.fields.get("pair_label")
-    lines = [text]
     if label is not None:
         lines.append(Text(f"pair label {int(label[at])}: {PAIRS.get(int(label[at]), '')}", style="italic"))
     return lines
@@ -130,8 +132,8 @@ def legend(console: Console, tokenizer: Tokenizer) -> None:
     if mask is None:
         raise InputError("tokenizer", "no mask token", "something has to stand for hidden words", "train another")
     text = Text.assemble(
-        (mask, MASKED), ("(hidden word)", "bold green"), "  ",
-        ("random", RANDOM), " another word stands there  ",
-        ("kept", KEPT), " asked, but not hidden",
+        (mask, MASKED), ("(hidden word)", "bold green"), "   ",
+        ("random word", RANDOM), ("(hidden word)", "bold green"), "   ",
+        ("kept word", KEPT), ("(the same)", "bold green"),
     )  # fmt: skip
     console.print(text)

@@ -19,7 +19,11 @@ from clozeworks.text_encoder import TextEncoder, load
 
 def recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
     """A name, a recipe.json (or the directory of one), or file.py:function, with fields changed."""
-    found = _recipe(text)
+    return changed(_recipe(text), changes)
+
+
+def changed(found: Recipe, changes: Sequence[str]) -> Recipe:
+    """The recipe with each PATH=VALUE set, checked."""
     for change in changes:
         path, equals, value = change.partition("=")
         if not equals:

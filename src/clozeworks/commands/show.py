@@ -39,7 +39,8 @@ def run(options: Options) -> None:
             ]
         )
     )
-    closing(console, None, f"clozeworks examples {options.recipe} --data DIR", f"clozeworks diff bert_base {options.recipe}")  # fmt: skip
+    other = "bert_base" if options.recipe != "bert_base" else "roberta_base"
+    closing(console, None, f"clozeworks diff {other} {options.recipe}")
 
 
 def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
@@ -64,7 +65,11 @@ def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
 
 
 def as_json(recipe: Recipe, cost: Cost) -> dict[str, Any]:
-    parts = {name.strip(): {"parameters": count, "flops_per_token": flops} for name, _, count, flops in rows(recipe, cost)}  # fmt: skip
+    parts, above = {}, ""
+    for name, _, count, flops in rows(recipe, cost):
+        above = above if name.startswith(" ") else name
+        path = f"{above}.{name.strip()}" if name.startswith(" ") else name
+        parts[path] = {"parameters": count, "flops_per_token": flops}
     parts.pop("all")
     return {
         "name": recipe.name,

@@ -14,7 +14,7 @@ Position = dict[str, Any]
 
 
 class Loader:
-    """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position only saves the walk there.
+    """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position saves the walk there.
 
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
     """

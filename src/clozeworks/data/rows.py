@@ -8,7 +8,7 @@ processes never change which examples there are, what they hide, or what they sh
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -36,8 +36,8 @@ class Planner(Protocol):
 
 
 class Corrupter(Protocol):
-    @property
-    def kind(self) -> Kind: ...
+    kind: ClassVar[Kind]
+
     def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged: ...
 
 
@@ -216,7 +216,7 @@ def concatenate(parts: list[Ragged]) -> Ragged:
         columns = [getattr(part, name) for part in parts]
         return None if columns[0] is None else np.concatenate(columns)
 
-    columns = {f.name: joined(f.name) for f in dataclasses.fields(Ragged) if f.name not in ("first", "fields")}
+    columns: dict[str, Any] = {f.name: joined(f.name) for f in dataclasses.fields(Ragged) if f.name not in ("first", "fields")}
     fields = {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields}
     return Ragged(first=np.concatenate(firsts), fields=fields, **columns)
 

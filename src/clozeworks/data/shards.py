@@ -30,7 +30,7 @@ _BLOCK = 1 << 20
 
 @dataclass(slots=True)
 class Counted:
-    """What a shard or a split holds. `characters` are those of the text, `unknown` the tokens that are [UNK]."""
+    """What a shard or a split holds; `unknown` are the tokens that are [UNK]."""
 
     documents: int = 0
     sentences: int = 0

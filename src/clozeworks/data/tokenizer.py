@@ -313,7 +313,7 @@ def _from_vocab_txt(file: Path, config: dict[str, Any], names: dict[str, str]) -
     if lowercase is None:  # a vocabulary with capitals was made for cased text
         bare = (piece for piece in pieces if not re.fullmatch(r"[\[<].*[\]>]", piece))
         lowercase = not any(piece != piece.lower() for piece in bare)
-    normalizer = tokenizer_training.bert_normalizer(
+    normalizer = tokenizer_training.wordpiece_normalizer(
         lowercase, config.get("strip_accents"), config.get("tokenize_chinese_chars", True)
     )
     return tokenizer_training.wordpiece_tokenizer(vocabulary, normalizer, _roles(vocabulary, names))

@@ -43,13 +43,13 @@ def train(
         raise InputError("vocab", f"{vocab:,}", needed, f"try {8192:,}")
     if kind == "bytes":
         return _byte_pairs(texts(), vocab, prefix_space=lang != "zh")
-    normalizer = bert_normalizer(lowercase)
+    normalizer = wordpiece_normalizer(lowercase)
     places = max(int(vocab * ALPHABET_SHARE[lang]), min(vocab // 2, ALPHABET_LEAST))
     alphabet = _alphabet(texts(), normalizer, places)
     return _wordpiece(texts(), normalizer, alphabet, vocab)
 
 
-def bert_normalizer(
+def wordpiece_normalizer(
     lowercase: bool, strip_accents: bool | None = None, chinese: bool = True
 ) -> normalizers.BertNormalizer:
     return normalizers.BertNormalizer(

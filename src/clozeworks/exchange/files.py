@@ -1,4 +1,4 @@
-"""Our own format: recipe.json + model.safetensors + tokenizer.json. A run directory holds the same in each checkpoint."""
+"""Our own format: recipe.json + model.safetensors + tokenizer.json."""
 
 import json
 from collections.abc import Iterable

@@ -85,7 +85,7 @@ def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dic
         if pad in (None, positions.offset - 1):
             family = FAMILIES["roberta"]
         else:
-            # RoBERTa's class counts positions from the padding id; with another padding id BERT's class is the same model.
+            # RoBERTa's class counts positions from the padding id; for another id, BERT's class is the same model.
             table = "encoder.embed.positions.table.weight"
             state[table] = state[table][positions.offset :]
             positions.offset = 0

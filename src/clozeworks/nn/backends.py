@@ -15,16 +15,21 @@ from torch.nn import functional as F
 from clozeworks.batch import Context, Keys
 from clozeworks.key import dropout
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.tiled import tiled
 
 LONG = 256  # below this a masked row is as fast as gathering its documents (measured on CPU)
 
 
 def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
-    """Choose the path. Dropout on weights and taps need the weights themselves, hence the dense one."""
-    needs_weights = context.taps is not None or (rate > 0 and context.key is not None)
-    if needs_weights or context.backend == "dense":
-        return dense(q, keys, context, bias, rate)
+    """Choose the path. Taps need the weights themselves, hence the dense one; dropout needs them too, in tiles."""
+    drops = rate > 0 and context.key is not None
     borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
+    if context.taps is not None or context.backend == "dense":
+        return dense(q, keys, context, bias, rate)
+    if drops:
+        # Tiles follow the borders, which are other integers in every batch: a compiler would start anew each time.
+        fits = regular and borders is not None and not torch.compiler.is_compiling()
+        return tiled(q, keys, context, rate) if fits else dense(q, keys, context, bias, rate)
     if regular and borders is not None and context.backend != "sdpa":
         long = borders.width >= LONG or context.backend == "documents"
         if long and not borders.plain:
@@ -40,7 +45,7 @@ def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None
     if added is not None:
         scores = scores + added
     lowest = torch.finfo(scores.dtype).min
-    weights = scores.masked_fill(~mask, lowest).softmax(-1)
+    weights = torch.where(mask, scores, lowest).softmax(-1)
     dead = context.once("dead", lambda: _dead(context.mask())) if bias is None else _dead(mask)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
@@ -81,7 +86,8 @@ def by_document(q: Tensor, keys: Keys, context: Context) -> Tensor:
     out = []
     for part, (count, width) in zip(flat.split([c * w for c, w in groups]), groups, strict=True):
         triple = part.view(count, width, heads, 3, size).permute(3, 0, 2, 1, 4)
-        mixed = F.scaled_dot_product_attention(*triple.unbind(0), is_causal=context.kind == "causal")
+        a, b, c = triple.unbind(0)
+        mixed = F.scaled_dot_product_attention(a, b, c, is_causal=context.kind == "causal")
         out.append(mixed.transpose(1, 2).reshape(count * width, heads, size))
     mixed = torch.cat(out).index_select(0, inverse)
     return mixed.view(rows, length, heads, size).transpose(1, 2)

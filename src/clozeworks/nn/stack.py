@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
 from clozeworks.errors import RecipeError
-from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.block import Block
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.spec import Spec
 
@@ -76,8 +76,9 @@ class StackLayer(nn.Module):
         """Share Parameters, not modules: layers keep their own windows, dropout and names."""
         depth = len(self.blocks)
         for groups, parts in ((self.share.attention, ("mixer", "mixer_norm")), (self.share.ffn, ("ffn", "ffn_norm"))):
-            for layer in range(depth if groups else 0):
-                leader = layer - layer % (depth // groups)
+            size = depth // (groups or depth)  # layers that share
+            for layer in range(depth):
+                leader = layer - layer % size
                 for part in parts:
                     tie(getattr(self.blocks[leader], part), getattr(self.blocks[layer], part), layer)
 
@@ -93,7 +94,7 @@ class StackLayer(nn.Module):
             entered = x
             x, carry, cross = block(x, before, source, inner.at(depth))
             if self.memory:
-                rows = entered if before is None else torch.cat([before, entered], 1)
+                rows = torch.cat([before, entered], 1) if isinstance(before, Tensor) else entered
                 carries.append(rows[:, -self.memory :].detach())
             elif carry is not None:
                 carries.append(carry)

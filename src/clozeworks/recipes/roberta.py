@@ -1,5 +1,6 @@
 """RoBERTa (Liu et al. 2019): BERT, trained better."""
 
+from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.mask.replace import Replace
@@ -18,11 +19,10 @@ def roberta_base() -> Recipe:
     r.encoder.vocab = 50265  # 4.4: byte-level BPE
     r.encoder.embed.positions = LearnedPositions(512, offset=2)  # fairseq counts from padding_idx + 1
     r.encoder.embed.segments = 1  # 4.2: no pairs, hence one segment type
-    r.encoder.embed.norm.eps = r.encoder.stack.block.norm.eps = 1e-5
+    r.encoder.embed.norm, r.encoder.stack.block_at(0).norm = LayerNorm(1e-5), LayerNorm(1e-5)
     r.objective.segments = FullSentences(length=512)  # 4.2
     r.objective.corruption = MaskTokens(rounding="random", replace=Replace(specials=False))  # 4.1: new masks each epoch
-    r.objective.losses = (MaskedLM(),)  # 4.2: without next sentence prediction
-    r.objective.losses[0].norm.eps = 1e-5
+    r.objective.losses = (MaskedLM(norm=LayerNorm(1e-5)),)  # 4.2: without next sentence prediction
     r.train.steps = 500_000  # 5
     r.train.batch_tokens = 8192 * 512  # 4.3
     r.train.learning_rate = 6e-4  # table 9

@@ -61,9 +61,9 @@ def save(
         (new / STATE).write_text(json.dumps({"step": step, **state}, indent=2, allow_nan=False) + "\n")
         files = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
-    for number, old in _listed(run)[keep:] if keep else []:
-        if number < step:
-            _delete(old)
+    # Newer ones can only be damaged, or they would have been gone on from: they do not count.
+    for old in [old for number, old in _listed(run) if number <= step][max(keep, 1) :]:
+        _delete(old)
     return path
 
 

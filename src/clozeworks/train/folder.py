@@ -59,7 +59,7 @@ def _lock(handle: int) -> bool:
 def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
     """Begin a run or go on with it, and write down this session; gives the content of run.json.
 
-    `facts` are what the whole run must agree on besides recipe and data; those written at the beginning win.
+    `facts` are written down at the beginning and hold for the whole run; of them, `source` is compared if given.
     """
     now = {
         "tokenizer": corpora[0][0].tokenizer_fingerprint,
@@ -73,6 +73,8 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
         _same_data(run, record, now)  # first: another tokenizer changes the recipe's vocabulary too
         if (run / RECIPE).exists():
             _same_recipe(run, json.loads((run / RECIPE).read_bytes()), to_dict(recipe))
+        if facts.get("source") and facts["source"] != record["source"]:
+            raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
         record["data"] = now["data"]  # a directory may have moved
     else:
         strange = [path.name for path in run.iterdir() if path.name != LOCK and not path.name.startswith(".")]

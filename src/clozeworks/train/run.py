@@ -76,8 +76,8 @@ def pretrain(
     with folder.locked(run):
         facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
         record = folder.enter(run, recipe, corpora, facts)
-        if source is not None and record["source"] != facts["source"]:
-            raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
+        if record["source"] and source is None and checkpoint.newest(run) is None:
+            raise InputError(run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
         tokenizer.save(run)
         return Session(recipe, corpora, tokenizer, run, device, record["precision"], keep).train(
             source, progress, console
@@ -197,12 +197,15 @@ class Session:
         """The held-out splits that have at least one example; it is no fault to have none."""
         texts = []
         for corpus, _ in self.corpora:
+            if "heldout" not in corpus.manifest["splits"]:
+                self.notes.append(f"no evaluation on {corpus.directory}: no document was held out")
+                continue
+            text = Corpus.open(corpus.directory, "heldout", verify="hash")
             try:
-                text = Corpus.open(corpus.directory, "heldout")
                 next(heldout.batches(text, self.recipe.objective, self.vocabulary))
                 texts.append(text)
-            except InputError as error:
-                self.notes.append(f"no evaluation on {corpus.directory}: {error.given}; {error.needed}")
+            except InputError as error:  # too little text for an example of this objective
+                self.notes.append(f"no evaluation on {corpus.directory}: held out is {error.given}; {error.needed}")
         return texts
 
     def heldout_batches(self, texts: list[Corpus]) -> Iterator[Batch]:

@@ -14,7 +14,7 @@ from clozeworks.objectives.objective import Loss, LossLayer
 
 @dataclass(slots=True)
 class SentencePair(Loss):
-    """Cross-entropy of a two-way decision on the pooled first token (next sentence prediction, Devlin et al. 2018, 3.1).
+    """Cross-entropy of a two-way decision on the pooled first token (next sentence, Devlin et al. 2018, 3.1).
 
     Label 0: the second segment follows the first; 1: it does not. One label an example, however rows are packed.
     """

@@ -1,0 +1,104 @@
+"""One side of a comparison, in a process of its own: it trains when told to, and says what that took.
+
+It reads one line a segment, the number of steps to make, and answers with one JSON line.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+
+class Meter:
+    """Counts a segment's tokens, seconds and processor seconds, and waits between segments."""
+
+    def __init__(self, answers: IO[str]):
+        self.answers, self.wanted, self.idle_cpu = answers, 0, time.process_time()
+
+    def wait(self) -> bool:
+        """Until the next segment; False if there is none."""
+        if not self.wanted:
+            self.base = memory_mb("VmRSS")
+        line = sys.stdin.readline().strip()
+        self.wanted = int(line or 0)
+        self.steps = self.real = self.computed = 0
+        self.begin, self.cpu = time.perf_counter(), self.idle_cpu  # work done while waiting is not free
+        return self.wanted > 0
+
+    def step(self, real: int, computed: int) -> bool:
+        """One step was made; False when it was the last one."""
+        self.steps, self.real, self.computed = self.steps + 1, self.real + real, self.computed + computed
+        if self.steps < self.wanted:
+            return True
+        seconds = time.perf_counter() - self.begin
+        cpu, self.idle_cpu = time.process_time() - self.cpu, time.process_time()
+        self.say(steps=self.steps, tokens=self.real, computed=self.computed, seconds=seconds, cpu_seconds=cpu)
+        return self.wait()
+
+    def say(self, **facts: Any) -> None:
+        print(json.dumps({**facts, "peak_mb": memory_mb("VmHWM"), "base_mb": self.base}), file=self.answers, flush=True)
+
+
+def memory_mb(name: str) -> float | None:
+    """What the kernel says of this process: VmRSS now, VmHWM at most; not ru_maxrss, which remembers the parent's."""
+    try:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    except OSError:  # not Linux
+        return None
+    return round(int(lines[name].split()[0]) / 1024, 1)
+
+
+def ours(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench.workload import Workload
+    from clozeworks.train import optim
+    from clozeworks.train.loop import fit
+
+    work = Workload.open(folder)
+    train, model = work.recipe.train, work.model()
+    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    meter = Meter(answers)
+    if not meter.wait():
+        return
+    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+        if not meter.step(step.tokens, train.batch_tokens):
+            return
+
+
+def trainer(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench import peer
+
+    peer.train(folder, Meter(answers))
+
+
+def make(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench import workload
+
+    work = workload.make(folder)
+    print(json.dumps(work.facts()), file=answers, flush=True)
+
+
+def same(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench import peer
+
+    ours, theirs = peer.losses(folder)
+    print(json.dumps({"ours": ours, "theirs": theirs}), file=answers, flush=True)
+
+
+def breakdown(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench.breakdown import measure
+
+    print(json.dumps(measure(folder)), file=answers, flush=True)
+
+
+def main(role: str, folder: str, threads: str) -> None:
+    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
+    import torch
+
+    torch.set_num_threads(int(threads))
+    roles = {"make": make, "ours": ours, "trainer": trainer, "same": same, "breakdown": breakdown}
+    roles[role](Path(folder), answers)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,119 @@
+"""The work that both sides do: one model, one ragged corpus, one number of tokens a step."""
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from clozeworks.batch import Batch
+from clozeworks.corpus import documents
+from clozeworks.data.loader import Loader
+from clozeworks.data.prepare import prepare
+from clozeworks.data.shards import Corpus
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.examples import Plan, Ragged, Vocabulary, assemble
+from clozeworks.exchange import files
+from clozeworks.model import Model
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.objective import Segments, Text
+from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.recipes import recipe
+from clozeworks.text_encoder import TextEncoder, load, save, vocabulary_of
+
+DATA, MODEL, SETTING = "data", "model", "setting.json"
+THEIRS = "theirs"  # the same weights under the peer's names
+
+
+@dataclass(slots=True)
+class OneSentence(Segments):
+    """Each sentence is an example, cut at `length`: ragged text, the same examples for both sides."""
+
+    def plan(self, text: Text, key: np.ndarray) -> Plan:
+        starts, ends = text.sentences[:-1], text.sentences[1:]
+        starts, ends = starts[ends > starts], ends[ends > starts]
+        count = len(starts)
+        return Plan(starts, np.minimum(ends, starts + self.length - 2), np.zeros(count, np.int8), np.arange(count + 1))
+
+
+def make(folder: Path) -> "Workload":
+    """Everything the contestants read, written once: text, weights, and the weights as the peer wants them."""
+    setting = json.loads((folder / SETTING).read_text())
+    text = itertools.islice(documents("en"), setting["documents"])
+    prepare(text, folder / DATA, vocab=setting["vocab"], heldout=0)
+    tokenizer = Tokenizer.load(folder / DATA)
+    r = recipe(setting["recipe"])
+    r.encoder.vocab = tokenizer.size
+    r.objective.segments = OneSentence(r.objective.segments.length)
+    r.objective.losses = (MaskedLM(),)  # what the peer's class does
+    encoder = TextEncoder(build(r), tokenizer, r)
+    save(encoder, folder / MODEL)
+    save(encoder, folder / THEIRS, "hf")
+    return Workload.open(folder)
+
+
+@dataclass(slots=True)
+class Workload:
+    folder: Path
+    recipe: Recipe
+    text: Corpus
+    vocabulary: Vocabulary
+
+    @staticmethod
+    def open(folder: Path) -> "Workload":
+        return Workload(
+            folder,
+            files.read_recipe(folder / MODEL / "recipe.json", [OneSentence]),
+            Corpus.open(folder / DATA),
+            vocabulary_of(Tokenizer.load(folder / DATA)),
+        )
+
+    def model(self) -> Model:
+        return load(self.folder / MODEL, [OneSentence]).model
+
+    def steps(self) -> Iterator[list[Batch]]:
+        objective, train = self.recipe.objective, self.recipe.train
+        loader = Loader(
+            [(self.text, 1.0)],
+            objective.segments,
+            objective.corruption,
+            self.vocabulary,
+            seed=0,
+            batch_tokens=train.batch_tokens,
+        )
+        return (micro for micro, _ in loader.steps())
+
+    def examples(self) -> Ragged:
+        """Every example, nothing hidden."""
+        plan = self.recipe.objective.segments.plan(self.text, np.zeros((), np.uint64))
+        return assemble(plan, np.arange(len(plan)), self.text.take, self.vocabulary)
+
+    def examples_a_step(self) -> int:
+        """As many sentences as have the tokens of a step on average: what a batch of the peer holds."""
+        return max(1, round(self.recipe.train.batch_tokens / float(self.examples().lengths.mean())))
+
+    def segment(self) -> int:
+        """Steps in a measured segment: one sweep of the peer's sampler from its longest sentences to its shortest.
+
+        It sorts so many batches at once; any other number of steps would measure long or short sentences only.
+        """
+        return max(1, min(len(self.examples()) // (4 * self.examples_a_step()), 50))
+
+    def facts(self) -> dict[str, Any]:
+        lengths = self.examples().lengths
+        train = self.recipe.train
+        return {
+            "recipe": self.recipe.name,
+            "vocabulary": self.vocabulary.size,
+            "parameters": count_parameters(self.recipe),
+            "longest_example": self.recipe.objective.segments.length,
+            "examples": len(lengths),
+            "tokens": int(lengths.sum()),
+            "tokens_an_example": {f"{q}%": int(np.percentile(lengths, q)) for q in (5, 25, 50, 75, 95)},
+            "tokens_a_step": train.batch_tokens,
+            "peer_examples_a_step": self.examples_a_step(),
+            "steps_a_segment": self.segment(),
+        }

@@ -1,0 +1,10 @@
+"""clozeworks bench"""
+
+from pathlib import Path
+
+from clozeworks import bench
+from clozeworks.commands.arguments import Options
+
+
+def run(options: Options) -> int:
+    return bench.main(options.name, options.quick, options.json, Path(options.out) if options.out else None)

@@ -1,0 +1,80 @@
+"""clozeworks evaluate"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from clozeworks.batch import Batch
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.screen import closing, columns, emit, screen
+from clozeworks.data.shards import Corpus
+from clozeworks.errors import InputError
+from clozeworks.evaluate import heldout
+from clozeworks.text_encoder import TextEncoder
+
+
+NAMES = ("held-out", "this model", "word frequencies")
+
+
+def run(options: Options) -> None:
+    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    directory = named.existing(options.data, "a prepared directory")
+    console = screen()
+    if options.json:
+        figures = figures_of(encoder, directory, options.seed)
+        emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
+        return
+    with console.status("reading held-out text"):
+        figures = figures_of(encoder, directory, options.seed)
+    console.print(f"{figures['count']:,} hidden tokens of the held-out text of {directory}")
+    console.print()
+    tell(console, figures)
+    mask = encoder.tokenizer.names["mask"] if encoder.tokenizer else "[MASK]"
+    closing(console, None, f'clozeworks fill-mask {options.model} "... {mask} ..."')
+
+
+def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
+    """Held-out figures of the model, and those of always guessing by how frequent a token is in training."""
+    text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train")
+    check_tokenizer(encoder, text)
+    if not encoder.model.specs:
+        raise InputError(
+            encoder.recipe.name, "a bare encoder", "a head that predicts is needed", "pretrain it with --from"
+        )
+    labels: list[np.ndarray] = []
+
+    def watched(batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            if batch.labels is not None:
+                labels.append(batch.labels.numpy())
+            yield batch
+
+    batches = heldout.batches(text, encoder.recipe.objective, encoder.vocabulary(), seed)
+    figures = heldout.measure(encoder.model, watched(batches))
+    if labels:
+        figures |= heldout.unigram_baseline(training.unigram(), np.concatenate(labels))
+    return figures
+
+
+def check_tokenizer(encoder: TextEncoder, text: Corpus) -> None:
+    if encoder.tokenizer is not None and encoder.tokenizer.fingerprint != text.tokenizer_fingerprint:
+        given = "another tokenizer than the model has"
+        todo = "prepare the text again with --tokenizer set to the model's directory"
+        raise InputError(text.directory, given, "token ids must keep their meaning", todo)
+
+
+def tell(console: Console, figures: dict[str, Any], names: tuple[str, str, str] = NAMES) -> None:
+    """The figures beside the baseline."""
+    right = names[1:]
+    table = columns(*names, right=right)
+    if "unigram_loss" in figures:
+        table.add_row("masked accuracy", f"{figures['masked_accuracy']:.1%}", f"{figures['unigram_accuracy']:.1%}")
+        table.add_row("masked loss", f"{figures['masked_lm']:.3f}", f"{figures['unigram_loss']:.3f}")
+        table.add_row("perplexity", f"{figures['perplexity']:,.1f}", f"{np.exp(figures['unigram_loss']):,.1f}")
+    if "pair_accuracy" in figures:
+        table.add_row("pair accuracy", f"{figures['pair_accuracy']:.1%}", "50.0%")
+    console.print(table)

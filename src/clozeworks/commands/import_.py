@@ -1,0 +1,28 @@
+"""clozeworks import"""
+
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.screen import closing, emit, note, screen
+from clozeworks.text_encoder import save
+
+
+def run(options: Options) -> None:
+    encoder = named.model(options.model, None, options.allow_pickle)
+    out = save(encoder, options.out)
+    parameters = sum(parameter.numel() for parameter in encoder.model.parameters())
+    heads = [loss.name for loss in encoder.recipe.objective.losses]
+    if options.json:
+        emit({"out": str(out), "parameters": parameters, "heads": heads, "unused": encoder.unused})
+        return
+    console = screen()
+    shape = encoder.recipe.encoder
+    console.print(
+        f"{encoder.recipe.name}: {shape.stack.depth} layers of width {shape.width}, {parameters:,} parameters, "
+        f"{' and '.join(heads).replace('_', ' ') or 'no head'}"
+    )
+    if encoder.unused:
+        note(console, f"not taken over, no part of ours reads them: {', '.join(encoder.unused)}")
+    if encoder.tokenizer is None:
+        note(console, "no tokenizer there: the model works on ids; put tokenizer.json beside it for text")
+    mask = encoder.tokenizer.names.get("mask", "[MASK]") if encoder.tokenizer else "[MASK]"
+    closing(console, str(out), f'clozeworks fill-mask {out} "... {mask} ..."', f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN")  # fmt: skip

