@@ -59,7 +59,9 @@ def imports(file: Path) -> set[str]:
                 modules = {f"{below}.{alias.name}" for alias in node.names if (folder / f"{alias.name}.py").is_file()}
                 found |= modules or {below}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.removeprefix("clozeworks.") for alias in node.names if alias.name.startswith("clozeworks.")}
+            found |= {
+                alias.name.removeprefix("clozeworks.") for alias in node.names if alias.name.startswith("clozeworks.")
+            }
     return found
 
 

@@ -38,4 +38,6 @@ def test_gradient_is_the_mask_scaled():
 
 
 def test_it_compiles_to_one_graph():
-    torch.library.opcheck(keep, (torch.tensor(3), 4, torch.randn(3, 5), 0.1), test_utils=("test_schema", "test_faketensor"))
+    torch.library.opcheck(
+        keep, (torch.tensor(3), 4, torch.randn(3, 5), 0.1), test_utils=("test_schema", "test_faketensor")
+    )

@@ -173,5 +173,7 @@ def test_a_loss_that_reads_what_nothing_writes_is_refused():
 
     r = recipe("roberta_mini")
     r.objective.losses = (*r.objective.losses, SentencePair())
-    with pytest.raises(RecipeError, match=r"losses\.1 = SentencePair: it reads pair_label, which nothing writes.*SegmentPair"):
+    with pytest.raises(
+        RecipeError, match=r"losses\.1 = SentencePair: it reads pair_label, which nothing writes.*SegmentPair"
+    ):
         spec.check(r, r.name)

@@ -94,7 +94,11 @@ def real_lines() -> list[str]:
         file = SHARED / name / "train.jsonl"
         if file.is_file():
             with file.open(encoding="utf-8") as rows:
-                texts = [line for _, row in zip(range(200), rows, strict=False) for line in json.loads(row)["text"].split("\n")]
+                texts = [
+                    line
+                    for _, row in zip(range(200), rows, strict=False)
+                    for line in json.loads(row)["text"].split("\n")
+                ]
             found += [text[:400] for text in texts if text.strip()][:500]
     return found
 

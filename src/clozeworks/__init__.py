@@ -16,9 +16,10 @@ if TYPE_CHECKING:
         prepare,
         pretrain,
         recipe,
-        recipes,
         save,
     )
+
+    def recipes() -> list[str]: ...
 
 __version__ = "0.1.0"
 __all__ = [

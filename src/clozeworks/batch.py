@@ -24,7 +24,6 @@ from clozeworks.key import Key
 Kind = Literal["full", "causal", "prefix", "order"]
 Backend = Literal["auto", "dense", "sdpa", "documents"]
 PADDING, FORGOTTEN = -1, -2
-NOTHING = -100  # a label where nothing is predicted
 
 
 @dataclass(frozen=True, slots=True)

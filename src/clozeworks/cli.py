@@ -1,6 +1,7 @@
-"""The command line: plain arguments, one function a command. What a command does is in `commands/`, imported when it runs.
+"""The command line: plain arguments, one function a command; what a command does is in `commands/`.
 
-Torch is imported by none of this, and by a command only after what `doctor` found about this machine was applied.
+Nothing heavy is imported here. A command's module is imported when it runs, torch with it, and only after what
+`doctor` found about this machine was applied.
 """
 
 import errno
@@ -204,9 +205,19 @@ def prepare(parser: Parser) -> None:
     parser.add_argument("--tokenizer", default="wordpiece", metavar="KIND|PATH", help=kinds)
     parser.add_argument("--add-tokens", metavar="FILE", help="words to add to that tokenizer, one a line")
     parser.add_argument("--cased", action="store_true", help="keep capitals; a bytes tokenizer always does")
-    parser.add_argument("--heldout", type=share, default=0.02, metavar="SHARE", help="of the documents, kept for evaluation (0.02)")  # fmt: skip
-    parser.add_argument("--errors", type=one_of("strict", "replace", "skip"), default="strict", metavar="strict|replace|skip", help="what to do with text that is not UTF-8 (strict)")  # fmt: skip
-    parser.add_argument("--field", default="text", metavar="NAME", help="the field of .jsonl that holds the text (text)")
+    parser.add_argument(
+        "--heldout", type=share, default=0.02, metavar="SHARE", help="of the documents, kept for evaluation (0.02)"
+    )
+    parser.add_argument(
+        "--errors",
+        type=one_of("strict", "replace", "skip"),
+        default="strict",
+        metavar="strict|replace|skip",
+        help="what to do with text that is not UTF-8 (strict)",
+    )
+    parser.add_argument(
+        "--field", default="text", metavar="NAME", help="the field of .jsonl that holds the text (text)"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier prepare wrote to DIR")
     _json(parser)
 
@@ -221,7 +232,9 @@ def examples(parser: Parser) -> None:
     parser.add_argument("--count", type=whole(), default=3, metavar="N", help="how many (3)")
     parser.add_argument("--seed", type=whole(0), metavar="S", help="of segments and masks (the recipe's train.seed)")
     parser.add_argument("--epoch", type=whole(0), default=0, metavar="E", help="each epoch hides other tokens (0)")
-    parser.add_argument("--split", type=one_of("train", "heldout"), default="train", metavar="train|heldout", help="which text (train)")  # fmt: skip
+    parser.add_argument(
+        "--split", type=one_of("train", "heldout"), default="train", metavar="train|heldout", help="which text (train)"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead")
 
 
@@ -235,9 +248,20 @@ def pretrain(parser: Parser) -> None:
     clozeworks pretrain bert_mini --from HF_DIR --data data --out run
     """
     _recipe(parser)
-    parser.add_argument("--data", required=True, nargs="+", metavar="DIR[:WEIGHT]", help="what prepare wrote; several are mixed by weight")  # fmt: skip
+    parser.add_argument(
+        "--data",
+        required=True,
+        nargs="+",
+        metavar="DIR[:WEIGHT]",
+        help="what prepare wrote; several are mixed by weight",
+    )
     parser.add_argument("--out", metavar="RUN", help="the run directory")
-    parser.add_argument("--from", dest="source", metavar="DIR", help="continue from a run, a model or a Hugging Face directory; the encoder is then that one")  # fmt: skip
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="DIR",
+        help="continue from a run, a model or a Hugging Face directory; the encoder is then that one",
+    )
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that --from is made of")
     parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1, ... (auto)")
@@ -262,7 +286,9 @@ def fill_mask(parser: Parser) -> None:
     clozeworks fill-mask run "The value must be a [MASK]."
     """
     _model(parser)
-    parser.add_argument("text", metavar="TEXT", help="with [MASK] (or what the tokenizer calls it) where a word is missing")  # fmt: skip
+    parser.add_argument(
+        "text", metavar="TEXT", help="with [MASK] (or what the tokenizer calls it) where a word is missing"
+    )
     parser.add_argument("--top", type=whole(), default=5, metavar="N", help="how many words (5)")
     _json(parser)
 
@@ -273,7 +299,13 @@ def export(parser: Parser) -> None:
     clozeworks export run --to hf --out my-bert
     """
     _model(parser)
-    parser.add_argument("--to", type=one_of("hf", "clozeworks"), default="hf", metavar="hf|clozeworks", help="for transformers' from_pretrained, or in our own format (hf)")  # fmt: skip
+    parser.add_argument(
+        "--to",
+        type=one_of("hf", "clozeworks"),
+        default="hf",
+        metavar="hf|clozeworks",
+        help="for transformers' from_pretrained, or in our own format (hf)",
+    )
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
     _json(parser)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clozeworks.batch import NOTHING
+NOTHING = -100  # a label where nothing is predicted
 
 Take = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
@@ -55,8 +55,8 @@ class Ragged:
     segment: np.ndarray  # int8
     special: np.ndarray  # bool: [CLS], [SEP]
     word_starts: np.ndarray  # bool
+    labels: np.ndarray  # int32, NOTHING where nothing is predicted
     sentence_starts: np.ndarray | None = None
-    labels: np.ndarray | None = None  # int32, NOTHING where nothing is predicted
     fields: dict[str, np.ndarray] = field(default_factory=dict)
 
     def __len__(self) -> int:

@@ -16,16 +16,18 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from clozeworks import corpus, plot, recipes
-from clozeworks.commands.evaluate import figures_of, tell
-from clozeworks.commands.examples import drawn, epoch_of, legend
+from clozeworks import corpus, plot
+from clozeworks.commands.evaluate import ENGLISH, figures_of, tell
+from clozeworks.commands.examples import LEGEND, drawn, epoch_of, legend
 from clozeworks.commands.prepare import Bar
-from clozeworks.commands.screen import closing, span
+from clozeworks.commands.screen import closing
 from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import MANIFEST, Corpus
 from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.objectives.segments import FullSentences
 from clozeworks.pretraining import Recipe, build
+from clozeworks.recipes.bert import bert_tiny
 from clozeworks.text_encoder import TextEncoder, load, save
 from clozeworks.train import log
 from clozeworks.train.run import fitted, pretrain
@@ -37,7 +39,7 @@ SAID = {
     "en": {
         "title": "From text to a BERT of your own in about two minutes, with {threads} thread(s).",
         "text": "The text: Python's own manual and docstrings",
-        "counts": "{documents:,} documents, {sentences:,} sentences, {words:,} words; {heldout:,} documents are held out",
+        "counts": "{documents:,} documents, {sentences:,} sentences, {words:,} words; {heldout:,} more are held out",
         "tokenizer": "The tokenizer: {size:,} pieces, trained on this text",
         "examples": "The task: find the hidden words",
         "training": "Training: {depth} layers of width {width}, {parameters:,} parameters, {steps:,} steps",
@@ -47,10 +49,8 @@ SAID = {
         "hidden": "hidden",
         "before": "before",
         "after": "after",
-        "names": ("held-out", "this model", "word frequencies"),
         "wrote": "{out}: model/ (for transformers), loss.png, run/, data/",
-        "took": "{time} of training",
-        "next": "next",
+        "took": "{seconds:.0f} seconds of training",
         "ask": "The function returns a [MASK] of strings.",
         "plot": "A small BERT on Python's manual",
     },
@@ -67,12 +67,24 @@ SAID = {
         "hidden": "原文",
         "before": "之前",
         "after": "之后",
-        "names": ("留出文本", "本模型", "仅用词频"),
         "wrote": "{out}：model/（供 transformers 使用）、loss.png、run/、data/",
-        "took": "训练用时 {time}",
-        "next": "接着",
+        "took": "训练用时 {seconds:.0f} 秒",
         "ask": "中国经济[MASK]展很快。",
         "plot": "《人民日报》与评论上的小 BERT",
+    },
+}
+CLOSING = {"en": ("wrote", "next"), "zh": ("写入", "接着")}
+LEGENDS = {"en": LEGEND, "zh": ("原字", "随机字", "原样", "原字")}
+FIGURES = {
+    "en": ENGLISH,
+    "zh": {
+        "heldout": "留出文本",
+        "model": "本模型",
+        "baseline": "仅用词频",
+        "accuracy": "填空准确率",
+        "loss": "填空损失",
+        "perplexity": "困惑度",
+        "pair": "句对准确率",
     },
 }
 
@@ -80,13 +92,13 @@ SAID = {
 def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
     """Walk the road; 0, or 130 if it was interrupted and can go on."""
     said = SAID[lang]
-    say = lambda name, **values: console.print(f"\n[bold]{said[name].format(**values)}[/]")  # noqa: E731
+    say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
     recipe = recipe_for(lang, steps, seed)
     finished = (out / "model").is_dir()
     if finished:
         say("again", out=out)
     else:
-        console.print(f"[bold]{said['title'].format(threads=torch.get_num_threads())}[/]")
+        console.print(Text(said["title"].format(threads=torch.get_num_threads()), "bold"))
 
     data = out / "data"
     say("text")
@@ -96,7 +108,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     console.print(cut_words(text, tokenizer))
     if not finished:
         say("examples")
-        show_examples(recipe, text, tokenizer, console)
+        show_examples(recipe, text, tokenizer, lang, console)
 
     recipe = fitted(recipe, tokenizer)
     fresh = TextEncoder(build(recipe).eval(), tokenizer, recipe)
@@ -107,14 +119,14 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     if not done.finished:
         console.print(f"\n{done.notes[-1]}")
         return 130
-    console.print(said["took"].format(time=span(done.seconds)))
+    console.print(said["took"].format(seconds=done.seconds))
 
     trained = load(out / "run")
     say("sentences")
     show_guesses(fresh, trained, text, heldout, lang, console)
     figures = figures_of(trained, data)
     say("figures", count=figures["count"])
-    tell(console, figures, said["names"])
+    tell(console, figures, FIGURES[lang])
     title = said["plot"]
     plot.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
     if not finished:
@@ -126,20 +138,23 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
         f'clozeworks fill-mask {name}/model "{said["ask"]}"',
         f"clozeworks evaluate {name}/run --data {name}/data",
         f"clozeworks pretrain bert_mini --data {name}/data --out {name}/mini",
-        title=said["next"],
+        words=CLOSING[lang],
     )
     return 0
 
 
 def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
     """A BERT for eighty seconds on two cores; LOG.md has what was tried."""
-    r = recipes.recipe("bert_tiny")
+    r = bert_tiny()
     block = r.encoder.stack.block_at(0)
-    # It sees its text a few times only: dropout would slow it down, there is nothing to overfit.
-    r.encoder.embed.dropout = block.dropout = block.mixer.dropout = 0.0
-    r.train.steps = steps or 1200
-    r.train.seed = seed
-    r.train.evaluate_every = max(1, r.train.steps // 8)
+    r.encoder.embed.dropout = block.dropout = block.mixer.dropout = 0.0  # a few epochs: nothing to overfit yet
+    r.encoder.init = 0.06  # 0.02 suits a width of 768; narrow rows start nearer to each other
+    r.objective.segments = FullSentences(length=32)  # fewer positions, each learnt the sooner
+    r.objective.losses = r.objective.losses[:1]  # the masked words alone
+    r.train.batch_tokens = 1024  # many small steps: the budget is a number of tokens
+    r.train.learning_rate = 2e-3
+    r.train.steps, r.train.seed = steps or 2400, seed
+    r.train.evaluate_every = max(1, r.train.steps // 6)
     return r
 
 
@@ -182,12 +197,14 @@ def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
     return "   ".join(found)
 
 
-def show_examples(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, console: Console, count: int = 2) -> None:
+def show_examples(
+    recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console, count: int = 2
+) -> None:
     """The first short examples, in colour."""
     epoch = epoch_of(recipe, text, tokenizer, recipe.train.seed, 0)
-    short = np.flatnonzero((epoch.plan.lengths > 24) & (epoch.plan.lengths < 64))[:count]
+    short = np.flatnonzero(epoch.plan.lengths > 20)[:count]
     ragged = epoch.examples(short)
-    legend(console, tokenizer)
+    legend(console, tokenizer, LEGENDS[lang])
     for at in range(len(short)):
         console.print()
         for line in drawn(ragged, at, tokenizer):
@@ -203,47 +220,63 @@ class Cloze:
     at: int  # the place to hide
 
 
+class Between:
+    """How often a token stands between two others in a text."""
+
+    def __init__(self, text: Corpus, size: int):
+        tokens, _ = text.take(np.array([0]), np.array([len(text)]))
+        left, middle, right = (tokens[at : len(tokens) - 2 + at].astype(np.int64) for at in range(3))
+        pairs = left * size + right
+        self.size = size
+        self.pairs = np.unique(pairs, return_counts=True)
+        self.triples = np.unique(pairs * size + middle, return_counts=True)
+
+    def share(self, left: int, token: int, right: int, least: int = 10) -> float:
+        """Of all places between these two the share that hold the token; 0 where there are few of them."""
+        pair = left * self.size + right
+        around = _looked_up(self.pairs, pair)
+        return _looked_up(self.triples, pair * self.size + token) / around if around >= least else 0.0
+
+
+def _looked_up(counted: tuple[np.ndarray, np.ndarray], name: int) -> int:
+    names, counts = counted
+    at = int(np.searchsorted(names, name))
+    return int(counts[at]) if at < len(names) and names[at] == name else 0
+
+
 def clozes(text: Corpus, heldout: Corpus, tokenizer: Tokenizer, count: int = SENTENCES) -> list[Cloze]:
-    """Held-out sentences, one a document, with the place that its two neighbours tell best.
+    """Held-out sentences, one a document, each with the word that its two neighbours tell best.
 
-    Chosen by counts of the training text, never by what the model can do: of all training places between the same
-    two neighbours, the share that hold this token, where there are at least ten of them.
+    Chosen by counting in the training text, never by what the model can do; no two have the same three tokens.
     """
-    size = tokenizer.size
-    before, _ = text.take(np.array([0]), np.array([len(text)]))
-    seen = before.astype(np.int64)
-    pairs, triples = seen[:-2] * size + seen[2:], (seen[:-2] * size + seen[2:]) * size + seen[1:-1]
-    pair_names, pair_counts = np.unique(pairs, return_counts=True)
-    triple_names, triple_counts = np.unique(triples, return_counts=True)
+    between = Between(text, tokenizer.size)
     common = set(np.argsort(-text.unigram())[:60].tolist())
-
-    def counted(names: np.ndarray, counts: np.ndarray, key: int) -> int:
-        place = int(np.searchsorted(names, key))
-        return int(counts[place]) if place < len(names) and names[place] == key else 0
-
     best: list[tuple[float, Cloze]] = []
     for document in range(len(heldout.documents) - 1):
-        found: list[tuple[float, int, Cloze]] = []
-        for sentence in range(heldout.documents[document], heldout.documents[document + 1]):
-            begin, end = heldout.sentences[sentence], heldout.sentences[sentence + 1]
-            if not 8 <= end - begin <= 22:
-                continue
+        found = [
+            (between.share(*cloze.ids[cloze.at - 1 : cloze.at + 2].tolist()), cloze)
+            for cloze in _places(heldout, document, tokenizer)
+            if int(cloze.ids[cloze.at]) not in common
+        ]
+        best += [max(found, key=lambda item: item[0])] if found else []
+    best = sorted((item for item in best if item[0] > 0), key=lambda item: -item[0])
+    different: dict[tuple[int, ...], Cloze] = {}
+    for _, cloze in best:
+        different.setdefault(tuple(cloze.ids[cloze.at - 1 : cloze.at + 2].tolist()), cloze)
+    return list(different.values())[:count]
+
+
+def _places(heldout: Corpus, document: int, tokenizer: Tokenizer) -> Iterator[Cloze]:
+    """The words of a document, in sentences that fit on a line, that one token can fill."""
+    for sentence in range(heldout.documents[document], heldout.documents[document + 1]):
+        begin, end = heldout.sentences[sentence], heldout.sentences[sentence + 1]
+        if 8 <= end - begin <= 22:
             ids, starts = heldout.take(np.array([begin]), np.array([end]))
             for at in range(2, len(ids) - 1):
-                token, key = int(ids[at]), int(ids[at - 1]) * size + int(ids[at + 1])
-                word = tokenizer.token(token)
-                if token in common or not word.isalpha() or (word.isascii() and not (starts[at] and starts[at + 1] and len(word) > 3)):  # fmt: skip
-                    continue
-                around = counted(pair_names, pair_counts, key)
-                if around >= 10:
-                    share = counted(triple_names, triple_counts, key * size + token) / around
-                    found.append((share, -at, Cloze(ids, at)))
-        if found:
-            share, _, cloze = max(found, key=lambda item: item[:2])
-            best.append((share, cloze))
-    best.sort(key=lambda item: -item[0])
-    once = {tuple(cloze.ids[cloze.at - 1 : cloze.at + 2].tolist()): cloze for _, cloze in reversed(best)}
-    return list(reversed(once.values()))[:count]
+                word = tokenizer.token(int(ids[at]))
+                whole = len(word) > 3 and starts[at] and starts[at + 1]
+                if word.isalpha() and (whole or not word.isascii()):
+                    yield Cloze(ids, at)
 
 
 def show_guesses(
@@ -255,11 +288,11 @@ def show_guesses(
         answer = word_of(tokenizer, int(cloze.ids[cloze.at]))
         console.print(sentence_of(cloze, tokenizer))
         line = Text(f"   {said['hidden']} ").append(answer, "bold")
-        for name, encoder in (("before", fresh), ("after", trained)):
-            line.append(f"   {said[name]} ")
-            for number, word in enumerate(guesses(encoder, cloze)):
-                line.append(" " if number else "").append(word, "bold green" if word == answer else "dim")
-        console.print(line)
+        for name, encoder, column in (("before", fresh, 22), ("after", trained, 56)):
+            line.append(" " * max(2, column - line.cell_len)).append(f"{said[name]} ")
+            for word in guesses(encoder, cloze):
+                line.append(" ").append(word, "bold green" if word == answer else "dim")
+        console.print(line, soft_wrap=True)
 
 
 @torch.no_grad()
@@ -280,6 +313,7 @@ def word_of(tokenizer: Tokenizer, token: int) -> str:
 
 def sentence_of(cloze: Cloze, tokenizer: Tokenizer) -> Text:
     """The sentence with its hole; Chinese without the spaces that a decoder puts between characters."""
+
     def decode(ids: np.ndarray) -> str:
         text = tokenizer.decode(ids, skip_specials=False)
         return text if text.isascii() else text.replace(" ", "")

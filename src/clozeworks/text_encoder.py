@@ -157,7 +157,7 @@ class TextEncoder:
         return out
 
     def vocabulary(self) -> Vocabulary:
-        return vocabulary_of(self._tokenizer())
+        return self._tokenizer().vocabulary()
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
@@ -176,12 +176,6 @@ def _pool(result: Outputs, mask: Tensor, pool: str) -> Tensor:
     if result.pooler_output is None:
         raise InputError("pool", pool, "the model has no pooler", "use mean or first")
     return result.pooler_output
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    """What making examples needs of a tokenizer."""
-    need = {role: tokenizer.need(role) for role in ("pad", "cls", "sep", "mask")}
-    return Vocabulary(tokenizer.size, special=tuple(sorted(tokenizer.special_ids)), **need)
 
 
 def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:

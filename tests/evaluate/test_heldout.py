@@ -16,7 +16,7 @@ from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.evaluate.heldout import batches, evaluate, labels_of, measure, unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train.run import fitted, vocabulary_of
+from clozeworks.train.run import fitted
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def recipe(data: Path) -> Recipe:
 
 @pytest.fixture(scope="module")
 def setting(data: Path, recipe: Recipe):
-    return Corpus.open(data, "heldout"), recipe.objective, vocabulary_of(Tokenizer.load(data))
+    return Corpus.open(data, "heldout"), recipe.objective, Tokenizer.load(data).vocabulary()
 
 
 def test_the_size_of_a_batch_changes_no_figure(recipe: Recipe, setting):

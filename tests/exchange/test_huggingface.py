@@ -17,7 +17,12 @@ transformers = pytest.importorskip("transformers")
 
 TOLERANCE = 1e-5
 SMALL = dict(
-    vocab_size=97, hidden_size=48, num_hidden_layers=3, num_attention_heads=4, intermediate_size=80, max_position_embeddings=40
+    vocab_size=97,
+    hidden_size=48,
+    num_hidden_layers=3,
+    num_attention_heads=4,
+    intermediate_size=80,
+    max_position_embeddings=40,
 )
 CLASSES = {
     "BertForPreTraining": "bert",
@@ -119,7 +124,9 @@ def test_a_recipe_of_ours_is_understood_there(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), [("bert_base", "BertForPreTraining"), ("roberta_base", "RobertaForMaskedLM")])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("bert_base", "BertForPreTraining"), ("roberta_base", "RobertaForMaskedLM")]
+)
 def test_full_size(name, kind, tmp_path):
     r = recipe(name)
     ours = TextEncoder(build(r).eval(), None, r)

@@ -107,6 +107,7 @@ def test_under_autocast_it_stays_near_fp32():
     assert x.grad.isfinite().all()
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's tracer, about any autograd.Function
 def test_a_compiled_model_takes_the_dense_path():
     context = packed([[3, 4]], 7, key=Key.make(1))
     q, k, v = (tensor.detach() for tensor in triple(context))

@@ -8,7 +8,6 @@ import torch
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.train.feed import Feed, phase_ends
-from clozeworks.train.run import vocabulary_of
 from clozeworks.train.settings import Phase, Train
 
 
@@ -24,7 +23,7 @@ def test_phases_share_the_steps():
 def feed(tiny, data: Path, more_data: Path):
     corpora = [(Corpus.open(data), 0.7), (Corpus.open(more_data), 0.3)]
     recipe = tiny(12, phases=(Phase(0.5, 16), Phase(0.5, 64)))
-    return lambda *start: Feed(recipe, corpora, vocabulary_of(Tokenizer.load(data)), *start)
+    return lambda *start: Feed(recipe, corpora, Tokenizer.load(data).vocabulary(), *start)
 
 
 def test_each_phase_has_its_length(feed):
@@ -62,5 +61,5 @@ def test_a_phase_begins_at_its_beginning(feed):
 
 def test_a_phase_has_draws_of_its_own(tiny, data: Path):
     recipe = tiny(4, phases=(Phase(0.5, 32), Phase(0.5, 32)))
-    micro = list(Feed(recipe, [(Corpus.open(data), 1.0)], vocabulary_of(Tokenizer.load(data))))
+    micro = list(Feed(recipe, [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()))
     assert micro[0][0].index != micro[2][0].index

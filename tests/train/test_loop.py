@@ -20,19 +20,19 @@ from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import optim
 from clozeworks.train.loop import PATIENCE, Step, accumulate, fit
-from clozeworks.train.run import fitted, vocabulary_of
+from clozeworks.train.run import fitted
 
 
 def loader(recipe: Recipe, data: Path, micro_tokens: int | None) -> Loader:
     o = recipe.objective
-    vocabulary = vocabulary_of(Tokenizer.load(data))
+    vocabulary = Tokenizer.load(data).vocabulary()
     return Loader([(Corpus.open(data), 1.0)], o.segments, o.corruption, vocabulary, seed=3,
                   batch_tokens=recipe.train.batch_tokens, micro_tokens=micro_tokens)  # fmt: skip
 
 
 def epoch(recipe: Recipe, data: Path) -> Epoch:
     o = recipe.objective
-    return Source(Corpus.open(data), o.segments, o.corruption, vocabulary_of(Tokenizer.load(data)), 5).epoch(0)
+    return Source(Corpus.open(data), o.segments, o.corruption, Tokenizer.load(data).vocabulary(), 5).epoch(0)
 
 
 def trained(recipe: Recipe, micro: list[list[Batch]], **settings: object) -> tuple[Model, list[Step]]:

@@ -18,7 +18,7 @@ def main(name: str, quick: bool = False, json: bool = False, out: Path | None = 
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
     console = Console(highlight=False)
-    figures = pretrain.run(pretrain.Setting(repetitions=3, limit=140.0) if quick else pretrain.Setting())
+    figures = pretrain.run(pretrain.Setting(repetitions=3, limit=150.0) if quick else pretrain.Setting())
     if out is not None:
         atomic.write_json(out, figures)
     if json:

@@ -22,7 +22,7 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.pretraining import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save, vocabulary_of
+from clozeworks.text_encoder import TextEncoder, load, save
 
 DATA, MODEL, SETTING = "data", "model", "setting.json"
 THEIRS = "theirs"  # the same weights under the peer's names
@@ -68,7 +68,7 @@ class Workload:
             folder,
             files.read_recipe(folder / MODEL / "recipe.json", [OneSentence]),
             Corpus.open(folder / DATA),
-            vocabulary_of(Tokenizer.load(folder / DATA)),
+            Tokenizer.load(folder / DATA).vocabulary(),
         )
 
     def model(self) -> Model:

@@ -13,7 +13,7 @@ from clozeworks.pretraining import Recipe, build
 from clozeworks.train import optim
 from clozeworks.train.feed import Feed, phase_ends
 from clozeworks.train.loop import accumulate
-from clozeworks.train.run import StrPath, fitted, open_data, precision_of, vocabulary_of
+from clozeworks.train.run import StrPath, fitted, open_data, precision_of
 
 PATIENCE = 10.0  # seconds of measuring for each length
 
@@ -43,7 +43,7 @@ def forecast(
     precision = precision_of(recipe, device)
     seconds, tokens, before = 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
-        batches = iter(Feed(recipe, corpora, vocabulary_of(tokenizer), before, {"phase": phase, "place": None}))
+        batches = iter(Feed(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None}))
         micro = next(batches)
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
         piece, update = _measure(model, adam, micro[0].to(device), precision)

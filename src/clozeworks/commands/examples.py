@@ -9,20 +9,18 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from clozeworks.batch import NOTHING
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, emit, screen
 from clozeworks.data.rows import Epoch, Source
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
-from clozeworks.errors import InputError
-from clozeworks.examples import Ragged
+from clozeworks.examples import NOTHING, Ragged
 from clozeworks.pretraining import Recipe
-from clozeworks.text_encoder import vocabulary_of
 
 MASKED, RANDOM, KEPT = "black on yellow", "white on red", "black on cyan"
 GROUND = ("", "magenta")  # segments A and B
+LEGEND = ("hidden word", "random word", "kept word", "the same")
 PAIRS = {0: "B follows A", 1: "B is from another document"}
 
 
@@ -40,7 +38,8 @@ def run(options: Options) -> None:
             emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
         return
     console = screen()
-    console.print(f"{count:,} examples in epoch {options.epoch} of {recipe.name} on {directory}, here the first {len(index)}")  # fmt: skip
+    where = f"epoch {options.epoch} of {recipe.name} on {directory}"
+    console.print(f"{count:,} examples in {where}, here the first {len(index)}")
     legend(console, tokenizer)
     for at in range(len(index)):
         console.print()
@@ -52,7 +51,7 @@ def run(options: Options) -> None:
 
 def epoch_of(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, number: int) -> Epoch:
     objective = recipe.objective
-    return Source(text, objective.segments, objective.corruption, vocabulary_of(tokenizer), seed).epoch(number)
+    return Source(text, objective.segments, objective.corruption, tokenizer.vocabulary(), seed).epoch(number)
 
 
 def as_json(ragged: Ragged, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
@@ -120,20 +119,20 @@ def drawn(ragged: Ragged, at: int, tokenizer: Tokenizer) -> list[Text]:
             text.append(f"({piece.hidden})", "bold green")
         else:
             text.append(piece.text, "dim" if piece.text in tokenizer.names.values() else GROUND[piece.segment])
-    lines = list(found.values())
+    lines = list(found.values()) if len(found) > 1 else [text[3:] for text in found.values()]
     label = ragged.fields.get("pair_label")
     if label is not None:
         lines.append(Text(f"pair label {int(label[at])}: {PAIRS.get(int(label[at]), '')}", style="italic"))
     return lines
 
 
-def legend(console: Console, tokenizer: Tokenizer) -> None:
-    mask = tokenizer.names.get("mask")
-    if mask is None:
-        raise InputError("tokenizer", "no mask token", "something has to stand for hidden words", "train another")
-    text = Text.assemble(
-        (mask, MASKED), ("(hidden word)", "bold green"), "   ",
-        ("random word", RANDOM), ("(hidden word)", "bold green"), "   ",
-        ("kept word", KEPT), ("(the same)", "bold green"),
+def legend(console: Console, tokenizer: Tokenizer, words: tuple[str, str, str, str] = LEGEND) -> None:
+    hidden, random, kept, same = words
+    answer = "bold green"
+    console.print(
+        Text.assemble(
+            (tokenizer.names["mask"], MASKED), (f"({hidden})", answer), "   ",
+            (random, RANDOM), (f"({hidden})", answer), "   ",
+            (kept, KEPT), (f"({same})", answer),
+        )
     )  # fmt: skip
-    console.print(text)

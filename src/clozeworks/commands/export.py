@@ -16,5 +16,7 @@ def run(options: Options) -> None:
     console = screen()
     console.print(f"{encoder.recipe.name}: {', '.join(files)}")
     loads = f"""python3 -c 'from transformers import pipeline; print(pipeline("fill-mask", "{out}"))'"""
-    commands = [loads] if options.to == "hf" and encoder.tokenizer else []
-    closing(console, str(out), *commands, f"clozeworks show {out}/recipe.json" if options.to != "hf" else f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN")  # fmt: skip
+    commands = [f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN"]
+    if options.to == "hf" and encoder.tokenizer is not None:
+        commands.insert(0, loads)
+    closing(console, str(out), *commands)

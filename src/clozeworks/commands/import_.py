@@ -25,4 +25,9 @@ def run(options: Options) -> None:
     if encoder.tokenizer is None:
         note(console, "no tokenizer there: the model works on ids; put tokenizer.json beside it for text")
     mask = encoder.tokenizer.names.get("mask", "[MASK]") if encoder.tokenizer else "[MASK]"
-    closing(console, str(out), f'clozeworks fill-mask {out} "... {mask} ..."', f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN")  # fmt: skip
+    closing(
+        console,
+        str(out),
+        f'clozeworks fill-mask {out} "... {mask} ..."',
+        f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN",
+    )

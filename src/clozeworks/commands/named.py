@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from clozeworks import recipes, spec
+from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import files
 from clozeworks.pretraining import Recipe
+from clozeworks.recipes import named as by_name
+from clozeworks.recipes import recipe as fresh
 from clozeworks.spec import Spec
 from clozeworks.text_encoder import TextEncoder, load
 
@@ -37,8 +39,8 @@ def _recipe(text: str) -> Recipe:
     file, colon, function = text.rpartition(":")
     if colon and file.endswith(".py"):
         return _called(Path(file), function)
-    if text in recipes.named():
-        return recipes.recipe(text)
+    if text in by_name():
+        return by_name()[text]()
     if text.endswith(".py"):
         raise InputError(text, "a Python file", "a function of it is needed", f"write {text}:my_recipe")
     path = Path(text)
@@ -46,7 +48,7 @@ def _recipe(text: str) -> Recipe:
         return files.read_recipe(path / files.RECIPE)
     if path.exists() or path.suffix == ".json" or len(path.parts) > 1:
         return files.read_recipe(existing(text, "a recipe"))
-    return recipes.recipe(text)  # which says what is near
+    return fresh(text)  # which says what is near
 
 
 def _called(file: Path, function: str) -> Recipe:

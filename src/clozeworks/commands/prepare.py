@@ -45,7 +45,12 @@ def run(options: Options) -> None:
         return
     tell(console, done)
     out = shlex.quote(str(options.out))
-    closing(console, f"{done.out}", f"clozeworks examples bert_mini --data {out}", f"clozeworks pretrain bert_mini --data {out} --out run")  # fmt: skip
+    closing(
+        console,
+        str(done.out),
+        f"clozeworks examples bert_mini --data {out}",
+        f"clozeworks pretrain bert_mini --data {out} --out run",
+    )
 
 
 def tokenizer(given: str, words: str | None) -> str | Tokenizer:
@@ -72,9 +77,11 @@ def tell(console: Console, done: Prepared) -> None:
     """The summary screen."""
     rows = [(f"{name}", _counted(counted)) for name, counted in done.manifest["splits"].items()]
     train, vocabulary = done.manifest["splits"]["train"], done.manifest["tokenizer"]["size"]
-    rows.append(("tokenizer", f"{vocabulary:,} pieces, {train['tokens'] / max(train['words'], 1):.2f} tokens a word, {train['unknown'] / max(train['tokens'], 1):.3%} unknown"))  # fmt: skip
+    pieces, unknown = train["tokens"] / max(train["words"], 1), train["unknown"] / max(train["tokens"], 1)
+    rows.append(("tokenizer", f"{vocabulary:,} pieces, {pieces:.2f} tokens a word, {unknown:.3%} of them unknown"))
     dropped = {name: count for name, count in {**done.manifest["dropped"], **done.manifest["unicode"]}.items() if count}
-    rows.append(("left out", ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in dropped.items()) or "nothing"))  # fmt: skip
+    told = [f"{name.replace('_', ' ')} {count:,}" for name, count in dropped.items()]
+    rows.append(("left out", ", ".join(told) or "nothing"))
     console.print(facts(rows))
     for text in done.notes:
         note(console, text)
@@ -102,8 +109,16 @@ class Bar:
     """What `prepare` is doing, for a terminal; silent elsewhere, since it is soon done."""
 
     def __init__(self, console: Console, show: bool = True, stages: dict[str, str] = STAGES):
-        layout = (TextColumn("{task.description:<24}"), BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f}%"), TextColumn("left"), TimeRemainingColumn(compact=True))  # fmt: skip
-        self.progress = Progress(*layout, console=console, transient=True, disable=not (show and console.is_terminal))
+        self.progress = Progress(
+            TextColumn("{task.description:<24}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.percentage:>3.0f}%"),
+            TextColumn("left"),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not (show and console.is_terminal),
+        )
         self.stages, self.stage = stages, ""
 
     def __enter__(self) -> "Bar":
@@ -119,5 +134,3 @@ class Bar:
             self.stage = stage
             self.progress.reset(self.task, total=total, description=self.stages.get(stage, stage))
         self.progress.update(self.task, completed=done, total=total)
-
-

@@ -34,8 +34,8 @@ def run(options: Options) -> int:
         recipe, data, options.out, source=source, device=options.device, progress=not options.json, console=console
     )
     if options.json:
-        facts_of = {name: value for name, value in asdict(done).items() if name not in ("run", "checkpoint", "notes")}
-        emit({"run": str(done.run), "checkpoint": str(done.checkpoint), **facts_of, "finished": done.finished, "notes": notes + done.notes})  # fmt: skip
+        paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}
+        emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
     else:
         report(options, done)
     return 0 if done.finished else 130

@@ -5,15 +5,16 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from clozeworks import recipes, spec
+from clozeworks import spec
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.diff import shown
 from clozeworks.commands.screen import closing, columns, emit, screen
 from clozeworks.pretraining import Recipe, count_parameters
+from clozeworks.recipes import named
 
 
 def run(options: Options) -> None:
-    made = {name: recipes.recipe(name) for name in recipes()}
+    made = {name: function() for name, function in named().items()}
     console = screen()
     if options.json:
         kin = family()
@@ -22,11 +23,13 @@ def run(options: Options) -> None:
     if options.tree:
         console.print(tree(made))
     else:
-        table = columns("recipe", "layers", "width", "length", "parameters", "learns", right=("layers", "width", "length", "parameters"))  # fmt: skip
+        numbers = ("layers", "width", "length", "parameters")
+        table = columns("recipe", *numbers, "learns", right=numbers)
         for r in made.values():
             fact = facts(r)
             learns = " + ".join(loss.replace("_", " ") for loss in fact["losses"])
-            table.add_row(r.name, str(fact["depth"]), str(fact["width"]), str(fact["length"]), f"{fact['parameters']:,}", learns)  # fmt: skip
+            shape = [str(fact[name]) for name in ("depth", "width", "length")]
+            table.add_row(r.name, *shape, f"{fact['parameters']:,}", learns)
         console.print(table)
     closing(console, None, "clozeworks show bert_mini", "clozeworks diff bert_base roberta_base")
 
@@ -45,7 +48,7 @@ def facts(recipe: Recipe) -> dict[str, Any]:
 
 def family() -> dict[str, str | None]:
     """The recipe that each one calls and changes, as its code says."""
-    made = recipes.named()
+    made = named()
     return {
         name: next((called for called in function.__code__.co_names if called in made), None)
         for name, function in made.items()

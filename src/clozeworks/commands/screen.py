@@ -4,8 +4,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -39,20 +39,20 @@ def columns(*names: str, right: Iterable[str] = ()) -> Table:
     return table
 
 
-def closing(console: Console, wrote: str | None, *commands: str, title: str = "next") -> None:
+def closing(console: Console, wrote: str | None, *commands: str, words: tuple[str, str] = ("wrote", "next")) -> None:
     """What was written, and what to type now. Commands are never broken over lines: they are there to be copied."""
     console.print()
-    if wrote:
-        console.print(f"[bold]wrote[/]  {_plain(wrote)}", soft_wrap=True)
-    for number, command in enumerate(commands):
-        label = f"[bold]{title}[/]" if number == 0 else " " * len(title)
-        console.print(f"{label}   [cyan]{_plain(command)}[/]", soft_wrap=True)
+    width = max(map(cell_len, words)) + 2
+    lines = [(words[0], wrote, "")] if wrote else []
+    lines += [(words[1] if number == 0 else "", command, "cyan") for number, command in enumerate(commands)]
+    for label, content, style in lines:
+        text = Text.assemble((label, "bold"), " " * (width - cell_len(label)), (content, style))
+        console.print(text, soft_wrap=True)
 
 
 def note(console: Console, text: str) -> None:
     """Something the user should hear about."""
-    mark = Text("note  ", style="yellow")
-    console.print(Padding(Text.assemble(mark, text), (0, 0)), soft_wrap=not console.is_terminal)
+    console.print(Text.assemble(("note  ", "yellow"), text), soft_wrap=not console.is_terminal)
 
 
 def short(number: float) -> str:
@@ -75,7 +75,3 @@ def span(seconds: float) -> str:
     if seconds < 90 * 60:
         return f"{seconds / 60:.0f} minutes"
     return f"{seconds / 3600:.1f} hours" if seconds < 48 * 3600 else f"{seconds / 86400:,.1f} days"
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

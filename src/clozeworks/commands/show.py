@@ -27,18 +27,16 @@ def run(options: Options) -> None:
         table.add_row(Text(name, style=style), what, f"{parameters:,}", f"{flops:,.0f}" if flops else "")
     console.print(table)
     console.print()
-    objective, train = recipe.objective, recipe.train
-    console.print(
-        facts(
-            [
-                ("examples", shown(objective.segments)),
-                ("hidden", shown(objective.corruption)),
-                ("training", f"{train.steps:,} steps of {train.batch_tokens:,} tokens, learning rate {train.learning_rate:g}, {train.schedule}"),  # fmt: skip
-                ("arithmetic", f"{short(cost.flops)} FLOPs a token forward, {short(3 * cost.flops * cost.tokens)} a training step"),  # fmt: skip
-                ("memory", f"{size(cost.memory)} to train: {size(cost.fixed)} for weights, gradients and AdamW, {size(cost.activations)} for {cost.rows} x {cost.length} tokens at once"),  # fmt: skip
-            ]
-        )
-    )
+    train, forward, step = recipe.train, short(cost.flops), short(3 * cost.flops * cost.tokens)
+    memory = f"{size(cost.memory)} to train: {size(cost.fixed)} for weights, gradients and AdamW, "
+    rows_of = [
+        ("examples", shown(recipe.objective.segments)),
+        ("hidden", shown(recipe.objective.corruption)),
+        ("training", f"{train.steps:,} steps of {train.batch_tokens:,} tokens, learning rate {train.learning_rate:g}"),
+        ("arithmetic", f"{forward} FLOPs a token forward, {step} a training step"),
+        ("memory", f"{memory}{size(cost.activations)} for {cost.rows} x {cost.length} tokens at once"),
+    ]
+    console.print(facts(rows_of))
     other = "bert_base" if options.recipe != "bert_base" else "roberta_base"
     closing(console, None, f"clozeworks diff {other} {options.recipe}")
 

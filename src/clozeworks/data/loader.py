@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from clozeworks import draws
@@ -40,24 +40,26 @@ class Loader:
         self.rows_a_step = max(1, batch_tokens // segments.length)
         self.rows_a_micro = max(1, (micro_tokens or batch_tokens) // segments.length)
 
-    def steps(self, position: Position | None = None) -> Iterator[tuple[list[Batch], Position]]:
+    def steps(self, position: Position | None = None) -> Generator[tuple[list[Batch], Position]]:
         """Endless (micro-batches of a step, position after it), made one thread ahead of the consumer."""
         ready: queue.Queue[tuple[list[Batch], Position] | BaseException] = queue.Queue(maxsize=self.ahead)
         stop = threading.Event()
 
+        def give(item: tuple[list[Batch], Position] | BaseException) -> None:
+            while not stop.is_set():
+                try:
+                    return ready.put(item, timeout=0.1)
+                except queue.Full:
+                    continue
+
         def produce() -> None:
             try:
                 for item in self._make(position):
-                    while not stop.is_set():
-                        try:
-                            ready.put(item, timeout=0.1)
-                            break
-                        except queue.Full:
-                            continue
+                    give(item)
                     if stop.is_set():
                         return
             except BaseException as error:  # the consumer raises it: a thread has nobody to tell
-                ready.put(error)
+                give(error)
 
         thread = threading.Thread(target=produce, name="clozeworks-loader", daemon=True)
         thread.start()

@@ -6,7 +6,6 @@ processes never change which examples there are, what they hide, or what they sh
 """
 
 import dataclasses
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
@@ -14,9 +13,9 @@ import numpy as np
 import torch
 
 from clozeworks import draws
-from clozeworks.batch import NOTHING, PADDING, Batch, Borders, Kind, Side
+from clozeworks.batch import PADDING, Batch, Borders, Kind, Side
 from clozeworks.errors import InputError
-from clozeworks.examples import Plan, Ragged, Vocabulary, assemble, ragged_arange
+from clozeworks.examples import NOTHING, Plan, Ragged, Vocabulary, assemble, ragged_arange
 
 POOL = 1024  # examples packed together: enough to waste under 1 % of a row, few enough to start at once
 
@@ -184,10 +183,9 @@ def collate(rows: list[Row]) -> Batch:
         width,
     )
     batch = Batch(grid(ragged.tokens, source.vocabulary.pad), side, source.kind, borders, torch.from_numpy(starts))
-    if ragged.labels is not None:
-        chosen = np.flatnonzero(ragged.labels != NOTHING)
-        batch.targets = torch.from_numpy(at[chosen])
-        batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
+    chosen = np.flatnonzero(ragged.labels != NOTHING)
+    batch.targets = torch.from_numpy(at[chosen])
+    batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
     batch.real = int(lengths.sum())
     batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
@@ -216,15 +214,7 @@ def concatenate(parts: list[Ragged]) -> Ragged:
         columns = [getattr(part, name) for part in parts]
         return None if columns[0] is None else np.concatenate(columns)
 
-    columns: dict[str, Any] = {f.name: joined(f.name) for f in dataclasses.fields(Ragged) if f.name not in ("first", "fields")}
+    names = [each.name for each in dataclasses.fields(Ragged) if each.name not in ("first", "fields")]
+    columns: dict[str, Any] = {name: joined(name) for name in names}
     fields = {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields}
     return Ragged(first=np.concatenate(firsts), fields=fields, **columns)
-
-
-def one_epoch(source: Source, rows: int, number: int = 0) -> Iterator[Batch]:
-    """Every example of one epoch once: what evaluation reads."""
-    epoch = source.epoch(number)
-    order = epoch.order()
-    packed = [Row(epoch, index) for pool in range(epoch.pools()) for index in epoch.rows(pool, order)]
-    for at in range(0, len(packed), rows):
-        yield collate(packed[at : at + rows])

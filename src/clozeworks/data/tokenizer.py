@@ -17,6 +17,7 @@ from clozeworks import atomic
 from clozeworks.data import tokenizer_training
 from clozeworks.data.word_borders import WordBorders, is_han, starts_of_words
 from clozeworks.errors import InputError, suggest
+from clozeworks.examples import Vocabulary
 
 ROLES = ("pad", "unk", "cls", "sep", "mask")
 # The first name found in the vocabulary is taken. <cls> goes before <s>: where both exist, <s> has another use.
@@ -161,6 +162,11 @@ class Tokenizer:
             todo = f"train one with `clozeworks prepare`, or name it as {role}_token in {CONFIG}"
             raise InputError("tokenizer", given, f"a {role} token is needed here", todo)
         return index
+
+    def vocabulary(self) -> Vocabulary:
+        """What making examples needs of a tokenizer."""
+        pad, cls, sep, mask = (self.need(role) for role in ("pad", "cls", "sep", "mask"))
+        return Vocabulary(self.size, pad, cls, sep, mask, tuple(sorted(self.special_ids)))
 
     def token(self, index: int) -> str:
         text = self._inner.id_to_token(int(index))

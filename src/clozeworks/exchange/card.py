@@ -12,25 +12,28 @@ FACTS = "facts.json"
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
-    """What is known about a model directory or a run; nothing is fine."""
-    facts: dict[str, Any] = {}
+    """What is known about a model directory or a run: figures and counts, no paths. Nothing is fine."""
     if (directory / FACTS).is_file():
         return json.loads((directory / FACTS).read_text(encoding="utf-8"))
+    facts: dict[str, Any] = {}
+    rows = _rows(directory / "metrics.jsonl")
+    heldout = [row for row in rows if row.get("split") == "heldout"]
+    training = [row for row in rows if "split" not in row]
+    if heldout:
+        facts["heldout"] = {name: value for name, value in heldout[-1].items() if name != "split"}
+    if training:
+        facts["training"] = {name: training[-1][name] for name in ("step", "tokens", "loss") if name in training[-1]}
     if (directory / "run.json").is_file():
-        facts["run"] = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-    if (directory / "metrics.jsonl").is_file():
-        rows = [
-            json.loads(line) for line in (directory / "metrics.jsonl").read_text().splitlines() if line.endswith("}")
-        ]
-        heldout = [row for row in rows if row.get("split") == "heldout"]
-        training = [row for row in rows if "split" not in row]
-        if heldout:
-            facts["heldout"] = heldout[-1]
-        if training:
-            facts["training"] = {
-                name: training[-1][name] for name in ("step", "tokens", "loss") if name in training[-1]
-            }
+        record = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        counts = [entry.get("counts", {}) for entry in record.get("data", [])]
+        facts["data"] = {name: sum(each[name] for each in counts) for name in (counts[0] if counts else {})}
     return facts
+
+
+def _rows(file: Path) -> list[dict[str, Any]]:
+    if not file.is_file():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
 
 
 def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -> None:
@@ -64,8 +67,8 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
         "",
     ]
     for title, key in (("Held-out figures", "heldout"), ("Training", "training"), ("Data", "data")):
-        values = facts.get(key) or facts.get("run", {}).get(key)
-        if isinstance(values, dict):
+        values = facts.get(key)
+        if values:
             lines += [f"## {title}", "", "| | |", "|---|---|"]
             lines += [
                 f"| {name} | {_shown(value)} |" for name, value in values.items() if not isinstance(value, (dict, list))

@@ -48,15 +48,16 @@ def _same_ids(name: str, old: Tokenizer, new: Tokenizer) -> None:
     moved = _moved(old, new)
     if moved is not None:
         now = new.id(moved)
-        given = f"{moved!r} is token {old.id(moved)} of the model and {'unknown to' if now is None else now} {'' if now is None else 'of '}the data"  # fmt: skip
+        there = "unknown to the data" if now is None else f"token {now} of the data"
+        given = f"{moved!r} is token {old.id(moved)} of the model and {there}"
         todo = "prepare the data with --tokenizer set to the model's directory; --add-tokens FILE adds words"
         raise InputError(name, given, "old tokens must keep their ids", todo)
 
 
 def _moved(old: Tokenizer, new: Tokenizer) -> str | None:
     """The first token whose id changed."""
-    known = old.inner.get_vocab(with_added_tokens=True)
-    return next((token for token, index in sorted(known.items(), key=lambda item: item[1]) if new.id(token) != index), None)  # fmt: skip
+    known = sorted(old.inner.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
+    return next((token for token, index in known if new.id(token) != index), None)
 
 
 def _pieces(old: Tokenizer, text: str) -> list[int]:

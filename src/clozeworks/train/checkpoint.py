@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from clozeworks import atomic
 from clozeworks.errors import InputError
+from clozeworks.exchange.tensors import assign
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -110,19 +111,7 @@ def verify(path: Path) -> Checkpoint:
 
 def restore(checkpoint: Checkpoint, model: nn.Module) -> None:
     """Fill the parameters from a checkpoint; every one must be there, in its shape."""
-    tensors = checkpoint.tensors()
-    own = dict(model.named_parameters())
-    wrong = sorted(
-        name
-        for name in own.keys() | tensors.keys()
-        if name not in own or name not in tensors or own[name].shape != tensors[name].shape
-    )
-    if wrong:
-        given = f"{len(wrong)} tensors that do not fit, such as {wrong[0]}"
-        todo = "take the recipe they were made with"
-        raise InputError(checkpoint.path, given, "the weights must be those of the recipe", todo)
-    for name, parameter in own.items():
-        parameter.data.copy_(tensors[name])
+    assign(model, checkpoint.tensors(), checkpoint.path)
 
 
 def _listed(run: Path) -> list[tuple[int, Path]]:

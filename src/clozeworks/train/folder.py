@@ -10,6 +10,7 @@ import shlex
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,12 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
     now = {
         "tokenizer": corpora[0][0].tokenizer_fingerprint,
         "data": [
-            {"directory": str(corpus.directory.resolve()), "weight": weight, "fingerprint": corpus.fingerprint}
+            {
+                "directory": str(corpus.directory.resolve()),
+                "weight": weight,
+                "fingerprint": corpus.fingerprint,
+                "counts": asdict(corpus.counts),
+            }
             for corpus, weight in corpora
         ],
     }

@@ -20,7 +20,6 @@ from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
-from clozeworks.examples import Vocabulary
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, folder, log, optim
@@ -99,7 +98,7 @@ class Session:
     ):
         self.recipe, self.corpora, self.run, self.device, self.keep = recipe, corpora, run, device, keep
         self.precision: Literal["fp32", "bf16"] = precision
-        self.vocabulary = vocabulary_of(tokenizer)
+        self.vocabulary = tokenizer.vocabulary()
         self.notes: list[str] = []
 
     def train(self, source: Model | None, progress: bool, console: Console | None) -> Result:
@@ -241,11 +240,6 @@ def open_data(data: Sequence[tuple[StrPath, float]]) -> tuple[list[tuple[Corpus,
         todo = "restore tokenizer.json or prepare the text again"
         raise InputError(first.directory, given, "token ids must keep their meaning", todo)
     return corpora, tokenizer
-
-
-def vocabulary_of(tokenizer: Tokenizer) -> Vocabulary:
-    pad, cls, sep, mask = (tokenizer.need(role) for role in ("pad", "cls", "sep", "mask"))
-    return Vocabulary(tokenizer.size, pad, cls, sep, mask, tuple(sorted(tokenizer.special_ids)))
 
 
 def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) -> Recipe:

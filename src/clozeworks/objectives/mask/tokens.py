@@ -6,9 +6,8 @@ from typing import Literal
 import numpy as np
 
 from clozeworks import draws
-from clozeworks.batch import NOTHING
 from clozeworks.errors import RecipeError
-from clozeworks.examples import Ragged, Vocabulary
+from clozeworks.examples import NOTHING, Ragged, Vocabulary
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.objective import Corruption
 
