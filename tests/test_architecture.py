@@ -30,10 +30,13 @@ MAY_IMPORT = {
     "pretraining": {"spec", "model", "nn", "objectives", "train.settings", "errors"},
     "data": {"spec", "batch", "examples", "draws", "errors", "atomic"},
     "corpus": {"data.documents", "errors"},
-    "train": {"spec", "batch", "key", "draws", "examples", "model", "objectives", "pretraining", "data", "evaluate", "doctor", "errors", "atomic", "exchange.tensors"},
+    "train": {"spec", "batch", "key", "draws", "examples", "model", "objectives", "pretraining", "data", "evaluate",
+              "doctor", "errors", "atomic", "exchange.tensors"},
     "evaluate": {"batch", "examples", "model", "objectives", "data", "errors"},
-    "exchange": {"spec", "batch", "nn", "model", "objectives", "pretraining", "data.tokenizer", "train.settings", "train.checkpoint", "text_encoder", "errors", "atomic"},
-    "text_encoder": {"spec", "batch", "examples", "nn", "objectives", "model", "pretraining", "data.tokenizer", "exchange", "train.checkpoint", "errors", "atomic"},
+    "exchange": {"spec", "batch", "nn", "model", "objectives", "pretraining", "data.tokenizer", "train.settings",
+                 "train.checkpoint", "text_encoder", "errors", "atomic"},
+    "text_encoder": {"spec", "batch", "examples", "nn", "objectives", "model", "pretraining", "data.tokenizer",
+                     "exchange", "train.checkpoint", "errors", "atomic"},
     "recipes": {"spec", "model", "nn", "objectives", "pretraining", "train.settings", "errors"},
 }  # fmt: skip
 OPEN = {"__init__", "__main__", "api", "cli", "commands", "quickstart", "bench"}  # the top of the house sees all of it

@@ -10,11 +10,13 @@ def test_the_rule_of_visibility_case_by_case():
     position = torch.tensor([[0, 1, 2, 0, 1, 0]])
     full = Side.make(position, document, "full")
     assert visible(full, full)[0].int().tolist() == [
-        [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1],
+        [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 1, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1],
     ]  # fmt: skip
     causal = Side.make(position, document, "causal")
     assert visible(causal, causal)[0].int().tolist() == [
-        [1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0], [0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1],
+        [1, 0, 0, 0, 0, 0], [1, 1, 0, 0, 0, 0], [1, 1, 1, 0, 0, 0],
+        [0, 0, 0, 1, 0, 0], [0, 0, 0, 1, 1, 0], [0, 0, 0, 0, 0, 1],
     ]  # fmt: skip
     # a prefix of two source tokens, then two targets
     nought = torch.zeros(1, 4, dtype=torch.long)

@@ -445,6 +445,16 @@ def test_continue_from_a_model_of_another_shape(road, tmp_path, capsys):
     assert any("heads.sentence_pair" in note for note in facts(capsys, *two)["notes"])
 
 
+def test_pairs_need_two_segment_types(road, tmp_path, capsys):
+    single = [*SMALL, "--set", "encoder.embed.segments=1"]
+    assert (
+        main([*map(str, ["pretrain", "roberta_mini", "--data", road / "data", "--out", tmp_path / "one", *single])])
+        == 0
+    )
+    words = ["pretrain", "bert_mini", "--from", tmp_path / "one", "--data", road / "data", "--out", tmp_path / "two"]
+    assert "one segment type" in refused(capsys, *words)
+
+
 def test_continue_with_new_words(road, tmp_path, capsys):
     (tmp_path / "words.txt").write_text("gemstones\nfox\n")
     capsys.readouterr()

@@ -215,7 +215,7 @@ def test_apply_after_torch_sets_the_threads(monkeypatch: pytest.MonkeyPatch):
 
 def test_rendering_shows_choices_reasons_and_missing_extras():
     verdict = doctor.decide(facts(bf16=DIES, bf16_safe_isa={"fp32_ms": 100.0, "bf16_ms": 150.0}))
-    verdict.facts["extras"]["zh"]["jieba"] = None
+    verdict.facts["extras"] = {"zh": {"jieba": None}}
     console = Console(width=100, record=True, file=io.StringIO())
     console.print(doctor.render(verdict))
     text = console.export_text()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     def recipes() -> list[str]: ...
 
+
 __version__ = "0.1.0"
 __all__ = [
     "InputError",

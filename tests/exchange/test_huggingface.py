@@ -16,14 +16,14 @@ from clozeworks.text_encoder import TextEncoder, load, save
 transformers = pytest.importorskip("transformers")
 
 TOLERANCE = 1e-5
-SMALL = dict(
-    vocab_size=97,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=40,
-)
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 80,
+    "max_position_embeddings": 40,
+}
 CLASSES = {
     "BertForPreTraining": "bert",
     "BertForMaskedLM": "bert",
@@ -195,7 +195,7 @@ def test_a_pickle_is_refused_and_converted_on_demand(tmp_path):
     theirs.save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
     torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
-    with pytest.raises(InputError, match="clozeworks import .* --allow-pickle"):
+    with pytest.raises(InputError, match=r"clozeworks import .* --allow-pickle"):
         load(tmp_path)
     compare(theirs, load(tmp_path, allow_pickle=True), inputs(97, 0))
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks import recipes
 from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.pretraining import Recipe
+from clozeworks.recipes import recipe
 
 TEXT = "the a small large red blue fox dog hen cat runs sleeps sees eats near under over old tree stone house"
 
@@ -24,7 +24,7 @@ def documents(count: int, seed: int) -> list[Document]:
 
 
 def tiny_recipe(steps: int = 12, **train: object) -> Recipe:
-    r = recipes.recipe("bert_tiny")
+    r = recipe("bert_tiny")
     r.encoder.width = 32
     block = r.encoder.stack.block_at(0)
     block.mixer, block.ffn = Attention(2, dropout=0.1), FeedForward(64)

@@ -15,7 +15,8 @@ from pathlib import Path
 import torch
 import torch._dynamo  # which every optimizer loads; here once, not in each child
 
-from clozeworks import recipes, spec
+from clozeworks import spec
+from clozeworks.recipes import named
 from clozeworks.train.run import pretrain
 
 
@@ -70,7 +71,7 @@ def wait(child: int, run: Path, kill: int, draw: random.Random) -> None:
 
 
 def main(recipe_file: str, data: str, out: str, wanted: str) -> None:
-    assert recipes.named()
+    assert named()
     recipe, run, draw = spec.from_dict(json.loads(Path(recipe_file).read_text())), Path(out), random.Random(7)
     during = kills = 0
     reached = set()

@@ -4,10 +4,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from clozeworks import recipes
 from clozeworks.errors import InputError
 from clozeworks.nn.stack import Share
 from clozeworks.pretraining import build
+from clozeworks.recipes import recipe
 from clozeworks.train import optim
 from clozeworks.train.settings import AdamW
 
@@ -37,7 +37,7 @@ def test_shared_parameters_stand_once(tiny):
 
 
 def test_settings_arrive():
-    adam = optim.optimizer(build(recipes.recipe("bert_tiny")), AdamW(betas=(0.8, 0.9), eps=1e-5), 0.125)
+    adam = optim.optimizer(build(recipe("bert_tiny")), AdamW(betas=(0.8, 0.9), eps=1e-5), 0.125)
     for group in adam.param_groups:
         assert (group["lr"], group["betas"], group["eps"], group["fused"]) == (0.125, (0.8, 0.9), 1e-5, True)
 

@@ -205,11 +205,11 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         table.add_row(label, *("?" if value is None else f"{value:,.0f}" for value in values), ratio)
     whole = sum(figures["breakdown_cpu_ms"].values())
     parts = ", ".join(f"{name} {value / whole:.0%}" for name, value in figures["breakdown_cpu_ms"].items())
-    losses = figures["loss_at_step_0"]
+    losses, steps = figures["loss_at_step_0"], figures["segments"]["ours"][0]["steps"]
     return Group(
         f"{work['recipe']}, {work['parameters']:,} parameters, vocabulary {work['vocabulary']:,}; "
         f"{work['examples']:,} sentences of {work['tokens_an_example']['50%']} tokens in the middle; fp32, "
-        f"{machine['threads']} threads; {figures['repetitions']} x {work['steps_a_segment']} steps in turns",
+        f"{machine['threads']} threads; {figures['repetitions']} x {steps} steps in turns",
         f"loss at step 0 on the same examples: {losses['ours']:.4f} and {losses['theirs']:.4f}",
         "",
         table,

@@ -10,6 +10,7 @@ from clozeworks.commands.arguments import Options
 from clozeworks.commands.continued import continued
 from clozeworks.commands.dry_run import Forecast, forecast
 from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
+from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
@@ -79,7 +80,7 @@ def report(options: Options, done: Result) -> None:
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
-        f'clozeworks fill-mask {run} "... [MASK] ..."',
+        f'clozeworks fill-mask {run} "... {Tokenizer.load(done.run).names["mask"]} ..."',
         f"clozeworks export {run} --to hf --out my-bert",
     )
 
