@@ -15,7 +15,7 @@ from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.evaluate.heldout import batches, evaluate, labels_of, measure, unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.pretraining import Recipe, build
-from clozeworks.recipes import recipe
+from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.run import fitted
 
 
@@ -31,7 +31,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recipe(data: Path) -> Recipe:
-    r = recipe("bert_tiny")
+    r = bert_tiny()
     r.objective.segments.length = 32
     return fitted(r, Tokenizer.load(data))
 
