@@ -37,7 +37,7 @@ SENTENCES = 5
 
 SAID = {
     "en": {
-        "title": "From text to a BERT of your own in about two minutes, with {threads} thread(s).",
+        "title": "From text to a BERT of your own in about two minutes. Threads: {threads}.",
         "text": "The text: Python's own manual and docstrings",
         "counts": "{documents:,} documents, {sentences:,} sentences, {words:,} words; {heldout:,} more are held out",
         "tokenizer": "The tokenizer: {size:,} pieces, trained on this text",
@@ -308,7 +308,7 @@ def guesses(encoder: TextEncoder, cloze: Cloze, top: int = 3) -> list[str]:
 
 
 def word_of(tokenizer: Tokenizer, token: int) -> str:
-    return tokenizer.decode([token], skip_specials=False).strip() or tokenizer.token(token)
+    return tokenizer.decode([token], skip_specials=False).strip().removeprefix("##") or tokenizer.token(token)
 
 
 def sentence_of(cloze: Cloze, tokenizer: Tokenizer) -> Text:

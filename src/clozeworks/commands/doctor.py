@@ -18,5 +18,5 @@ def run(options: Options) -> None:
         print(doctor.as_json(verdict))
         return
     console.print(doctor.render(verdict))
-    where = f"{doctor.cache_file()}   measure again: clozeworks doctor --again"
-    closing(console, where, "clozeworks quickstart")
+    kept = doctor.remembered() is not None  # a busy machine's verdict is not
+    closing(console, str(doctor.cache_file()) if kept else None, "clozeworks quickstart")

@@ -91,7 +91,10 @@ def tell(found: Forecast) -> None:
         ("tokens", f"{short(found.tokens)} in {found.steps:,} steps"),
         ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
         ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
-        ("memory", f"about {size(found.memory_bytes)}, {found.parameters:,} parameters"),
+        (
+            "memory",
+            f"about {size(found.memory_bytes)} for {found.parameters:,} parameters, besides 0.3 GB of torch itself",
+        ),
         ("disk", f"{size(found.disk_bytes)} for two checkpoints"),
     ]
     console.print(facts(rows))
