@@ -80,6 +80,7 @@ def averaged():
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command chooses threads for its process; here that process is the test's."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
 
 
 def text(documents: int, seed: int) -> str:
@@ -253,6 +254,14 @@ def test_pipes_get_no_escape_codes_and_colour_can_be_refused():
     forced = {**os.environ, "FORCE_COLOR": "1"}
     assert "\x1b[" in child("recipes", "--tree", env=forced).stdout
     assert "\x1b[3" not in child("recipes", "--tree", env={**forced, "NO_COLOR": "1"}).stdout
+
+
+def test_waiting_threads_do_not_spin_unless_asked_to():
+    code = "import os, clozeworks.cli as c; c.main(['recipes']); print(os.environ.get('GOMP_SPINCOUNT'))"
+    plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    for more, told in ({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None"):
+        done = subprocess.run([sys.executable, "-c", code], env={**plain, **more}, capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == told
 
 
 # ---- models

@@ -45,6 +45,15 @@ def test_readme_works_as_printed(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".venv" / ".core").is_file(), reason="tests run outside the environment that make made")
+def test_make_quickstart(tmp_path):
+    command = ["make", "quickstart", f"ARGS=--steps 10 --out {tmp_path}/first"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "first" / "model" / "config.json").is_file()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash", "python")])
 def test_docs_work_as_printed(page, tmp_path):
     run(page, tmp_path)

@@ -54,6 +54,9 @@ def _run(words: list[str]) -> int:
     from clozeworks import doctor
 
     doctor.apply(doctor.remembered() or doctor.default())
+    if "OMP_WAIT_POLICY" not in os.environ:
+        # Waiting threads soon yield: on a busy machine the default spin makes training many times slower (LOG.md).
+        os.environ.setdefault("GOMP_SPINCOUNT", "10000")
     return importlib.import_module(f"clozeworks.commands.{declare.__name__}").run(options) or 0
 
 
