@@ -50,8 +50,10 @@ class Line:
             self._print(text)
 
     def heldout(self, step: int, figures: dict[str, Any]) -> None:
-        shown = "  ".join(f"{name} {value:.3f}" for name, value in figures.items() if isinstance(value, float))
-        self.say(f"held-out at step {step:,}:  {shown}")
+        """Loss and accuracies; the rest is in metrics.jsonl and at the end."""
+        shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
+        shown = "  ".join(f"{name.replace('_', ' ')} {value:.1%}" for name, value in shares.items())
+        self.say(f"held-out at step {step:,}:  loss {figures['loss']:.3f}  {shown}".rstrip())
 
     def close(self) -> None:
         if self.bar is not None:

@@ -280,8 +280,8 @@ def transfer(source: Model, model: Model) -> list[str]:
             raise InputError(f"--from, {name}", given, f"the recipe has {tuple(parameter.shape)}",
                              "take the recipe of that model")  # fmt: skip
         else:
-            fresh.append(name)
-    return [f"fresh weights for what the source lacks: {', '.join(fresh)}"] if fresh else []
+            fresh.append(".".join(name.split(".")[:2]))
+    return [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
 
 
 def digest(model: Model) -> str:
