@@ -1,7 +1,13 @@
 """How commands speak: plain in a pipe, in colour on a terminal, JSON when asked."""
 
 import json
+import os
+import re
+import shlex
+import shutil
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
@@ -44,10 +50,20 @@ def closing(console: Console, wrote: str | None, *commands: str, words: tuple[st
     console.print()
     width = max(map(cell_len, words)) + 2
     lines = [(words[0], wrote, "")] if wrote else []
-    lines += [(words[1] if number == 0 else "", command, "cyan") for number, command in enumerate(commands)]
+    typed = [re.sub("^clozeworks(?= )", program(), command) for command in commands]
+    lines += [(words[1] if number == 0 else "", command, "cyan") for number, command in enumerate(typed)]
     for label, content, style in lines:
         text = Text.assemble((label, "bold"), " " * (width - cell_len(label)), (content, style))
         console.print(text, soft_wrap=True)
+
+
+def program() -> str:
+    """What to type for `clozeworks` here: after `make quickstart` the environment is not activated."""
+    here = Path(sys.argv[0])
+    found = shutil.which("clozeworks")
+    if here.stem != "clozeworks" or not here.is_file() or (found and Path(found).samefile(here)):
+        return "clozeworks"
+    return shlex.quote(os.path.relpath(here) if here.is_relative_to(Path.cwd()) else str(here))
 
 
 def note(console: Console, text: str) -> None:
