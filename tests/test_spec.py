@@ -145,6 +145,8 @@ def test_an_unknown_field_in_a_file_is_named():
         ("encoder.embed.positions.length", 64, "examples are up to 128 tokens long; use at least 128"),
         ("train.batch_tokens", 100, "one row is 128 tokens long"),
         ("encoder.width", "wide", r"encoder\.width = 'wide': a value of type int"),
+        ("encoder.width", 10**30, r"encoder\.width = 1000+: 1 to 131,072 is possible"),
+        ("encoder.vocab", 0, r"encoder\.vocab = 0: 1 to"),
         ("objective.losses", "MaskedLM", "a list of Loss"),
     ],
 )

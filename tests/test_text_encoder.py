@@ -112,6 +112,15 @@ def test_a_model_without_a_tokenizer_works_on_ids(encoder, tmp_path):
         bare.encode(["text"])
 
 
+def test_bad_arguments_get_a_sentence(encoder):
+    with pytest.raises(InputError, match=r"texts\[1\]: 3; a string is needed"):
+        encoder.encode(["one", 3])
+    with pytest.raises(InputError, match=r"ids from 5 to 99999; the model has tokens 0 to"):
+        encoder.forward(torch.tensor([[5, 99999]]))
+    with pytest.raises(InputError, match="600 tokens; the model has 512 positions"):
+        encoder.forward(torch.zeros(1, 600, dtype=torch.long))
+
+
 def test_bad_directories_get_a_sentence(tmp_path, encoder):
     with pytest.raises(InputError, match="no such directory"):
         load(tmp_path / "nowhere")
@@ -184,7 +193,7 @@ def test_an_own_part_trains_saves_and_loads(tmp_path):
                 r = cw.recipe("bert_tiny")
                 r.encoder.stack.block.mixer = Average(gain=0.5)
                 r.train.steps, r.train.batch_tokens = 3, 512
-                cw.pretrain(r, [("data", 1.0)], "run", progress=False)
+                cw.pretrain(r, "data", "run", progress=False)
                 enc = cw.load("run", parts=[Average])
                 assert enc.recipe.encoder.stack.block.mixer == Average(gain=0.5)
                 print(len(enc.fill_mask("the [MASK] sat.")))

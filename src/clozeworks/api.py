@@ -1,5 +1,7 @@
 """The public functions, as `import clozeworks as cw` shows them."""
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from clozeworks import recipes, spec
@@ -10,7 +12,10 @@ from clozeworks.pretraining import build as _build
 from clozeworks.pretraining import count_parameters as _count
 from clozeworks.recipes import recipe
 from clozeworks.text_encoder import load, save
-from clozeworks.train.run import pretrain
+from clozeworks.train.run import Result
+from clozeworks.train.run import pretrain as _pretrain
+
+StrPath = str | os.PathLike[str]
 
 __all__ = ["build", "count_parameters", "diff", "load", "prepare", "pretrain", "recipe", "recipes", "save"]
 
@@ -28,6 +33,18 @@ def diff(before: Recipe | str, after: Recipe | str) -> dict[str, tuple[Any, Any]
 def build(recipe: Recipe | str) -> Model:
     """A model with fresh weights."""
     return _build(_recipe(recipe))
+
+
+def pretrain(
+    recipe: Recipe | str, data: StrPath | Sequence[StrPath | tuple[StrPath, float]], out: StrPath, **more: Any
+) -> Result:
+    """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
+
+    `more` goes to `clozeworks.train.run.pretrain`: source, device, progress, keep.
+    """
+    several = [data] if isinstance(data, str | os.PathLike) else data
+    weighed = [each if isinstance(each, tuple) else (each, 1.0) for each in several]
+    return _pretrain(_recipe(recipe), weighed, out, **more)
 
 
 def _recipe(given: Recipe | str) -> Recipe:

@@ -44,10 +44,10 @@ class Encoder(Spec):
     init: float = 0.02  # standard deviation of fresh weights
 
     def check(self, where: str) -> None:
-        if self.width < 1 or self.vocab < 1:
-            raise RecipeError(
-                f"{where}.width, vocab", f"{self.width}, {self.vocab}", "both must be positive", "change them"
-            )
+        for name, most in (("width", 1 << 17), ("vocab", 1 << 31)):
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
         for layer in range(self.stack.depth):
             heads = getattr(self.stack.block_at(layer).mixer, "heads", 1)
             if self.width % heads:

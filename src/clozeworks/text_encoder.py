@@ -63,6 +63,12 @@ class TextEncoder:
             raise InputError(
                 "input_ids", f"{width} tokens", f"the model has {self.longest} positions", "shorten the text"
             )
+        vocab = self.recipe.encoder.vocab
+        if input_ids.numel() and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < vocab:
+            given = f"ids from {int(input_ids.min())} to {int(input_ids.max())}"
+            raise InputError(
+                "input_ids", given, f"the model has tokens 0 to {vocab - 1}", "use the model's own tokenizer"
+            )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         document = torch.zeros_like(input_ids)
         position = self._positions(input_ids)
@@ -139,6 +145,9 @@ class TextEncoder:
     ) -> np.ndarray:
         """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut."""
         texts = [texts] if isinstance(texts, str) else list(texts)
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise InputError(f"texts[{number}]", repr(text)[:60], "a string is needed", "convert it")
         tokenizer = self._tokenizer()
         cls, sep = tokenizer.need("cls"), tokenizer.need("sep")
         rows = [[cls, *e.ids[: self.longest - 2].tolist(), sep] for e in tokenizer.encode(texts)]

@@ -239,3 +239,10 @@ def test_the_recipe_of_a_directory_builds_the_same_shapes(tmp_path):
     assert spec.from_dict(spec.to_dict(r)) == r
     assert r.encoder.stack.block_at(0).norm.eps == 1e-6
     compare(theirs, load(tmp_path), inputs(97, 0))
+
+
+def test_a_config_without_its_shape_is_named(tmp_path):
+    their_model("BertModel").save_pretrained(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    with pytest.raises(InputError, match=r"config\.json: no field \w+; it gives the model its shape"):
+        load(tmp_path)

@@ -21,6 +21,7 @@ from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, folder, log
 from clozeworks.train.run import pretrain
 from clozeworks.train.settings import Phase
+from tests.train.conftest import tiny_recipe
 
 Tiny = Callable[..., Recipe]
 
@@ -295,3 +296,10 @@ def test_sigterm_finishes_the_step_saves_and_says_how_to_go_on(data: Path, tiny:
     assert 3 <= found.step < 4000
     assert rows(run)[-1]["step"] == found.step
     assert f"stopped at step {found.step:,} of 4,000; run the same command again to go on" in out
+
+
+def test_a_recipe_that_cannot_be_read_is_named(data, tmp_path):
+    pretrain(tiny_recipe(4), [(data, 1.0)], tmp_path / "run", progress=False)
+    (tmp_path / "run" / "recipe.json").write_text("{")
+    with pytest.raises(InputError, match=r"recipe\.json: unreadable .*restore it"):
+        pretrain(tiny_recipe(4), [(data, 1.0)], tmp_path / "run", progress=False)

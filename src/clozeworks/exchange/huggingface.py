@@ -55,7 +55,11 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
     losses = tuple(
         name for name in ("masked_lm", "sentence_pair") if any(key.startswith(f"heads.{name}.") for key in found)
     )
-    recipe = family.read(config, losses)
+    try:
+        recipe = family.read(config, losses)
+    except KeyError as missing:
+        given = f"no field {missing.args[0]}"
+        raise InputError(directory / CONFIG, given, "it gives the model its shape", "take the whole config") from None
     if "encoder.pooler.dense.weight" not in found:
         recipe.encoder.pooler = None
     elif losses == ("masked_lm",):  # nothing would read it

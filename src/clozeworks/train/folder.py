@@ -78,7 +78,7 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
         record = read(run)
         _same_data(run, record, now)  # first: another tokenizer changes the recipe's vocabulary too
         if (run / RECIPE).exists():
-            _same_recipe(run, json.loads((run / RECIPE).read_bytes()), to_dict(recipe))
+            _same_recipe(run, _json(run / RECIPE, "it says what is trained"), to_dict(recipe))
         if facts.get("source") and facts["source"] != record["source"]:
             raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
         record["data"] = now["data"]  # a directory may have moved
@@ -96,10 +96,14 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
 
 def read(run: Path) -> dict[str, Any]:
     """The content of run.json."""
+    return _json(run / RUN, "it says what this run is")
+
+
+def _json(file: Path, why: str) -> dict[str, Any]:
     try:
-        return json.loads((run / RUN).read_bytes())
+        return json.loads(file.read_bytes())
     except (OSError, ValueError) as error:
-        raise InputError(run / RUN, f"unreadable ({error})", "it says what this run is", "restore it") from None
+        raise InputError(file, f"unreadable ({error})", why, "restore it from a copy") from None
 
 
 def fingerprint(recipe: Recipe) -> str:
