@@ -17,7 +17,7 @@ PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --m
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-quickstart: $(VENV)/.core ## The whole road on the embedded corpus, in about two minutes
+quickstart: $(VENV)/$(if $(findstring zh,$(ARGS)),.zh,.core) ## The whole road on the embedded corpus, in about two minutes
 	$(BIN)/clozeworks quickstart $(ARGS)
 
 test: $(VENV)/.test ## The fast tests, under ten minutes on two cores
@@ -60,15 +60,20 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e .
 	touch $@
 
+$(VENV)/.zh: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing into $(VENV), with the Chinese text, once: about a minute"
+	$(INSTALL) -e '.[zh]'
+	touch $(VENV)/.core $@
+
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what the tests need into $(VENV), once: about two minutes"
 	$(INSTALL) -e '.[test]'
-	touch $(VENV)/.core $@
+	touch $(VENV)/.core $(VENV)/.zh $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing every extra and the tools into $(VENV), once: about two minutes"
 	$(INSTALL) -e '.[dev]'
-	touch $(VENV)/.core $(VENV)/.test $@
+	touch $(VENV)/.core $(VENV)/.zh $(VENV)/.test $@
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed; name one with make PYTHON=...")'

@@ -80,6 +80,10 @@ def test_transformers_reads_the_same_ids_and_fills_the_same_mask(encoder, tmp_pa
     ours = encoder.tokenizer
     for text, encoding in zip(texts, ours.encode(texts), strict=True):
         assert theirs(text)["input_ids"] == [ours.cls, *encoding.ids.tolist(), ours.sep]
+    pair = theirs("the cat", "two dogs ran")
+    assert ("token_type_ids" in pair) == (encoder.recipe.encoder.embed.segments > 1)
+    assert max(pair.get("token_type_ids", [1])) == 1
+    assert len(theirs("rain " * 2000, truncation=True)["input_ids"]) == 512
     text = f"the cat {ours.names['mask']} on a mat."
     pipeline = transformers.pipeline("fill-mask", model=str(tmp_path / "hf"))
     for left, right in zip(pipeline(text), encoder.fill_mask(text), strict=True):

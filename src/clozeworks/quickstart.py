@@ -137,7 +137,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
         said["wrote"].format(out=out),
         f'clozeworks fill-mask {name}/model "{said["ask"]}"',
         f"clozeworks evaluate {name}/run --data {name}/data",
-        f"clozeworks pretrain bert_mini --data {name}/data --out {name}/mini",
+        f"clozeworks pretrain bert_mini --data {name}/data --dry-run",
         words=CLOSING[lang],
     )
     return 0

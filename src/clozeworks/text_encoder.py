@@ -1,5 +1,6 @@
 """A model with its tokenizer and its recipe: what users hold in their hands."""
 
+import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -220,6 +221,15 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors.read(newest.path / tensors.FILE), card.read_facts(directory)
 
 
+def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:
+    """What their tokenizer must know of the model: how long a text may be, and whether segments are told apart."""
+    names = ["input_ids", "token_type_ids", "attention_mask"]
+    if encoder.recipe.encoder.embed.segments < 2:
+        names.remove("token_type_ids")
+    config = json.loads(file.read_text(encoding="utf-8"))
+    atomic.write_json(file, {**config, "model_input_names": names, "model_max_length": encoder.longest})
+
+
 def save(
     encoder: TextEncoder, path: str | os.PathLike[str], format: Literal["clozeworks", "hf"] = "clozeworks"
 ) -> Path:
@@ -234,5 +244,7 @@ def save(
             files.write(folder, encoder.model, encoder.recipe)
         if encoder.tokenizer is not None:
             encoder.tokenizer.save(folder)
+            if format == "hf":
+                _tell_tokenizer(folder / "tokenizer_config.json", encoder)
         card.write(folder, encoder.recipe, encoder.facts, format)
     return Path(path)

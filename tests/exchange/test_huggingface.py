@@ -241,6 +241,17 @@ def test_the_recipe_of_a_directory_builds_the_same_shapes(tmp_path):
     compare(theirs, load(tmp_path), inputs(97, 0))
 
 
+def test_a_config_of_other_types_is_named(tmp_path):
+    their_model("BertModel").save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "hidden_size": "x"}))
+    with pytest.raises(RecipeError, match=r"config\.json\.encoder\.width = 'x': a value of type int"):
+        load(tmp_path)
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(InputError, match="model_type list"):
+        load(tmp_path)
+
+
 def test_a_config_without_its_shape_is_named(tmp_path):
     their_model("BertModel").save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')

@@ -207,7 +207,7 @@ def _read_rows(file: Path, stream: IO[bytes], errors: Errors, field: str, counts
 def _text_of_row(line: str, where: str, field: str, errors: Errors, counts: Counts) -> str | None:
     try:
         row = json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also a number of too many digits
         if errors == "skip":
             counts.skipped += 1
             return None

@@ -1,5 +1,6 @@
 """The model card: what the model is, what it read, what it reached."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,10 @@ def read_facts(directory: Path) -> dict[str, Any]:
     if training:
         facts["training"] = {name: training[-1][name] for name in ("step", "tokens", "loss") if name in training[-1]}
     if (directory / "run.json").is_file():
-        record = json.loads((directory / "run.json").read_text(encoding="utf-8"))
-        counts = [entry.get("counts", {}) for entry in record.get("data", [])]
-        facts["data"] = {name: sum(each[name] for each in counts) for name in (counts[0] if counts else {})}
+        with contextlib.suppress(ValueError, AttributeError, KeyError, TypeError):  # a card may know less
+            record = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+            counts = [entry.get("counts", {}) for entry in record.get("data", [])]
+            facts["data"] = {name: sum(each[name] for each in counts) for name in (counts[0] if counts else {})}
     return facts
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
 from clozeworks.exchange.names import Family, bert, roberta
@@ -60,6 +61,7 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
     except KeyError as missing:
         given = f"no field {missing.args[0]}"
         raise InputError(directory / CONFIG, given, "it gives the model its shape", "take the whole config") from None
+    spec.check(recipe, str(directory / CONFIG))
     if "encoder.pooler.dense.weight" not in found:
         recipe.encoder.pooler = None
     elif losses == ("masked_lm",):  # nothing would read it
@@ -74,7 +76,7 @@ def read_config(file: Path) -> dict[str, Any]:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise InputError(file, f"unreadable ({error})", "a Hugging Face config is needed", "check the file") from None
-    kind = config.get("model_type")
+    kind = config.get("model_type") if isinstance(config, dict) else type(config).__name__
     if kind not in FAMILIES:
         raise InputError(file, f"model_type {kind}", "a supported family is needed", suggest(str(kind), FAMILIES))
     return config
