@@ -219,3 +219,10 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path):
     model.a = torch.nn.Linear(4, 9)
     with pytest.raises(InputError, match=r"step-00000010: a\.weight of shape \(8, 4\); \(9, 4\) is needed"):
         checkpoint.restore(found, model)
+
+
+def test_a_run_that_could_never_save_is_refused_before_its_first_step(tmp_path):
+    with torch.device("meta"):
+        model = torch.nn.Linear(1 << 21, 1 << 21)  # 16 TB, none of it allocated
+    with pytest.raises(InputError, match=r"MB are free; a checkpoint takes .* MB; free some space"):
+        checkpoint.expect_room(tmp_path, model)

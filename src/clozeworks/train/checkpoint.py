@@ -143,6 +143,12 @@ def _hash(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def expect_room(run: Path, model: nn.Module) -> None:
+    """Refuse before the first step what the first save would refuse: weights and two moments must fit."""
+    weights = sum(parameter.nbytes for parameter in model.parameters())
+    _need_room(run / name_of(0), 3 * weights + _SLACK)
+
+
 def _need_room(path: Path, size: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(path.parent).free
@@ -151,5 +157,5 @@ def _need_room(path: Path, size: int) -> None:
             path,
             f"{free / 1e6:,.0f} MB are free",
             f"a checkpoint takes {size / 1e6:,.0f} MB",
-            "free some space and run the same command again: it goes on from the last checkpoint",
+            "free some space and run the same command again",
         )

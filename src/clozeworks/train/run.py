@@ -110,6 +110,8 @@ class Session:
         adam = optim.optimizer(model, train.optimizer, train.learning_rate)
         state = self.restore(model, adam)
         start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
+        if start < train.steps:
+            checkpoint.expect_room(self.run, model)
         figures = self.last_figures(start)
         texts = self.heldout_texts()
 
