@@ -171,11 +171,11 @@ def test_depth_twelve_shared_by_five_names_every_way_out():
 
 
 def test_a_loss_that_reads_what_nothing_writes_is_refused():
-    from clozeworks.objectives.losses.sentence_pair import SentencePair
+    from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 
     r = recipe("roberta_mini")
-    r.objective.losses = (*r.objective.losses, SentencePair())
+    r.objective.losses = (*r.objective.losses, SentenceRelation())
     with pytest.raises(
-        RecipeError, match=r"losses\.1 = SentencePair: it reads pair_label, which nothing writes.*SegmentPair"
+        RecipeError, match=r"losses\.1 = SentenceRelation: it reads pair_label, which nothing writes.*SegmentPair"
     ):
         spec.check(r, r.name)

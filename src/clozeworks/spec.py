@@ -4,9 +4,11 @@ A spec is data: comparable, printable, stored as JSON under its class name. Ever
 `@dataclass(slots=True)`, so a misspelt field raises instead of being silently kept.
 """
 
+import ast
 import dataclasses
 import functools
 import json
+import re
 import sys
 import types
 import typing
@@ -197,7 +199,7 @@ def set_path(spec: Spec, path: str, text: str) -> None:
             )
         holder, target, walked = target, options[name], join(walked, name)
     annotation = fields_of(type(holder))[last] if isinstance(holder, Spec) else Any
-    value = _read(text, annotation)
+    value = _read(text, annotation, path)
     if not fits(value, annotation):
         raise RecipeError(path, text, f"a value of type {describe(annotation)} is needed", "change the value")
     if isinstance(holder, Spec):
@@ -212,15 +214,36 @@ def set_path(spec: Spec, path: str, text: str) -> None:
         setattr(owner, name, tuple(items))
 
 
-def _read(text: str, annotation: Any) -> Any:
-    """Text as the annotated type wants it: JSON where it parses (None for null), a bare word otherwise."""
+def _read(text: str, annotation: Any, where: str) -> Any:
+    """Text as the annotated type wants it: JSON where it parses (None for null), a part such as `MaskSpans` or
+    `DocSentences(length=512)`, a bare word otherwise."""
     try:
         value = json.loads({"none": "null", "true": "true", "false": "false"}.get(text.lower(), text))
     except json.JSONDecodeError:
-        value = text
-    value = from_dict(value) if isinstance(value, (dict, list)) else value
+        value = _written(text) if re.match(r"[A-Z]\w*(\(|$)|\(", text) and not fits(text, annotation) else text
+    value = from_dict(value, where=where) if isinstance(value, (dict, list)) else value
     if not fits(value, annotation) and fits(text, annotation):
         return text
     if isinstance(value, float) and value.is_integer() and not fits(value, annotation):
         return int(value)  # 1e4 is a fine way to write ten thousand steps
     return value
+
+
+def _written(text: str) -> Any:
+    """Parts as Python writes them, as the JSON data they stand for; the text itself if it is not written so."""
+
+    def plain(node: ast.expr) -> Any:
+        match node:
+            case ast.Name(name):
+                return {"part": name}
+            case ast.Call(ast.Name(name), [], keywords):
+                return {"part": name, **{word.arg: plain(word.value) for word in keywords if word.arg}}
+            case ast.Tuple(items) | ast.List(items):
+                return [plain(item) for item in items]
+            case _:
+                return ast.literal_eval(node)
+
+    try:
+        return plain(ast.parse(text, mode="eval").body)
+    except (SyntaxError, ValueError):
+        return text
