@@ -11,7 +11,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.data import documents
+from clozeworks.data import lines, parts
 from clozeworks.data.documents import Counts, list_files, read_documents
 from clozeworks.errors import InputError
 
@@ -60,6 +60,8 @@ def test_directory_is_walked_in_order_and_other_files_are_passed_over(tmp_path):
     assert texts(tmp_path, counts=counts) == ["First.", "Last."]
     assert (counts.documents, counts.empty_files) == (2, 1)
     assert texts(tmp_path, tmp_path / "a.txt") == ["First.", "Last."]  # named twice, read once
+    for paths in ([tmp_path, tmp_path / "b" / "empty.txt"], [tmp_path / "b" / "empty.txt", tmp_path]):
+        assert "an empty file" in refusal(*paths)  # a file that is named itself has to hold something
 
 
 def test_marks_at_the_start_and_windows_lines(tmp_path):
@@ -73,14 +75,15 @@ def test_marks_at_the_start_and_windows_lines(tmp_path):
         ("a.txt", b"", ["a.txt", "an empty file"]),
         ("a.txt", b"\n \n\n", ["a.txt", "no document"]),
         ("a.jsonl", b'{"text": " "}\n', ["a.jsonl", "no document"]),
-        ("a.csv", b"x", ["a.csv", "'.csv'", ".txt, .txt.gz, .txt.zst, .jsonl"]),
+        ("a.pdf", b"x", ["a.pdf", "'.pdf'", ".txt, .text, .md, .jsonl", ".gz, .zst, .xz, .bz2", ".parquet"]),
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', ["a.jsonl line 2", "not JSON", "--errors skip"]),
         ("a.jsonl", b'["x"]\n', ["a.jsonl line 1", "list"]),
         ("a.jsonl", b'{"txt": "x", "id": 1}\n', ["line 1", "no field 'text'", "txt, id", "did you mean txt?"]),
         ("a.jsonl", b'{"text": ["x"]}\n', ["line 1", "'text' holds list", "a string is needed"]),
         ("a.txt", b"One.\nTw\xff\n", ["a.txt line 2, byte 7", "0xff", "--errors replace or skip"]),
-        ("a.txt", "一二三四五".encode("gb18030"), ["line 1", "GB18030", "iconv"]),
-        ("a.txt", "One".encode("utf-16"), ["line 1", "UTF-16"]),
+        ("a.txt", "今天的天气很好。".encode("gb18030"), ["line 1, byte 0", "GB18030", "--encoding gb18030 (or auto)"]),
+        ("a.txt", "One".encode("utf-16"), ["line 1", "UTF-16-LE", "--encoding utf-16-le"]),
+        ("a.txt", "One sentence stands.".encode("utf-16-le"), ["line 1", "NUL", "--encoding utf-16-le"]),
         ("a.jsonl", b'{"text": "\\ud800"}\n', ["line 1", "surrogate"]),
     ],
 )
@@ -95,7 +98,7 @@ def test_bad_paths_are_refused_with_what_to_do(tmp_path):
     assert "corpus.txt?" in refusal(tmp_path / "corpsu.txt")
     assert "does not exist either" in refusal(tmp_path / "nowhere" / "a.txt")
     (tmp_path / "empty").mkdir()
-    assert ".jsonl.zst" in refusal(tmp_path / "empty")
+    assert ".jsonl, .ndjson" in refusal(tmp_path / "empty")
     assert "one of strict, replace, skip" in refusal(tmp_path / "corpus.txt", errors="ignore")
     with pytest.raises(InputError, match="at least one file"):
         list_files([])
@@ -156,8 +159,8 @@ def test_long_lines_and_documents_lose_nothing(tmp_path_factory, text, part, lin
         return
     whole = texts(file)
     with pytest.MonkeyPatch.context() as patch:  # the limits alone are made small
-        patch.setattr(documents, "PART_CHARACTERS", part)
-        patch.setattr(documents, "LINE_BYTES", line)
+        patch.setattr(parts, "PART_CHARACTERS", part)
+        patch.setattr(lines, "LINE_BYTES", line)
         pieces = list(read_documents([file]))
     rejoined: list[str] = []
     for piece in pieces:
@@ -168,16 +171,16 @@ def test_long_lines_and_documents_lose_nothing(tmp_path_factory, text, part, lin
 
 
 def test_long_documents_are_cut_at_borders_and_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(documents, "PART_CHARACTERS", 100)
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 100)
     text = "A short sentence stands here. " * 20
     rows = write(tmp_path / "a.jsonl", json.dumps({"text": text}))
     lines = write(tmp_path / "a.txt", text.replace(". ", ".\n"))
     for file in (rows, lines):
         counts = Counts()
-        parts = list(read_documents([file], counts=counts))
-        assert len(parts) > 4
-        assert [part.part for part in parts] == list(range(len(parts)))
-        assert all(part.text.rstrip().endswith(".") for part in parts)
+        pieces = list(read_documents([file], counts=counts))
+        assert len(pieces) > 4
+        assert [part.part for part in pieces] == list(range(len(pieces)))
+        assert all(part.text.rstrip().endswith(".") for part in pieces)
         assert (counts.documents, counts.long_documents) == (1, 1)
 
 

@@ -1,7 +1,9 @@
-"""Plain, gzip and zstd files as one kind of byte stream that notices when it was cut short."""
+"""Plain, gzip, zstd, xz and bzip2 files as one kind of byte stream that notices when it was cut short."""
 
+import bz2
 import gzip
 import io
+import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,24 +13,43 @@ from typing import IO, Any
 from clozeworks.errors import InputError
 
 CHUNK = 1 << 14  # of compressed bytes: a small step bounds what a highly compressible file unpacks to at once
+NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
+_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
+
+
+def packing_of(head: bytes) -> str:
+    """How bytes that begin so are compressed: an ending, or nothing."""
+    return next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), "")
 
 
 @contextmanager
-def open_bytes(file: Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """The unpacked bytes of a file, and a function that tells how many of its stored bytes were read."""
+def open_bytes(file: Path, packing: str | None = None) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """The unpacked bytes of a file, and a function that tells how many of its stored bytes were read.
+
+    `packing` is the ending of the compression where the name of the file does not tell it.
+    """
+    packing = file.suffix.lower() if packing is None else packing
+    name = NAMES.get(packing, "")
     with file.open("rb") as raw:
         try:
-            if file.suffix.lower() == ".gz":
-                with gzip.GzipFile(fileobj=raw) as stream:
-                    yield io.BufferedReader(stream), raw.tell  # type: ignore[arg-type]  # GzipFile is a raw stream
-            elif file.suffix.lower() == ".zst":
-                yield io.BufferedReader(_Zstd(raw, file), CHUNK), raw.tell
-            else:
-                yield raw, raw.tell
+            yield io.BufferedReader(_unpacked(raw, packing, file), CHUNK) if name else raw, raw.tell
         except EOFError:
             raise _truncated(file) from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise InputError(file, f"not gzip ({error})", "a whole gzip file is needed", "compress it again") from None
+        except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and (error.errno or not name):  # bz2 speaks of its content by a bare OSError
+                raise
+            needed = f"a whole {name} file is needed"
+            raise InputError(file, f"not {name} ({error})", needed, "compress it again") from None
+
+
+def _unpacked(raw: IO[bytes], packing: str, file: Path) -> Any:
+    if packing == ".gz":
+        return gzip.GzipFile(fileobj=raw)
+    if packing == ".xz":
+        return lzma.LZMAFile(raw)
+    if packing == ".bz2":
+        return bz2.BZ2File(raw)
+    return _Zstd(raw, file)
 
 
 def _truncated(file: Path) -> InputError:

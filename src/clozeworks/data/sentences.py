@@ -1,8 +1,9 @@
 """Text into sentences, English and Chinese by the same rules.
 
 A line break always ends a sentence. Inside a line, `.`, `!` and `?` end one before white space and a capital, digit or
-opening quote, unless an abbreviation or an initial stands before the full stop; `。！？；…` end one anywhere. Closing
-quotes and brackets stay with the sentence they close. Only white space at the borders is dropped.
+opening quote, unless an abbreviation or an initial stands before the full stop; `。！？；…` end one anywhere, and so do
+the stops of Arabic, Urdu, Hindi and their neighbours. Closing quotes, brackets and emoji stay with the sentence they
+close. Only white space at the borders is dropped.
 """
 
 import re
@@ -10,9 +11,11 @@ import re
 LONGEST = 100_000  # characters; `tokenizers` needs 25 s and 1.3 GB for 10 MB in one string
 
 _CLOSERS = "\"'”’»)\\]}」』）】》〉〕"
+_EMOJI = "\u2600-\u27bf\ufe0f\u200d\U0001f1e6-\U0001f1ff\U0001f300-\U0001faff"
+_ANYWHERE = "。！？；｡؟۔।॥։።။។"  # stops that no abbreviation uses
 _OPENERS = "\"'“‘«([{「『（【《〈〔-–—*_`"
 # Each alternative consumes all that it looks at, so the scan is linear whatever the text.
-_STOP = re.compile(rf"\n|(?P<stop>[.!?。！？；…｡]++)(?P<close>[{_CLOSERS}]*+)(?P<gap>\s*+)")
+_STOP = re.compile(rf"\n|(?P<stop>[.!?…{_ANYWHERE}]++)(?P<close>(?:[{_CLOSERS}]|[ \t]?[{_EMOJI}])*+)(?P<gap>\s*+)")
 _LAST_WORD = re.compile(r"(?:^|[^\w.])([\w.]*)$")
 _OPENING = re.compile(rf"[{re.escape(_OPENERS)}]*")
 
@@ -67,7 +70,7 @@ def _ends(text: str, stop: re.Match[str]) -> bool:
     opening = _OPENING.match(text, after)
     first = opening.end() if opening else after
     following = text[first : first + 1]
-    if any(mark in "。！？；｡" for mark in marks):
+    if any(mark in _ANYWHERE for mark in marks):
         return True
     if marks.startswith("…"):
         return not following.islower()

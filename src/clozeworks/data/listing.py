@@ -1,0 +1,126 @@
+"""Which files are meant: paths, directories and glob patterns into a list of files that can be read."""
+
+import difflib
+import errno
+import glob
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from clozeworks.errors import InputError
+
+TEXT = (".txt", ".text", ".md")
+ROWS = (".jsonl", ".ndjson")
+TABLES = (".csv", ".tsv")
+ARROW = (".parquet", ".arrow", ".feather")
+PACKED = (".gz", ".zst", ".xz", ".bz2")
+ENDINGS = (*(kind + packed for kind in TEXT + ROWS + TABLES for packed in ("", *PACKED)), *ARROW)
+NEEDED = (
+    f"a name that ends in {', '.join(TEXT + ROWS + TABLES)} (alone or with {', '.join(PACKED)}), {', '.join(ARROW)}"
+)
+
+_ABOUT = re.compile(r"\.|(readme|license|licence|changelog)\b", re.IGNORECASE)  # hidden, or about the text beside it
+
+StrPath = str | os.PathLike[str]
+
+
+def kind_of(file: Path) -> str:
+    """The ending that tells the format, in small letters and without that of the compression."""
+    suffixes = [suffix.lower() for suffix in file.suffixes]
+    if suffixes and suffixes[-1] in PACKED:
+        suffixes.pop()
+    return suffixes[-1] if suffixes else ""
+
+
+def list_files(paths: Iterable[StrPath], dangling: list[Path] | None = None) -> list[Path]:
+    """The files behind the paths, each once: directories give every file with a known ending, recursively, sorted by
+    name; so do patterns. Links in directories that lead nowhere are passed over and added to `dangling`.
+    """
+    files: dict[Path, Path] = {}
+    for given in paths:
+        if not os.fspath(given):
+            raise InputError("text", "an empty path", "a file or directory is needed", "is a variable not set?")
+        if "\0" in os.fspath(given):
+            raise InputError(repr(given)[:60], "no such file", "a path that exists is needed", "check the spelling")
+        try:
+            for file in _files_of(Path(given), [] if dangling is None else dangling):
+                files.setdefault(file.resolve(), file)
+        except OSError as error:
+            raise _refused(given, error) from error
+    if not files:
+        raise InputError("text", "no path", "at least one file or directory is needed", "name one")
+    return list(files.values())
+
+
+def _refused(given: StrPath, error: OSError) -> InputError:
+    shown = os.fspath(given)
+    if error.errno == errno.ENAMETOOLONG:
+        shown = shown if len(shown) < 80 else f"{shown[:60]}..."
+        todo = 'give texts as rows, {"text": ...}, if this is no path'
+        return InputError(shown, f"a name of {len(os.fspath(given))} characters", "a path that exists is needed", todo)
+    where = error.filename if isinstance(error.filename, str) else shown
+    return InputError(where, error.strerror or error, "a readable path is needed", "check it")
+
+
+def _files_of(path: Path, dangling: list[Path]) -> list[Path]:
+    if path.is_dir():
+        return _files_below(path, dangling)
+    if not path.exists() and glob.has_magic(str(path)):
+        return _files_matching(path, dangling)
+    if not path.exists():
+        if path.is_symlink():
+            given = f"a link to {os.readlink(path)}, which does not exist"
+            raise InputError(path, given, "a path that exists is needed", "mend the link")
+        raise InputError(path, "no such file or directory", "a path that exists is needed", _near(path))
+    if not path.is_file():
+        given = "not a regular file"
+        raise InputError(path, given, "text is read twice, so a pipe will not do", "write it to a file, or use -")
+    if not path.name.lower().endswith(ENDINGS):
+        given = f"unknown ending {path.suffix!r}"
+        raise InputError(path, given, f"{NEEDED} is needed", "rename or convert the file")
+    return [path]
+
+
+def _files_below(directory: Path, dangling: list[Path]) -> list[Path]:
+    def stop(error: OSError) -> None:
+        raise error
+
+    found: list[Path] = []
+    for folder, folders, names in os.walk(directory, onerror=stop):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(folder, name) for name in names if name.lower().endswith(ENDINGS) and not _ABOUT.match(name)]
+    files = _regular(sorted(found), dangling)
+    if not files:
+        given = "no readable file in this directory"
+        raise InputError(directory, given, f"{NEEDED} is needed", "rename the files or name another")
+    return files
+
+
+def _files_matching(pattern: Path, dangling: list[Path]) -> list[Path]:
+    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    files: list[Path] = []
+    for path in found:
+        if path.is_dir():
+            if "**" not in pattern.parts:  # ** gives the directories and what is below them
+                files += _files_below(path, dangling)
+        elif path.name.lower().endswith(ENDINGS):
+            files += _regular([path], dangling)
+    if not files:
+        given = "a pattern that no file fits" if not found else f"a pattern that fits {found[0]} only"
+        todo = "check the pattern" if not found else "change the pattern"
+        raise InputError(pattern, given, f"{NEEDED} is needed", todo)
+    return files
+
+
+def _regular(paths: list[Path], dangling: list[Path]) -> list[Path]:
+    dangling += [path for path in paths if path.is_symlink() and not path.exists()]
+    return [path for path in paths if path.is_file()]
+
+
+def _near(path: Path) -> str:
+    parent = path.parent
+    if not parent.is_dir():
+        return f"{parent} does not exist either: check the spelling"
+    close = difflib.get_close_matches(path.name, os.listdir(parent), n=1)
+    return f"did you mean {parent / close[0]}?" if close else "check the spelling"
