@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
+from clozeworks.data.encode import encode
 from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.data.word_borders import is_han, is_punctuation
 from clozeworks.errors import InputError
@@ -111,9 +112,9 @@ def test_borders_of_a_tokenizer_that_splits_at_spaces_only():
 def test_known_words_give_the_borders():
     tokenizer = Tokenizer.train(CHINESE, vocab=200, lang="zh")
     known = ["我们", "今天", "去", "北京大学"]
-    found = tokenizer.encode_flat(["".join(known), "上课"], [known, None])
+    found = encode(tokenizer, ["".join(known), "上课"], [known, None])
     assert found.word_starts.tolist() == [True, False, True, False, True, True, False, False, False, True, True]
-    assert found.tokens.tolist() == tokenizer.encode_flat(["".join(known), "上课"]).tokens.tolist()
+    assert found.tokens.tolist() == encode(tokenizer, ["".join(known), "上课"]).tokens.tolist()
 
 
 any_text = st.lists(st.one_of(st.text(max_size=40), st.sampled_from(ENGLISH + CHINESE)), max_size=6)
@@ -123,7 +124,7 @@ any_text = st.lists(st.one_of(st.text(max_size=40), st.sampled_from(ENGLISH + CH
 @settings(max_examples=200, deadline=None)
 def test_flat_encoding_is_the_single_one_end_to_end(wordpiece, byte_level, texts, kind):
     tokenizer = wordpiece if kind == "wordpiece" else byte_level
-    single, flat = tokenizer.encode(texts), tokenizer.encode_flat(texts)
+    single, flat = tokenizer.encode(texts), encode(tokenizer, texts)
     assert flat.lengths.tolist() == [len(encoding.ids) for encoding in single]
     assert flat.tokens.tolist() == [index for encoding in single for index in encoding.ids]
     assert flat.word_starts.tolist() == [start for encoding in single for start in encoding.word_starts]
@@ -251,7 +252,7 @@ def test_added_tokens_stand_at_the_end_and_match_whole_words(wordpiece, byte_lev
         at = ids.ids.tolist().index(tokenizer.size)
         assert ids.word_starts[at]
         assert ids.word_starts[at + 1]
-        flat = more.encode_flat(["the covid pieces"])
+        flat = encode(more, ["the covid pieces"])
         assert flat.word_starts.tolist() == ids.word_starts.tolist()
         assert tokenizer.size not in more.encode(["covidian"])[0].ids
         assert tokenizer.size + 1 in more.encode(["去北京大学"])[0].ids

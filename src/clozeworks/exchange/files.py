@@ -50,5 +50,4 @@ def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
 
 def read_tokenizer(directory: Path) -> Tokenizer | None:
     """The directory's tokenizer, or None: a model works on ids without one."""
-    names = ("tokenizer.json", "vocab.txt", "vocab.json")
-    return Tokenizer.load(directory) if any((directory / name).is_file() for name in names) else None
+    return Tokenizer.load(directory) if Tokenizer.is_in(directory) else None
