@@ -1,29 +1,37 @@
 """Where words begin, told from tokens: whole words are a fact of the data, decided once, here.
 
-The tokenizer's pre-tokens are words, with two repairs. A pre-tokenizer that splits at white space only would fuse
-`tokens,` with its comma; one that has no rule for Chinese would take a whole clause for one word. So a token of
-punctuation stands alone, and a Chinese character begins a word.
+The tokenizer's pre-tokens are words, with three repairs for pre-tokenizers that do less than BERT's. One that splits at
+white space only would fuse `tokens,` with its comma; one that has no rule for Chinese would take a whole clause for one
+word; one that splits every character would leave no word at all. So a token that begins or ends with punctuation does
+not join its neighbour on that side, a Chinese character is a word, and letters that stand together are one.
+
+A space belongs to the word after it, also where it is a token of its own. BERT's pre-tokenizer splits off every
+apostrophe (don ' t); byte-level BPE has a rule for contractions (don 't) and keeps runs of marks together.
 """
 
+import itertools
 import json
+import re
 import unicodedata
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import tokenizers
 
-_MARKERS = "▁Ġ #"  # white space as SentencePiece and byte-level BPE write it
+from clozeworks.data.alignment import Alignment, classes_of
+
+HAN = r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
+SPACE, WIDE_JOINER = "▁", "\u200d"  # white space as SentencePiece writes it; what glues emoji
+_HAN = re.compile(f"[{HAN}]")
+_FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")  # a byte, where SentencePiece falls back on bytes
+
+Needs = Literal["ids", "pre-tokens", "text"]
 
 
 def is_han(character: str) -> bool:
     """One of the characters BERT splits off: the CJK blocks of its `BasicTokenizer`."""
-    code = ord(character)
-    return (
-        0x4E00 <= code <= 0x9FFF
-        or 0x3400 <= code <= 0x4DBF
-        or 0x20000 <= code <= 0x2CEAF
-        or 0xF900 <= code <= 0xFAFF
-        or 0x2F800 <= code <= 0x2FA1F
-    )
+    return _HAN.fullmatch(character) is not None
 
 
 def is_punctuation(character: str) -> bool:
@@ -34,59 +42,155 @@ def is_punctuation(character: str) -> bool:
 
 
 class WordBorders:
-    """Turns token ids and pre-token numbers into `word_starts`, by table look-up."""
+    """Turns tokens into `word_starts`, by table look-up.
+
+    `needs` says what it takes beside the ids: nothing (BERT's WordPiece: the ## says it all), the numbers of the
+    pre-tokens, or, where every character is a pre-token, the text itself.
+    """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer):
         facts = json.loads(tokenizer.to_str())
+        model = facts["model"]
         vocabulary = tokenizer.get_vocab(with_added_tokens=True)
         size = max(vocabulary.values(), default=-1) + 1
-        model = facts["model"]
-        prefix = model.get("continuing_subword_prefix") or "##"
-        before = (facts.get("pre_tokenizer") or {}).get("type")
-        # BERT's pre-tokenizer splits punctuation and Chinese itself, so the ## of WordPiece says it all.
-        self.from_ids_alone = model["type"] == "WordPiece" and before == "BertPreTokenizer"
         self._starts = np.zeros(size, bool)  # tokens that begin a word whatever stands before them
         self._ends = np.zeros(size, bool)  # tokens that end their word, unless a continuing one follows
-        self._continues = np.zeros(size, bool)
-        if self.from_ids_alone:
-            added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-            for token, index in vocabulary.items():
-                self._starts[index] = token in added or not (token.startswith(prefix) and len(token) > len(prefix))
+        self._continues = np.zeros(size, bool)  # tokens that begin inside a character
+        self._inside = np.zeros(size, bool)  # tokens that lie inside a character and do not end it
+        self._space = np.zeros(size, bool)  # tokens of white space alone
+        added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
+        splits = tokenizer.pre_tokenizer.pre_tokenize_str if tokenizer.pre_tokenizer else lambda text: [text]
+        self.needs: Needs = "pre-tokens"
+        before = (facts.get("pre_tokenizer") or {}).get("type")
+        normal = tokenizer.normalizer.normalize_str("我们") if tokenizer.normalizer else ""
+        if model["type"] == "WordPiece" and before == "BertPreTokenizer" and " " in normal:
+            self.needs = "ids"
+            self._read_prefixes(vocabulary, added, model.get("continuing_subword_prefix") or "##")
+        elif len(splits("letters")) == len("letters"):
+            self.needs = "text"
         else:
-            self._read(vocabulary, byte_level="ByteLevel" in json.dumps(facts.get("pre_tokenizer")))
+            byte_level = "ByteLevel" in json.dumps(facts.get("pre_tokenizer"))
+            marks = not (byte_level and len(splits("a,")) == 2)  # its own rule knows contractions
+            self._read(vocabulary, added, _unknown(model), _spelling(model, byte_level), marks)
 
-    def _read(self, vocabulary: dict[str, int], byte_level: bool) -> None:
-        to_byte = _byte_of_character() if byte_level else {}
+    def _read_prefixes(self, vocabulary: dict[str, int], added: set[str], prefix: str) -> None:
         for token, index in vocabulary.items():
-            if byte_level:
-                raw = bytes(to_byte.get(character, 0) for character in token).lstrip(b" ")
-                text = raw.decode("utf-8", "ignore")
-                self._continues[index] = raw[:1] >= b"\x80" and raw[:1] < b"\xc0"
-                # half a character is told by its first byte: E4 to E9 begin the common Chinese characters
-                self._starts[index] = (bool(text) and is_han(text[0])) or (not text and b"\xe4" <= raw[:1] <= b"\xe9")
-                self._ends[index] = bool(text) and is_han(text[-1])
-            else:
-                text = token.strip(_MARKERS)
-                alone = bool(text) and all(map(is_punctuation, text))
-                self._starts[index] = alone or (bool(text) and is_han(text[0]))
-                self._ends[index] = alone or (bool(text) and is_han(text[-1]))
+            self._starts[index] = token in added or not (token.startswith(prefix) and len(token) > len(prefix))
 
-    def __call__(self, ids: np.ndarray, pre_tokens: np.ndarray | None, firsts: np.ndarray) -> np.ndarray:
-        """`firsts` are the indices where texts begin; `pre_tokens` the pre-token number of each token."""
+    def _read(self, vocabulary: dict[str, int], added: set[str], unknown: str | None, spelling, marks: bool) -> None:
+        for token, index in vocabulary.items():
+            if token == unknown:
+                continue  # it may stand for anything
+            if token in added:
+                self._starts[index] = self._ends[index] = True
+                continue
+            raw = spelling(token)
+            bare = raw.lstrip(b" ")
+            text = bare.decode("utf-8", "ignore")
+            tail = _cut_off(bare)
+            self._space[index] = bool(raw) and not bare
+            self._continues[index] = _is_inner(raw[:1]) or _combines(text[:1])
+            self._inside[index] = bool(raw) and all(_is_inner(raw[at : at + 1]) for at in range(len(raw)))
+            first, last = text[:1] or _guess(tail), _guess(tail) if tail else text[-1:]
+            alone = lambda character: is_han(character) or (marks and is_punctuation(character))  # noqa: E731
+            self._starts[index] = raw != bare or (not self._continues[index] and first != "" and alone(first))
+            self._ends[index] = last != "" and alone(last)
+
+    def numbers(self, found: Sequence[tokenizers.Encoding], texts: Sequence[str]) -> np.ndarray | None:
+        """For each token the number of its pre-token, or of the word of the text it stands in; None if not needed."""
+        if self.needs == "ids":
+            return None
+        if self.needs == "pre-tokens":
+            total = sum(map(len, found))
+            try:
+                return np.fromiter(itertools.chain.from_iterable(one.word_ids for one in found), np.int32, total)
+            except TypeError:  # a special token in the text has no number
+                known = (-1 if number is None else number for one in found for number in one.word_ids)
+                return np.fromiter(known, np.int32, total)
+        aligned = Alignment(texts, found)
+        return aligned.words(_borders_of(aligned.text))
+
+    def __call__(self, ids: np.ndarray, numbers: np.ndarray | None, firsts: np.ndarray) -> np.ndarray:
+        """`firsts` are the indices where texts begin."""
         starts = self._starts[ids]
-        if pre_tokens is not None and len(ids):
-            starts[1:] |= pre_tokens[1:] != pre_tokens[:-1]
-            starts[1:] |= self._ends[ids[:-1]] & ~self._continues[ids[1:]]
+        if numbers is not None and len(ids):
+            ends, inside = self._ends[ids], self._inside[ids]
+            if inside.any():  # a character in bytes ends a word if the token that opened it does
+                ends = ends[np.maximum.accumulate(np.where(inside, 0, np.arange(len(ids))))]
+            other = numbers[1:] != numbers[:-1]
+            starts[1:] |= ends[:-1] & ~self._continues[ids[1:]]
+            starts[1:] &= ~self._space[ids[:-1]]
+            starts[1:] |= other
         starts[firsts] = True
         return starts
 
 
-def starts_of_words(words: list[str], offsets: list[tuple[int, int]]) -> np.ndarray:
-    """Which tokens, given their character offsets in the joined words, are the first of their word."""
-    word_of_character = np.repeat(np.arange(len(words)), [len(word) for word in words])
-    firsts = np.fromiter((begin for begin, _ in offsets), np.int64, len(offsets))
-    word_of_token = word_of_character[np.minimum(firsts, len(word_of_character) - 1)]
-    return np.diff(word_of_token, prepend=-1) != 0
+def _borders_of(text: str) -> np.ndarray:
+    """Which characters begin a word, by what they are: marks and Chinese stand alone, the rest stands together."""
+    alone, joins, space = classes_of(text, _classes)
+    borders = alone.copy()
+    borders[1:] |= (alone[:-1] | space[:-1]) & ~joins[1:]
+    return borders
+
+
+def _classes(character: str) -> tuple[bool, bool, bool]:
+    alone = is_han(character) or is_punctuation(character)
+    return alone, _combines(character), character.isspace()
+
+
+def _combines(character: str) -> bool:
+    return bool(character) and (unicodedata.category(character)[0] == "M" or character == WIDE_JOINER)
+
+
+def _unknown(model: dict) -> str | None:
+    if model["type"] == "Unigram":
+        return None if model.get("unk_id") is None else model["vocab"][model["unk_id"]][0]
+    return model.get("unk_token")
+
+
+def _spelling(model: dict, byte_level: bool):
+    """From a token to its bytes, white space as a space."""
+    if byte_level:
+        to_byte = _byte_of_character()
+        return lambda token: bytes(to_byte.get(character, 0) for character in token)
+    prefix = model.get("continuing_subword_prefix") or ("##" if model["type"] == "WordPiece" else "")
+    suffix = model.get("end_of_word_suffix") or ""
+
+    def spell(token: str) -> bytes:
+        if model.get("byte_fallback") and (byte := _FALLBACK.fullmatch(token)):
+            return bytes([int(byte[1], 16)])
+        bare = token.removesuffix(suffix) or token
+        bare = bare.removeprefix(prefix) or bare
+        return bare.replace(SPACE, " ").encode("utf-8", "surrogatepass")
+
+    return spell
+
+
+def _is_inner(byte: bytes) -> bool:
+    return b"\x80" <= byte < b"\xc0"
+
+
+def _cut_off(raw: bytes) -> bytes:
+    """The bytes at the end that open a character and do not end it."""
+    for back in range(1, min(3, len(raw)) + 1):
+        byte = raw[-back]
+        if byte >= 0xC0:
+            return raw[-back:] if back < 2 + (byte >= 0xE0) + (byte >= 0xF0) else b""
+        if byte < 0x80:
+            break
+    return b""
+
+
+def _guess(opened: bytes) -> str:
+    """The last character that begins with these bytes, if the first one is of its kind; "" otherwise.
+
+    E4 to E9 open Chinese characters only, E3 also the marks and syllables of Japanese.
+    """
+    if not opened:
+        return ""
+    length = 2 + (opened[0] >= 0xE0) + (opened[0] >= 0xF0)
+    ends = [(opened + fill * (length - len(opened))).decode("utf-8", "ignore") for fill in (b"\x80", b"\xbf")]
+    return ends[1] if all(map(is_han, ends)) else ""
 
 
 def _byte_of_character() -> dict[str, int]:
