@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import PADDING, Batch, Borders, Context, Kind, Side
-from clozeworks.examples import Vocabulary, ragged_arange
+from clozeworks.examples import Columns, Vocabulary, ragged_arange
 
 
 def packed(lengths: list[list[int]], width: int, kind: Kind = "full", **more) -> Context:
@@ -44,6 +44,7 @@ class Text:
         generator = np.random.default_rng(seed)
         self.tokens = generator.integers(5, vocab, self.sentences[-1]).astype(np.int32)
         self.word_starts = generator.random(len(self.tokens)) < 0.7
+        self.units: np.ndarray | None = None
 
     @staticmethod
     def random(documents: int = 400, most_sentences: int = 25, seed: int = 5) -> "Text":
@@ -55,9 +56,9 @@ class Text:
             ]
         )
 
-    def take(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def take(self, starts: np.ndarray, ends: np.ndarray) -> Columns:
         at = ragged_arange(starts, ends - starts)
-        return self.tokens[at], self.word_starts[at]
+        return Columns(self.tokens[at], self.word_starts[at], None if self.units is None else self.units[at])
 
     def document_of(self, offset: np.ndarray) -> np.ndarray:
         sentence = np.searchsorted(self.sentences, offset, side="right") - 1

@@ -1,17 +1,30 @@
 """Examples before they are tensors: plans over a corpus, and ragged batches of numpy columns.
 
-An example is always  [CLS] piece [SEP] piece [SEP] ...  where a piece is a stretch of the corpus. A plan says which
-stretches; `assemble` reads them. Nothing here is random.
+An example is  [CLS] piece [SEP] piece [SEP] ...  where a piece is a stretch of the corpus. A plan says which stretches,
+and may leave out a [CLS] or [SEP]; `assemble` reads them. Nothing here is random.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 NOTHING = -100  # a label where nothing is predicted
 
-Take = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# What a token is in an annotated unit, as bits of the column `units`.
+PHRASE_START, PHRASE_INSIDE, ENTITY_START, ENTITY_INSIDE = 1, 2, 4, 8
+
+
+class Columns(NamedTuple):
+    """Stretches of a corpus end to end."""
+
+    tokens: np.ndarray  # int32
+    word_starts: np.ndarray  # bool
+    units: np.ndarray | None = None  # uint8, bits as above; None where the text was not annotated
+
+
+Take = Callable[[np.ndarray, np.ndarray], Columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +37,7 @@ class Vocabulary:
     sep: int
     mask: int
     special: tuple[int, ...]
+    counts: np.ndarray | None = field(default=None, compare=False)  # int64 [size]: how often the corpus has each token
 
 
 @dataclass(slots=True)
@@ -35,6 +49,9 @@ class Plan:
     segment: np.ndarray  # [pieces] int8
     first: np.ndarray  # [examples + 1]: the pieces of example i are first[i] : first[i + 1]
     fields: dict[str, np.ndarray] = field(default_factory=dict)  # [examples]: pair_label, ...
+    opened: np.ndarray | None = None  # [pieces] bool: [CLS] before it; None: before the first piece of each example
+    closed: np.ndarray | None = None  # [pieces] bool: [SEP] after it; None: after every piece
+    in_order: bool = False  # the examples are read one after another, never shuffled or packed
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -42,8 +59,14 @@ class Plan:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each example, specials included."""
-        ends = np.concatenate([[0], np.cumsum(self.ends - self.starts + 1)])
-        return 1 + ends[self.first[1:]] - ends[self.first[:-1]]
+        ends = np.concatenate([[0], np.cumsum(self.sizes(np.arange(len(self.starts))))])
+        return ends[self.first[1:]] - ends[self.first[:-1]] + (self.opened is None)
+
+    def sizes(self, pieces: np.ndarray) -> np.ndarray:
+        """Tokens of each piece with the specials that the plan names for it (not with the implied [CLS])."""
+        size = self.ends[pieces] - self.starts[pieces]
+        size = size + (1 if self.closed is None else self.closed[pieces])
+        return size if self.opened is None else size + self.opened[pieces]
 
 
 @dataclass(slots=True)
@@ -56,15 +79,17 @@ class Ragged:
     special: np.ndarray  # bool: [CLS], [SEP]
     word_starts: np.ndarray  # bool
     labels: np.ndarray  # int32, NOTHING where nothing is predicted
+    units: np.ndarray | None = None  # uint8
     sentence_starts: np.ndarray | None = None
     fields: dict[str, np.ndarray] = field(default_factory=dict)
+    span: np.ndarray | None = None  # int32: the number of a hidden span in its example, -1 outside
 
     def __len__(self) -> int:
         return len(self.first) - 1
 
     @property
     def lengths(self) -> np.ndarray:
-        return np.diff(self.first)
+        return self.first[1:] - self.first[:-1]
 
     @property
     def example(self) -> np.ndarray:
@@ -75,6 +100,14 @@ class Ragged:
     def position(self) -> np.ndarray:
         """[tokens]: where a token stands in its example."""
         return np.arange(len(self.tokens)) - np.repeat(self.first[:-1], self.lengths)
+
+    def spans(self, at: int) -> list[tuple[int, int]]:
+        """The hidden spans of one example, [begin, end) in its own positions."""
+        if self.span is None:
+            return []
+        inside = self.span[self.first[at] : self.first[at + 1]]
+        places = [np.flatnonzero(inside == number) for number in range(inside.max(initial=-1) + 1)]
+        return [(int(each[0]), int(each[-1]) + 1) for each in places]
 
 
 def ragged_arange(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -91,36 +124,35 @@ def assemble(
     pieces = ragged_arange(plan.first[chosen], counts)
     starts, ends = plan.starts[pieces], plan.ends[pieces]
     lengths = ends - starts
-    words, word_starts = take(starts, ends)
-    # Every piece is followed by [SEP]; the first piece of an example is preceded by [CLS].
-    leads = np.zeros(len(pieces), dtype=np.int64)
-    leads[np.cumsum(counts) - counts] = 1
-    sizes = leads + lengths + 1
+    taken = take(starts, ends)
+    if plan.opened is None:
+        leads = np.zeros(len(pieces), dtype=np.int64)
+        leads[(np.cumsum(counts) - counts)[counts > 0]] = 1
+    else:
+        leads = plan.opened[pieces].astype(np.int64)
+    sizes = leads + lengths + (1 if plan.closed is None else plan.closed[pieces])
     piece_first = np.concatenate([[0], np.cumsum(sizes)])
     tokens = np.full(piece_first[-1], vocabulary.sep, dtype=np.int32)
     special = np.ones(len(tokens), dtype=bool)
     tokens[piece_first[:-1][leads == 1]] = vocabulary.cls
     inside = ragged_arange(piece_first[:-1] + leads, lengths)
-    tokens[inside], special[inside] = words, False
-    columns = {"word_starts": word_starts}
+    tokens[inside], special[inside] = taken.tokens, False
+    columns = {"word_starts": taken.word_starts}
+    if taken.units is not None:
+        columns["units"] = taken.units
     if sentences is not None:
         low, high = np.searchsorted(sentences, starts), np.searchsorted(sentences, ends)
         at = ragged_arange(low, high - low)
-        marks = np.zeros(len(words), dtype=bool)
+        marks = np.zeros(len(taken.tokens), dtype=bool)
         begin = np.cumsum(lengths) - lengths
         marks[sentences[at] - np.repeat(starts - begin, high - low)] = True
         columns["sentence_starts"] = marks
-    spread = {name: np.zeros(len(tokens), dtype=bool) for name in columns}
+    spread = {name: np.zeros(len(tokens), dtype=column.dtype) for name, column in columns.items()}
     for name, column in columns.items():
         spread[name][inside] = column
-    first = (
-        np.concatenate([[0], np.cumsum(np.add.reduceat(sizes, np.cumsum(counts) - counts))])
-        if len(chosen)
-        else np.zeros(1, np.int64)
-    )
     return Ragged(
         tokens=tokens,
-        first=first,
+        first=piece_first[np.concatenate([[0], np.cumsum(counts)])],
         segment=np.repeat(plan.segment[pieces], sizes),
         special=special,
         labels=np.full(len(tokens), NOTHING, dtype=np.int32),

@@ -20,7 +20,7 @@ from clozeworks.exchange import card, files, huggingface
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
-from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
+from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.pretraining import Recipe
 from clozeworks.spec import Spec
 
@@ -83,7 +83,7 @@ class TextEncoder:
             head, pair = self.model.head("masked_lm"), self.model.head("sentence_pair")
             if logits and isinstance(head, MaskedLMLayer):
                 out.logits = head.logits(hidden.last)
-            if isinstance(pair, SentencePairLayer) and hidden.pooled is not None:
+            if isinstance(pair, SentenceRelationLayer) and hidden.pooled is not None:
                 out.seq_relationship_logits = pair.logits(hidden.pooled)
         return out
 

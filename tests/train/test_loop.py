@@ -16,7 +16,7 @@ from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
-from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
+from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import optim
 from clozeworks.train.loop import PATIENCE, Step, accumulate, fit
@@ -138,7 +138,7 @@ def test_a_weight_scales_the_gradient_of_its_loss(tiny, data: Path):
         model = build(recipe)
         gradients(model, [batch])
         head = model.heads["sentence_pair"]
-        assert isinstance(head, SentencePairLayer)
+        assert isinstance(head, SentenceRelationLayer)
         grads.append(head.out.weight.grad)
     torch.testing.assert_close(grads[1], 0.25 * grads[0])
 
@@ -257,7 +257,7 @@ BF16 = """
 import json, sys, torch
 from clozeworks import recipes
 from clozeworks.batch import from_padded
-from clozeworks.objectives.losses.sentence_pair import SentencePairLayer
+from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.pretraining import build
 from clozeworks.train.loop import accumulate
 r = recipes.recipe("roberta_mini")

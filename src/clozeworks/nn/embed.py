@@ -53,8 +53,9 @@ class EmbedLayer(nn.Module):
         if self.positions is not None:
             x = x + self.positions(side.position)
         if self.segments is not None:
-            # Rows without segments are segment 0: one row broadcast instead of a lookup.
-            x = x + (self.segments.weight[0] if side.segment is None else self.segments(side.segment))
+            # Rows without segments, and models that do not tell them apart: one row broadcast instead of a lookup.
+            one = side.segment is None or len(self.segments.weight) == 1
+            x = x + (self.segments.weight[0] if one else self.segments(side.segment))
         if self.norm is not None:
             x = self.norm(x)
         x = dropout(x, self.dropout, context.at("embed").key)

@@ -1,7 +1,8 @@
 """An objective is three choices: how documents become examples, what is hidden, what is predicted."""
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
@@ -39,14 +40,34 @@ class Segments(Spec):
     def plan(self, text: Text, key: np.ndarray) -> Plan:
         """The examples of one epoch, a pure function of text and key."""
 
+    def notes(self, text: Text) -> list[str]:
+        """What a user should know before this text becomes examples."""
+        return []
+
 
 @dataclass(slots=True)
 class Corruption(Spec):
-    """What is hidden from the model, and how the answer is kept out of its sight."""
+    """What is hidden from the model, and how the answer is kept out of its sight.
+
+    Every epoch cuts and hides anew. With `copies` = k the data is static: epoch e repeats epoch e mod k, in another
+    order, as if k copies had been written to disk (ten of them over forty epochs show each example four times).
+    """
 
     writes: ClassVar[frozenset[str]] = frozenset({"labels"})
     kind: ClassVar[Kind] = "full"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "replacing"
+    copies: int | None = field(default=None, kw_only=True)
+
+    def check(self, where: str) -> None:
+        if self.copies is not None and self.copies < 1:
+            raise RecipeError(
+                f"{where}.copies", self.copies, "1 or more copies, or None for new masks each epoch", "10 is usual"
+            )
+
+    @property
+    def needs_counts(self) -> bool:
+        """Whether `corrupt` wants to know how often the corpus has each token (`vocabulary.counts`)."""
+        return False
 
     @abstractmethod
     def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
@@ -99,6 +120,14 @@ class Objective(Spec):
 def _writers(column: str) -> str:
     """The parts that would write a column."""
     names = []
-    for base, field in ((Segments, "segments"), (Corruption, "corruption")):
-        names += [f"{field}={part.__name__}" for part in base.__subclasses__() if column in part.writes]
+    for base, role in ((Segments, "segments"), (Corruption, "corruption")):
+        names += [f"{role}={part.__name__}" for part in _finished(base) if column in part.writes]
     return " or ".join(sorted(set(names))) or "a part that writes it"
+
+
+def _finished(base: type[Segments] | type[Corruption]) -> Iterator[type[Segments] | type[Corruption]]:
+    """The parts below a base that leave nothing abstract."""
+    for part in base.__subclasses__():
+        if not any(getattr(getattr(part, name), "__isabstractmethod__", False) for name in dir(part)):
+            yield part
+        yield from _finished(part)

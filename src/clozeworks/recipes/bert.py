@@ -7,7 +7,7 @@ from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
-from clozeworks.objectives.losses.sentence_pair import SentencePair
+from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import SegmentPair
@@ -27,7 +27,7 @@ def bert_base() -> Recipe:
             stack=Stack(12, Block(Attention(12, dropout=0.1), FeedForward(3072, "gelu"))),
             pooler=Pooler(),
         ),
-        objective=Objective(SegmentPair(length=512), MaskTokens(), (MaskedLM(), SentencePair())),  # 3.1
+        objective=Objective(SegmentPair(length=512), MaskTokens(), (MaskedLM(), SentenceRelation())),  # 3.1
         train=Train(  # A.2
             steps=1_000_000,
             batch_tokens=256 * 512,

@@ -14,7 +14,7 @@ from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
-from clozeworks.objectives.losses.sentence_pair import SentencePair
+from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences, SegmentPair
@@ -193,7 +193,7 @@ def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]]) -> str:
 
 def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     encoder = read_encoder(config, "config.json")
-    losses: tuple[Loss, ...] = tuple(masked_lm(config) if name == "masked_lm" else SentencePair() for name in found)
+    losses: tuple[Loss, ...] = tuple(masked_lm(config) if name == "masked_lm" else SentenceRelation() for name in found)
     assert isinstance(encoder.embed.positions, LearnedPositions)
     length = min(128, encoder.embed.positions.length)
     segments = FullSentences(length=length) if found == ("masked_lm",) else SegmentPair(length=length)

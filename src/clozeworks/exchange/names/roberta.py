@@ -26,7 +26,7 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     losses = tuple(masked_lm(config) for _ in found)
     assert isinstance(encoder.embed.positions, LearnedPositions)
     segments = FullSentences(length=min(128, encoder.embed.positions.length))
-    corruption = MaskTokens(rounding="random", replace=Replace(specials=False))
+    corruption = MaskTokens(rounding="random", replace=Replace(source="ordinary"))
     train = Train(learning_rate=1e-4, optimizer=AdamW(betas=(0.9, 0.98)))
     return Recipe("roberta", encoder, Objective(segments, corruption, losses), train)
 

@@ -13,7 +13,7 @@ from clozeworks.objectives.objective import Loss, LossLayer
 
 
 @dataclass(slots=True)
-class SentencePair(Loss):
+class SentenceRelation(Loss):
     """Cross-entropy of a two-way decision on the pooled first token (next sentence, Devlin et al. 2018, 3.1).
 
     Label 0: the second segment follows the first; 1: it does not. One label an example, however rows are packed.
@@ -25,11 +25,11 @@ class SentencePair(Loss):
     def count(self, batch: Batch) -> int:
         return len(batch.example["pair_label"])
 
-    def build(self, width: int, embed: EmbedLayer) -> "SentencePairLayer":
-        return SentencePairLayer(width)
+    def build(self, width: int, embed: EmbedLayer) -> "SentenceRelationLayer":
+        return SentenceRelationLayer(width)
 
 
-class SentencePairLayer(LossLayer):
+class SentenceRelationLayer(LossLayer):
     def __init__(self, width: int):
         super().__init__()
         self.out = nn.Linear(width, 2)

@@ -1,0 +1,30 @@
+"""A random order of the units of each example, all examples at once."""
+
+import numpy as np
+
+from clozeworks import draws
+
+CELLS = 1 << 14  # random numbers at a time: larger temporaries leave the cache and are mapped anew at every step
+PLACE = 24  # bits of a number that name the place it was drawn for; the 40 above them are random
+NOWHERE = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+
+def shuffled(counts: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """[examples, most units]: row i is a random order of range(counts[i]); what stands behind it means nothing.
+
+    One random number a unit, sorted within the row with the unit's own place in the low bits: no indirect sort.
+    """
+    most = int(counts.max(initial=0))
+    rows = max(1, CELLS // max(most, 1))
+    place = np.arange(most, dtype=np.uint64)
+    out = np.empty((len(counts), most), dtype=np.uint64)
+    for low in range(0, len(counts), rows):
+        block = out[low : low + rows]
+        np.bitwise_and(draws.bits(keys[low : low + rows, None], place), ~np.uint64((1 << PLACE) - 1), out=block)
+        block |= place
+        here = counts[low : low + rows, None]
+        if here.min() < most:
+            block[place >= here] = NOWHERE
+        block.sort(axis=1)
+        block &= np.uint64((1 << PLACE) - 1)
+    return out.view(np.int64)

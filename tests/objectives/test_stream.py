@@ -1,0 +1,72 @@
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clozeworks import draws, spec
+from clozeworks.data.rows import Source
+from clozeworks.errors import InputError
+from clozeworks.objectives.segments import Stream
+from tests.toys import VOCABULARY, Text
+
+documents = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), min_size=1, max_size=8).filter(
+    lambda documents: sum(map(sum, documents)) > 20
+)
+
+
+def stream_of(text: Text) -> list[int]:
+    """The corpus as one text, by hand."""
+    out: list[int] = []
+    borders = text.sentences[text.documents].tolist()
+    for begin, end in itertools.pairwise(borders):
+        out += [*text.tokens[begin:end].tolist(), VOCABULARY.sep] if end > begin else []
+    return out
+
+
+@settings(deadline=None, max_examples=100)
+@given(documents.map(Text), st.integers(8, 40), st.integers(1, 6))
+def test_the_lanes_one_after_another_are_the_corpus(text, length, lanes):
+    epoch = Source(text, Stream(length=length, lanes=lanes), None, VOCABULARY, 0).epoch(0)
+    examples = epoch.examples(np.arange(len(epoch.plan)))
+    assert len(examples) % lanes == 0
+    assert examples.fields["lane"].tolist() == [n % lanes for n in range(len(examples))]
+    assert examples.fields["continues"].tolist() == [n >= lanes for n in range(len(examples))]
+    lane = [
+        [token for n in range(which, len(examples), lanes) for token in
+         examples.tokens[examples.first[n] : examples.first[n + 1]].tolist()]
+        for which in range(lanes)
+    ]  # fmt: skip
+    assert [token for tokens in lane for token in tokens] == stream_of(text)
+    assert max(map(len, lane)) - min(map(len, lane)) <= 1, "lanes are equal"
+    assert VOCABULARY.cls not in examples.tokens
+    assert (examples.special == (examples.tokens == VOCABULARY.sep)).all()
+    # whole rows up to the last of a lane; the last but one may give a token to it
+    lengths = examples.lengths.reshape(-1, lanes)
+    assert (lengths[:-2] == length).all()
+    assert (lengths >= 1).all()
+    assert (lengths[:-1] >= length - 1).all()
+
+
+def test_a_row_goes_over_document_borders():
+    text = Text([[3, 2], [4], [20]])
+    plan = Stream(length=8, lanes=1).plan(text, draws.fold(0))
+    assert plan.in_order
+    first = slice(plan.first[0], plan.first[1])
+    assert plan.starts[first].tolist() == [0, 5]
+    assert plan.ends[first].tolist() == [5, 7]
+    assert plan.closed[first].tolist() == [True, False]
+
+
+def test_the_key_changes_nothing():
+    text = Text.random(40)
+    one, other = (Stream(length=16, lanes=4).plan(text, draws.fold(n)) for n in (1, 2))
+    assert np.array_equal(one.starts, other.starts)
+
+
+def test_fewer_tokens_than_lanes_are_refused():
+    with pytest.raises(InputError, match=r"4 tokens; a stream in 8 lanes .*lanes lower"):
+        Stream(length=16, lanes=8).plan(Text([[3]]), draws.fold(0))
+    with pytest.raises(InputError, match=r"lanes = 0: at least 1"):
+        spec.check(Stream(lanes=0), "segments")
