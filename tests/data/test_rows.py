@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -6,9 +8,10 @@ from hypothesis import strategies as st
 
 from clozeworks.batch import verify
 from clozeworks.data.loader import Loader
-from clozeworks.data.rows import Rows, Source, collate, pack
+from clozeworks.data.rows import Rows, Source, batch_rows, collate, concatenate, pack
+from clozeworks.examples import Ragged
 from clozeworks.objectives.mask.tokens import MaskTokens
-from clozeworks.objectives.segments import SegmentPair
+from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentenceOrder, SentencePair, Stream
 from tests.toys import VOCABULARY, Text
 
 
@@ -153,3 +156,142 @@ def test_an_error_in_the_background_reaches_the_caller():
     steps = loader(corpora=[(Broken([[10, 10], [10]] * 20), 1.0)]).steps()
     with pytest.raises(OSError, match="disk gone"):
         next(steps)
+
+
+# ---- static copies
+
+
+def content(epoch) -> list[tuple]:
+    """Each example of an epoch in the order it comes: what it shows, what it hides, its label."""
+    rows = [row for pool in range(epoch.pools()) for row in epoch.rows(pool, epoch.order())]
+    ragged = epoch.examples(np.concatenate(rows))
+    labels = ragged.fields["pair_label"].tolist()
+    each = [slice(*ragged.first[n : n + 2]) for n in range(len(ragged))]
+    return [(tuple(ragged.tokens[e]), tuple(ragged.labels[e]), n) for e, n in zip(each, labels, strict=True)]
+
+
+@pytest.mark.parametrize("make", [SegmentPair, SentencePair, SentenceOrder])
+def test_static_copies_come_again_in_another_order(make):
+    source = Source(Text.random(60), make(length=64), MaskTokens(copies=3), VOCABULARY, 0)
+    epochs = [content(source.epoch(number)) for number in range(7)]
+    for number in range(4):
+        assert sorted(epochs[number]) == sorted(epochs[number + 3])
+        assert epochs[number] != epochs[number + 3]
+    assert sorted(epochs[0]) != sorted(epochs[1]) != sorted(epochs[2])
+    fresh = Source(source.text, make(length=64), MaskTokens(), VOCABULARY, 0)
+    assert [content(fresh.epoch(number)) for number in range(3)] == epochs[:3], (
+        "the first k epochs are the dynamic ones"
+    )
+    assert sorted(content(fresh.epoch(3))) != sorted(epochs[3])
+
+
+def test_static_copies_share_rows_anew():
+    source = Source(Text.random(200), SentencePair(length=128), MaskTokens(copies=1), VOCABULARY, 0)
+    shared = [
+        {frozenset(row.tolist()) for pool in range(epoch.pools()) for row in epoch.rows(pool, epoch.order())}
+        for epoch in (source.epoch(0), source.epoch(1))
+    ]
+    assert len(shared[0] & shared[1]) < len(shared[0]) / 10
+
+
+# ---- counts of tokens
+
+
+@dataclasses.dataclass(slots=True)
+class Counting(MaskTokens):
+    """Notes the vocabulary that it is given."""
+
+    @property
+    def needs_counts(self) -> bool:
+        return True
+
+    def corrupt(self, examples, keys, vocabulary):
+        Seen.vocabularies.append(vocabulary)
+        return MaskTokens.corrupt(self, examples, keys, vocabulary)
+
+
+class Seen:
+    vocabularies: list = []  # noqa: RUF012
+
+
+class Counted(Text):
+    asked = 0
+
+    def unigram(self):
+        self.asked += 1
+        return np.bincount(self.tokens, minlength=VOCABULARY.size)
+
+
+def test_a_corruption_that_needs_counts_gets_those_of_its_text_once():
+    text = Counted([[10, 10], [10]] * 20)
+    rows = Rows(Source(text, SegmentPair(length=64), Counting(), VOCABULARY, 0))
+    Seen.vocabularies = []
+    for _ in range(5):
+        collate([rows.next()])
+    assert text.asked == 1
+    assert len(Seen.vocabularies) == 5
+    assert all(seen.counts is Seen.vocabularies[0].counts for seen in Seen.vocabularies)
+    assert Seen.vocabularies[0].counts.sum() == len(text.tokens)
+    assert Seen.vocabularies[0] == VOCABULARY
+
+
+def test_nobody_counts_what_nobody_needs():
+    text = Counted([[10, 10], [10]] * 20)
+    source = Source(text, SegmentPair(length=64), MaskTokens(), VOCABULARY, 0)
+    collate([Rows(source).next()])
+    assert text.asked == 0
+    assert source.counted is VOCABULARY
+    plain = Source(Text([[10, 10], [10]] * 20), SegmentPair(length=64), Counting(), VOCABULARY, 0)
+    assert plain.counted is VOCABULARY, "a text that cannot count"
+
+
+# ---- joining, packing, lanes
+
+
+OPTIONAL = [f.name for f in dataclasses.fields(Ragged) if f.default is None]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("name", OPTIONAL)
+def test_joining_keeps_a_column_that_one_part_has(name, which):
+    epoch = source().epoch(0)
+    parts = [epoch.examples(np.arange(5)), epoch.examples(np.arange(5, 9))]
+    kind = {"sentence_starts": bool, "units": np.uint8}.get(name, np.int32)
+    column = np.ones(len(parts[which].tokens), dtype=kind)
+    setattr(parts[which], name, column)
+    joined = getattr(concatenate(parts), name)
+    assert joined.dtype == kind
+    empty = np.full(len(parts[1 - which].tokens), -1 if name == "span" else 0).astype(kind)
+    assert joined.tolist() == np.concatenate([column, empty] if which == 0 else [empty, column]).tolist()
+    assert all(getattr(concatenate(parts), other) is None for other in OPTIONAL if other != name)
+
+
+def test_joining_is_reading_together():
+    epoch = source().epoch(0)
+    whole, joined = epoch.examples(np.arange(9)), concatenate([epoch.examples(np.arange(a, a + 3)) for a in (0, 3, 6)])
+    for name in ("tokens", "first", "segment", "special", "word_starts", "labels"):
+        assert np.array_equal(getattr(whole, name), getattr(joined, name)), name
+    assert np.array_equal(whole.fields["pair_label"], joined.fields["pair_label"])
+
+
+def test_rows_of_a_plan_in_order_are_its_examples_one_by_one():
+    epoch = Source(Text.random(200), Stream(16, 4), MaskTokens(), VOCABULARY, 0).epoch(3)
+    rows = [row.tolist() for pool in range(epoch.pools()) for row in epoch.rows(pool, epoch.order())]
+    assert rows == [[n] for n in range(len(epoch.plan))]
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(16, 1), (32, 2), (48, 3), (80, 4), (96, 6), (200, 12), (10_000, 12)])
+def test_a_batch_of_lanes_has_each_once_and_evenly_many(tokens, rows):
+    assert batch_rows(Stream(16, 12), tokens) == rows
+    assert batch_rows(SegmentPair(16), tokens) == tokens // 16
+
+
+PADDING_AT_MOST = {SegmentPair: 0.03, SentencePair: 0.02, FullSentences: 0.11, DocSentences: 0.09, SentenceOrder: 0.02}
+
+
+@pytest.mark.parametrize("make", PADDING_AT_MOST)
+def test_a_step_has_about_the_same_tokens_in_every_format(make):
+    """Whole sentences leave the end of a row empty where the next one is longer; the others fill it."""
+    rows = Rows(Source(Text.random(), make(length=128), None, VOCABULARY, 0))
+    real = sum(collate([rows.next() for _ in range(32)]).real for _ in range(20))
+    assert 1 - real / (20 * 32 * 128) < PADDING_AT_MOST[make]

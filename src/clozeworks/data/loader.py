@@ -5,9 +5,12 @@ import threading
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from clozeworks import draws
 from clozeworks.batch import Batch
-from clozeworks.data.rows import Corrupter, Planner, Rows, Source, Text, collate
+from clozeworks.data.rows import Corrupter, Planner, Rows, Source, Text, batch_rows, collate
+from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
 
 Position = dict[str, Any]
@@ -17,6 +20,8 @@ class Loader:
     """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position saves the walk there.
 
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
+    Of text in lanes a step holds whole time steps, one after another, and micro-batch n of a time step always the same
+    lanes, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
     """
 
     def __init__(
@@ -32,13 +37,33 @@ class Loader:
         ahead: int = 2,
     ):
         weights = [weight for _, weight in corpora]
-        self.limits = [sum(weights[: n + 1]) / sum(weights) for n in range(len(weights))]
+        self.limits = np.cumsum(weights) / sum(weights)
         self.sources = [
             Source(text, segments, corruption, vocabulary, seed + 1000003 * n) for n, (text, _) in enumerate(corpora)
         ]
         self.seed, self.ahead = seed, ahead
         self.rows_a_step = max(1, batch_tokens // segments.length)
-        self.rows_a_micro = max(1, (micro_tokens or batch_tokens) // segments.length)
+        self.rows_a_micro = batch_rows(segments, micro_tokens or batch_tokens)
+        lanes = getattr(segments, "lanes", None)
+        if lanes is not None:
+            self._keep_lanes(lanes, batch_tokens, segments.length)
+
+    def _keep_lanes(self, lanes: int, batch_tokens: int, length: int) -> None:
+        """Refuse steps that would tear the lanes apart."""
+        if len(self.sources) > 1:
+            raise InputError(
+                "--data",
+                f"{len(self.sources)} corpora",
+                "text in lanes is one text, read in order",
+                "prepare them together into one directory",
+            )
+        if self.rows_a_step % lanes:
+            raise InputError(
+                "train.batch_tokens",
+                batch_tokens,
+                f"a step holds rows of {length} tokens of all {lanes} lanes",
+                f"use {lanes * length} or a multiple of it, or change objective.segments.lanes",
+            )
 
     def steps(self, position: Position | None = None) -> Generator[tuple[list[Batch], Position]]:
         """Endless (micro-batches of a step, position after it), made one thread ahead of the consumer."""
@@ -79,14 +104,10 @@ class Loader:
         number = position["row"] if position else 0
         key = draws.fold(self.seed, "mixture")
         while True:
-            rows = []
-            for _ in range(self.rows_a_step):
-                at = 0
-                if len(streams) > 1:
-                    draw = float(draws.uniform(key, number))
-                    at = next(n for n, limit in enumerate(self.limits) if draw < limit or n == len(streams) - 1)
-                rows.append(streams[at].next())
-                number += 1
+            draw = draws.uniform(key, np.arange(number, number + self.rows_a_step))
+            which = np.minimum(np.searchsorted(self.limits, draw, side="right"), len(streams) - 1)
+            rows = [streams[at].next() for at in which.tolist()]
+            number += self.rows_a_step
             micro = self.rows_a_micro
             batches = [collate(rows[at : at + micro]) for at in range(0, len(rows), micro)]
             yield batches, {"row": number, "sources": [stream.position() for stream in streams]}

@@ -2,11 +2,13 @@
 
 An epoch's examples are put in random order, cut into pools, and each pool is packed into rows of `length` tokens.
 Rows are an endless stream: a batch is the next so many of them, so batch size, accumulation and the number of
-processes never change which examples there are, what they hide, or what they share a row with.
+processes never change which examples there are, what they hide, or what they share a row with. A plan that is
+`in_order` is read as it stands, an example a row.
 """
 
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -15,7 +17,7 @@ import torch
 from clozeworks import draws
 from clozeworks.batch import PADDING, Batch, Borders, Kind, Side
 from clozeworks.errors import InputError
-from clozeworks.examples import NOTHING, Plan, Ragged, Vocabulary, assemble, ragged_arange
+from clozeworks.examples import NOTHING, Columns, Plan, Ragged, Vocabulary, assemble, ragged_arange
 
 POOL = 1024  # examples packed together: enough to waste under 1 % of a row, few enough to start at once
 
@@ -25,7 +27,7 @@ class Text(Protocol):
     def sentences(self) -> np.ndarray: ...
     @property
     def documents(self) -> np.ndarray: ...
-    def take(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+    def take(self, starts: np.ndarray, ends: np.ndarray) -> Columns: ...
 
 
 class Planner(Protocol):
@@ -40,7 +42,7 @@ class Corrupter(Protocol):
     def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """Everything that decides an example, given its epoch and index."""
 
@@ -54,8 +56,17 @@ class Source:
     def kind(self) -> Kind:
         return self.corruption.kind if self.corruption else "full"
 
+    @cached_property
+    def counted(self) -> Vocabulary:
+        """The vocabulary, with the counts of the text's tokens where the corruption draws by them."""
+        unigram = getattr(self.text, "unigram", None)
+        if unigram is None or not getattr(self.corruption, "needs_counts", False):
+            return self.vocabulary
+        return dataclasses.replace(self.vocabulary, counts=unigram())
+
     def epoch(self, number: int) -> "Epoch":
-        key = draws.fold(self.seed, "epoch", number)
+        copies = getattr(self.corruption, "copies", None)
+        key = draws.fold(self.seed, "epoch", number % copies if copies else number)
         plan = self.segments.plan(self.text, draws.fold(key, "segments"))
         if not len(plan):
             raise InputError("data", "no example", "text for at least one example is needed", "prepare more text")
@@ -64,6 +75,8 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
+    """The examples of one epoch. `key` decides what they are; the order they come in is the epoch number's own."""
+
     source: Source
     number: int
     key: np.ndarray
@@ -76,7 +89,7 @@ class Epoch:
         ragged = assemble(self.plan, index, source.text.take, source.vocabulary, borders)
         if source.corruption is None:
             return ragged
-        return source.corruption.corrupt(ragged, draws.fold(self.key, "corrupt", index), source.vocabulary)
+        return source.corruption.corrupt(ragged, draws.fold(self.key, "corrupt", index), source.counted)
 
     def pools(self) -> int:
         return -(-len(self.plan) // POOL)
@@ -84,12 +97,34 @@ class Epoch:
     def rows(self, pool: int, order: np.ndarray) -> list[np.ndarray]:
         """The packed rows of one pool, each the indices of its examples."""
         members = order[pool * POOL : (pool + 1) * POOL]
-        packed = pack(self.plan.lengths[members], self.source.segments.length)
-        shuffled = draws.permutation(len(packed), draws.fold(self.key, "rows", pool))
+        if self.plan.in_order:
+            return list(members[:, None])
+        packed = pack(_lengths(self.plan, members), self.source.segments.length)
+        shuffled = draws.permutation(len(packed), draws.fold(self._order_key(), "rows", pool))
         return [members[packed[at]] for at in shuffled]
 
     def order(self) -> np.ndarray:
-        return draws.permutation(len(self.plan), draws.fold(self.key, "order"))
+        if self.plan.in_order:
+            return np.arange(len(self.plan))
+        return draws.permutation(len(self.plan), draws.fold(self._order_key(), "order"))
+
+    def _order_key(self) -> np.ndarray:
+        return draws.fold(self.source.seed, "epoch", self.number)
+
+
+def _lengths(plan: Plan, chosen: np.ndarray) -> np.ndarray:
+    """Tokens of some examples: `plan.lengths` would go through all of them for each pool."""
+    counts = plan.first[chosen + 1] - plan.first[chosen]
+    ends = np.concatenate([[0], np.cumsum(plan.sizes(ragged_arange(plan.first[chosen], counts)))])
+    last = np.cumsum(counts)
+    return ends[last] - ends[last - counts] + (plan.opened is None)
+
+
+def batch_rows(segments: Planner, tokens: int) -> int:
+    """The rows of a batch of about so many tokens. Of text in lanes, each lane once at most, and evenly many."""
+    rows = max(1, tokens // segments.length)
+    lanes = getattr(segments, "lanes", None)
+    return rows if lanes is None else next(n for n in range(min(rows, lanes), 0, -1) if lanes % n == 0)
 
 
 def pack(lengths: np.ndarray, width: int) -> list[list[int]]:
@@ -205,14 +240,27 @@ def _read(rows: list[Row]) -> Ragged:
     return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
+ABSENT = {"span": -1}  # what an optional column holds where a part came without it; 0 or False otherwise
+
+
 def concatenate(parts: list[Ragged]) -> Ragged:
+    """Examples of several sources or epochs one after another, with every column that any of them has."""
     firsts = [parts[0].first]
     for part in parts[1:]:
         firsts.append(part.first[1:] + firsts[-1][-1])
 
     def joined(name: str) -> np.ndarray | None:
         columns = [getattr(part, name) for part in parts]
-        return None if columns[0] is None else np.concatenate(columns)
+        there = [column for column in columns if column is not None]
+        if not there:
+            return None
+        blank = np.asarray(ABSENT.get(name, 0), dtype=there[0].dtype)
+        return np.concatenate(
+            [
+                np.full(len(part.tokens), blank) if column is None else column
+                for part, column in zip(parts, columns, strict=True)
+            ]
+        )
 
     names = [each.name for each in dataclasses.fields(Ragged) if each.name not in ("first", "fields")]
     columns: dict[str, Any] = {name: joined(name) for name in names}

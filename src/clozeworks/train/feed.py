@@ -24,7 +24,10 @@ def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
 
 
 class Feed:
-    """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends."""
+    """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends.
+
+    A batch size that some phase cannot have is refused at once. `notes` is what the user should know of the data.
+    """
 
     def __init__(
         self,
@@ -36,14 +39,17 @@ class Feed:
     ):
         self.recipe, self.corpora, self.vocabulary = recipe, corpora, vocabulary
         self.start, self.position = start, position or {"phase": 0, "place": None}
+        self.phases = phase_ends(recipe.train, recipe.objective.segments.length)
+        self.loaders = [self._loader(phase, length) for phase, (_, length) in enumerate(self.phases)]
+        self.notes = [note for corpus, _ in corpora for note in recipe.objective.segments.notes(corpus)]
 
     def __iter__(self) -> Iterator[list[Batch]]:
         step = self.start
-        for phase, (end, length) in enumerate(phase_ends(self.recipe.train, self.recipe.objective.segments.length)):
+        for phase, (end, _) in enumerate(self.phases):
             if step >= end:
                 continue
             place = self.position["place"] if self.position["phase"] == phase else None
-            with contextlib.closing(self._loader(phase, length).steps(place)) as steps:  # pyright: ignore[reportArgumentType]
+            with contextlib.closing(self.loaders[phase].steps(place)) as steps:  # pyright: ignore[reportArgumentType]
                 while step < end:
                     micro, place = next(steps)
                     self.position = {"phase": phase, "place": place}
@@ -54,9 +60,12 @@ class Feed:
         objective, train = self.recipe.objective, self.recipe.train
         # Another length cuts the text anew, so a phase starts over, and with draws of its own.
         seed = int(draws.fold(train.seed, "phase", phase)) >> 1 if phase else train.seed
+        segments = dataclasses.replace(objective.segments, length=length)
+        if train.phases:
+            segments.check(f"train.phases.{phase}")
         return Loader(
             self.corpora,
-            dataclasses.replace(objective.segments, length=length),
+            segments,
             objective.corruption,
             self.vocabulary,
             seed=seed,
