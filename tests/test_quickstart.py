@@ -88,8 +88,8 @@ def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
     text, heldout, tokenizer = Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
     found = quickstart.clozes(text, heldout, tokenizer)
     assert 2 <= len(found) <= quickstart.SENTENCES
-    unseen, _ = heldout.take(np.array([0]), np.array([len(heldout)]))
-    seen, _ = text.take(np.array([0]), np.array([len(text)]))
+    unseen = heldout.take(np.array([0]), np.array([len(heldout)])).tokens
+    seen = text.take(np.array([0]), np.array([len(text)])).tokens
     for cloze in found:
         assert bytes(cloze.ids.astype(np.int32)) in bytes(unseen)
         left, token, right = cloze.ids[cloze.at - 1 : cloze.at + 2]

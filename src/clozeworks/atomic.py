@@ -10,6 +10,7 @@ import errno
 import hashlib
 import json
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -20,6 +21,7 @@ from pathlib import Path
 from clozeworks.errors import InputError
 
 StrPath = str | os.PathLike[str]
+LOCK = "lock"  # a file in a directory that one process at a time may hold
 
 # Host and pid tell whose a sibling is; a process id means nothing to another host that shares the disk.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
@@ -104,6 +106,35 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
         os.rename(new, target)
         _sync(target.parent)
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def held(place: Path, doing: str) -> Iterator[None]:
+    """Hold a directory, made if need be. The lock is the kernel's, so it falls with its process, however that dies."""
+    with explained(place):
+        place.mkdir(parents=True, exist_ok=True)
+        file = (place / LOCK).open("a+", encoding="utf-8")
+    with file:
+        if not _lock(file.fileno()):
+            file.seek(0)
+            given = f"process {file.read().strip() or '(unknown)'} {doing}"
+            raise InputError(place, given, "one process at a time", "wait for it, stop it, or choose another directory")
+        file.truncate(0)
+        file.write(f"{os.getpid()} on {platform.node()}\n")
+        file.flush()
+        yield
+
+
+def _lock(handle: int) -> bool:
+    try:
+        import fcntl
+    except ImportError:  # Windows has no such lock; there the user takes care
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def sweep(parent: StrPath) -> None:

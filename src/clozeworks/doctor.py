@@ -37,6 +37,7 @@ EXTRAS = {
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "serve": ("starlette", "uvicorn"),
     "ray": ("ray",),
+    "arrow": ("pyarrow",),
 }
 Option = TypeVar("Option", int, str)
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

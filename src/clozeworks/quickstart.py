@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from clozeworks import corpus, plot
+from clozeworks.commands.drawing import LEGEND, drawn, legend
 from clozeworks.commands.evaluate import ENGLISH, figures_of, tell
-from clozeworks.commands.examples import LEGEND, drawn, epoch_of, legend
+from clozeworks.commands.examples import epoch_of
 from clozeworks.commands.prepare import Bar
 from clozeworks.commands.screen import closing
 from clozeworks.data.documents import Document
@@ -185,7 +186,7 @@ def _counts(text: Corpus) -> dict[str, int]:
 
 def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
     """Some words of the text that the tokenizer cuts into several pieces: assert·ion·s."""
-    tokens, starts = text.take(np.array([0]), np.array([min(len(text), 20_000)]))
+    tokens, starts, _ = text.take(np.array([0]), np.array([min(len(text), 20_000)]))
     found: dict[str, None] = {}
     begins = np.flatnonzero(starts)
     for begin, end in itertools.pairwise(begins.tolist()):
@@ -207,7 +208,7 @@ def show_examples(
     legend(console, tokenizer, LEGENDS[lang])
     for at in range(len(short)):
         console.print()
-        for line in drawn(ragged, at, tokenizer):
+        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, width=console.width):
             console.print(line)
 
 
@@ -224,7 +225,7 @@ class Between:
     """How often a token stands between two others in a text."""
 
     def __init__(self, text: Corpus, size: int):
-        tokens, _ = text.take(np.array([0]), np.array([len(text)]))
+        tokens = text.take(np.array([0]), np.array([len(text)])).tokens
         left, middle, right = (tokens[at : len(tokens) - 2 + at].astype(np.int64) for at in range(3))
         pairs = left * size + right
         self.size = size
@@ -271,7 +272,7 @@ def _places(heldout: Corpus, document: int, tokenizer: Tokenizer) -> Iterator[Cl
     for sentence in range(heldout.documents[document], heldout.documents[document + 1]):
         begin, end = heldout.sentences[sentence], heldout.sentences[sentence + 1]
         if 8 <= end - begin <= 22:
-            ids, starts = heldout.take(np.array([begin]), np.array([end]))
+            ids, starts, _ = heldout.take(np.array([begin]), np.array([end]))
             for at in range(2, len(ids) - 1):
                 word = tokenizer.token(int(ids[at]))
                 whole = len(word) > 3 and starts[at] and starts[at + 1]

@@ -35,7 +35,7 @@ def corpus(tmp_path) -> Path:
 def texts_of(prepared: Prepared, split: str) -> list[list[str]]:
     """The sentences of every document of a split, decoded."""
     tokenizer, data = Tokenizer.load(prepared.out), Corpus.open(prepared.out, split, verify="hash")
-    tokens, _ = data.take(np.array([0]), np.array([len(data)]))
+    tokens = data.take(np.array([0]), np.array([len(data)])).tokens
     spans = [
         tokenizer.decode(tokens[data.sentences[i] : data.sentences[i + 1]]) for i in range(len(data.sentences) - 1)
     ]
@@ -63,9 +63,9 @@ def test_the_road_from_text_to_shards(corpus, tmp_path):
     assert manifest["tokenizer"]["fingerprint"] == Tokenizer.load(prepared.out).fingerprint
     assert manifest["settings"]["vocab"] == 300
     assert json.loads((prepared.out / "manifest.json").read_text()) == manifest
-    assert list(dict.fromkeys(stage for stage, _, _ in seen)) == ["survey", "tokenizer", "shards"]
+    assert list(dict.fromkeys(stage for stage, _, _ in seen)) == ["tokenizer", "units", "shards"]
     assert all(0 <= done <= total for _, done, total in seen)
-    assert seen[-1][1] == seen[-1][2] == corpus.stat().st_size
+    assert [facts for facts in seen if facts[0] == "units"][-1][1:] == (corpus.stat().st_size,) * 2
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -143,7 +143,7 @@ def test_problems_are_counted_and_told(tmp_path):
     assert prepared.manifest["unicode"] == {"replaced": 1, "skipped": 0, "nul": 1}
     assert prepared.manifest["dropped"]["empty_documents"] == 1
     told = " ".join(prepared.notes)
-    assert all(part in told for part in ("1 invalid UTF-8", "1 NUL", "1 documents gave no token"))
+    assert all(part in told for part in ("1 invalid byte", "1 NUL", "1 document without a token"))
 
 
 def test_a_tokenizer_of_another_language_is_noticed(tmp_path):

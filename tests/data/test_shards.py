@@ -8,19 +8,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from clozeworks.data.shards import FORMAT, MANIFEST, Corpus, Counted, ShardWriter, fingerprint, read_manifest
+from clozeworks.data.shard_writer import Block, ShardWriter
+from clozeworks.data.shards import FORMAT, MANIFEST, Corpus, Counted, fingerprint, read_manifest
 from clozeworks.errors import InputError
 
 Document = list[list[int]]  # sentences of tokens; a token begins a word when it is even
 
 
-def write(directory: Path, documents: list[Document], shard_tokens: int = 10**9, vocab: int = 100) -> None:
-    writer = ShardWriter(directory, "train", vocab, shard_tokens, unk=1)
-    for document in documents:
-        for sentence in document:
-            tokens = np.array(sentence)
-            writer.add(tokens, tokens % 2 == 0, np.array([len(sentence)]))
-        writer.end_document()
+def write(
+    directory: Path, documents: list[Document], shard_tokens: int = 10**9, vocab: int = 100, rows: int = 3
+) -> None:
+    """Blocks of so many rows, a row a sentence, so that documents go on from row to row and from block to block."""
+    writer = ShardWriter(directory, "train", vocab, shard_tokens, unk=1, annotated=True)
+    sentences = [(number, sentence) for number, document in enumerate(documents) for sentence in document]
+    for at in range(0, len(sentences), rows):
+        part = sentences[at : at + rows]
+        tokens = np.array([token for _, sentence in part for token in sentence])
+        lengths = np.array([len(sentence) for _, sentence in part])
+        numbers = np.array([number for number, _ in part])
+        units = (tokens % 3).astype(np.uint8)
+        writer.add(Block(tokens, tokens % 2 == 0, lengths, np.ones(len(part), int), numbers, units))
     shards = writer.close()
     names = list(Counted.__slots__)
     total = {name: sum(entry[name] for entry in shards) for name in names}
@@ -33,15 +40,17 @@ documents = st.lists(
 )
 
 
-@given(documents, st.integers(1, 30), st.data())
+@given(documents, st.integers(1, 30), st.integers(1, 9), st.data())
 @settings(max_examples=150, deadline=None)
-def test_what_is_written_is_read(tmp_path_factory, originals, shard_tokens, data):
+def test_what_is_written_is_read(tmp_path_factory, originals, shard_tokens, rows, data):
     directory = tmp_path_factory.mktemp("shards")
-    write(directory, originals, shard_tokens)
+    write(directory, originals, shard_tokens, rows=rows)
     corpus = Corpus.open(directory, verify="hash")
     flat = [token for document in originals for sentence in document for token in sentence]
-    tokens, starts = corpus.take(np.array([0]), np.array([len(flat)]))
+    tokens, starts, units = corpus.take(np.array([0]), np.array([len(flat)]))
     assert tokens.tolist() == flat
+    assert units is not None
+    assert units.tolist() == [token % 3 for token in flat]
     assert starts.tolist() == [token % 2 == 0 for token in flat]
     assert (tokens.dtype, starts.dtype) == (np.int32, np.bool_)
     read = [
@@ -64,10 +73,11 @@ def test_what_is_written_is_read(tmp_path_factory, originals, shard_tokens, data
     assert corpus.unigram().tolist() == np.bincount(flat, minlength=100).tolist()
     ranges = data.draw(st.lists(st.tuples(st.integers(0, len(flat)), st.integers(0, len(flat))), max_size=6))
     begins, ends = [min(pair) for pair in ranges], [max(pair) for pair in ranges]
-    tokens, starts = corpus.take(np.array(begins, int), np.array(ends, int))
+    tokens, starts, units = corpus.take(np.array(begins, int), np.array(ends, int))
     expected = [token for begin, end in zip(begins, ends, strict=True) for token in flat[begin:end]]
     assert tokens.tolist() == expected
     assert starts.tolist() == [token % 2 == 0 for token in expected]
+    assert units is None or units.tolist() == [token % 3 for token in expected]
 
 
 def test_shards_hold_whole_documents_and_are_safetensors(tmp_path):
@@ -113,7 +123,7 @@ def test_changed_shards_are_noticed(tmp_path):
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
     assert "changed under the manifest" in refusal(tmp_path)
-    file.write_bytes(whole[:-1] + b"\1")
+    file.write_bytes(whole[:-1] + b"\7")
     assert len(Corpus.open(tmp_path)) == 3  # the size alone cannot tell
     assert "hash" in refusal(tmp_path, verify="hash")
     file.write_bytes(b"\xff" * len(whole))
@@ -144,7 +154,8 @@ def test_fingerprint_follows_the_content(tmp_path):
 def test_taking_is_fast_and_maps_the_file(tmp_path):
     lengths = np.full(100_000, 20)
     writer = ShardWriter(tmp_path, "train", 100)
-    writer.add(np.arange(2_000_000) % 100, np.ones(2_000_000, bool), lengths)
+    one = np.array([len(lengths)])  # a single document
+    writer.add(Block(np.arange(2_000_000) % 100, np.ones(2_000_000, bool), lengths, one, np.zeros(1, int)))
     shards = writer.close()
     manifest = {"format": FORMAT, "tokenizer": {"fingerprint": "f", "size": 100}, "shards": shards}
     counted = {name: shards[0][name] for name in Counted.__slots__}
@@ -152,6 +163,6 @@ def test_taking_is_fast_and_maps_the_file(tmp_path):
     corpus = Corpus.open(tmp_path)
     chosen = np.random.default_rng(0).permutation(100_000)
     start = time.perf_counter()
-    tokens, _ = corpus.take(corpus.sentences[chosen], corpus.sentences[chosen + 1])
+    tokens = corpus.take(corpus.sentences[chosen], corpus.sentences[chosen + 1]).tokens
     assert len(tokens) / (time.perf_counter() - start) > 2e6  # a loop over ranges does about a tenth of this
     assert tokens[:20].tolist() == [(int(chosen[0]) * 20 + i) % 100 for i in range(20)]

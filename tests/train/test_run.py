@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks import spec
+from clozeworks import atomic, spec
 from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, folder, log
+from clozeworks.train import checkpoint, log
 from clozeworks.train.run import pretrain
 from clozeworks.train.settings import Phase
 from tests.train.conftest import tiny_recipe
@@ -220,7 +220,10 @@ def test_a_directory_of_something_else_is_left_alone(data: Path, tiny: Tiny, tmp
 
 
 def test_two_processes_cannot_train_into_one_run(data: Path, tiny: Tiny, tmp_path: Path):
-    with folder.locked(tmp_path), pytest.raises(InputError, match=r"process \d+ on .* is training into it"):
+    with (
+        atomic.held(tmp_path, "is training into it"),
+        pytest.raises(InputError, match=r"process \d+ on .* is training into it"),
+    ):
         pretrain(tiny(), [(data, 1.0)], tmp_path, progress=False)
     (tmp_path / "lock").write_text("1 on a machine that died\n")
     assert pretrain(tiny(2), [(data, 1.0)], tmp_path, progress=False).finished

@@ -1,28 +1,40 @@
-"""From text to a prepared directory: one pass to survey and train the tokenizer, one to tokenise and write shards."""
+"""From text to a prepared directory: train a tokenizer, turn units of text into tokens, merge them into shards.
+
+Memory stays bounded whatever the corpus: text passes in units of two million characters, a tokenizer is trained on at
+most SAMPLE bytes, and what has to be known of every document (a hash) lies on disk.
+"""
 
 import os
 import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from clozeworks import atomic
-from clozeworks.data.documents import Document, Errors
-from clozeworks.data.sentences import LONGEST, split_sentences
-from clozeworks.data.shards import FORMAT, MANIFEST, SPLITS, Counted, ShardWriter, fingerprint, read_manifest
-from clozeworks.data.source import Progress, Reader, Survey, document_hash, sentences_of, survey, text_of
-from clozeworks.data.tokenizer import Tokenizer, Tokens
-from clozeworks.errors import InputError
+from clozeworks.data import engines, merge, units
+from clozeworks.data.documents import Counts, Document, Errors
+from clozeworks.data.notes import notes_of
+from clozeworks.data.reading import Reader, Reading
+from clozeworks.data.segmenters import Segmenter, portable
+from clozeworks.data.shard_writer import ShardWriter
+from clozeworks.data.shards import FORMAT, MANIFEST, SPLITS, Counted, fingerprint, read_manifest
+from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokenizer_training import KINDS
+from clozeworks.data.word_borders import is_han
+from clozeworks.data.work import Work, work
+from clozeworks.errors import InputError, suggest
 
-BATCH_CHARACTERS = 500_000  # of sentences tokenised at once
-TRAINED = ("wordpiece", "bytes")
+SAMPLE = 200_000_000  # bytes of text that a tokenizer is trained on at most
+LARGE = 4_000_000  # bytes of text from which starting processes pays off
+PEEK = 200_000  # characters that tell the language
+ENGINES = ("local", "ray")
+
+Progress = Any  # Callable[[str, int, int], None]: stage ("tokenizer", "units", "shards"), done, in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,86 +52,238 @@ class Prepared:
 
 
 def prepare(
-    source: Sequence[str | os.PathLike[str]] | Iterable[Document],
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | Iterable[Document | str | dict[str, Any]],
     out: str | os.PathLike[str],
     *,
     tokenizer: str | os.PathLike[str] | Tokenizer = "wordpiece",
     vocab: int = 8192,
-    lang: str = "en",
+    lang: Literal["en", "zh"] | str | None = None,
     lowercase: bool = True,
+    segmenter: str | Segmenter | None = None,
     heldout: float = 0.02,
-    errors: Errors = "strict",
+    dedupe: bool = False,
     field: str = "text",
+    pairs: tuple[str, str] | None = None,
+    encoding: str = "utf-8",
+    errors: Errors = "strict",
+    unicode: Literal["none", "nfc", "nfkc"] = "none",
+    unwrap: bool = False,
+    processes: int | None = 1,
+    engine: Literal["local", "ray"] = "local",
     shard_tokens: int = 50_000_000,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Prepared:
-    """Prepare text files, directories, or documents for training; `out` appears whole or not at all.
+    """Prepare text files, directories, globs, standard input (`-`), an iterator or a `datasets` object for training.
 
-    `tokenizer` is a kind to train (`wordpiece`, `bytes`), a path to load, or a Tokenizer. About `heldout` of the
-    documents are kept for evaluation, chosen by a hash of their text: the choice never moves, and copies of one text
-    go together.
+    `out` appears whole or not at all; a killed preparation goes on when the same call is made again, and ends with the
+    same bytes. `tokenizer` is a kind to train, a path to load, or a Tokenizer. `segmenter` finds Chinese words: a name
+    (`jieba`, `spaces`, `none`, `file.py:function`) or any function from a sentence to its words; by default jieba for
+    Chinese. About `heldout` of the documents are kept for evaluation, chosen by a hash of their text: the choice never
+    moves, and copies of one text go together. `pairs` names the two fields of two-sided text. With several `processes`
+    (None: as many as pay off) call it under `if __name__ == "__main__":`, as for every pool of Python's.
     """
     if not 0 <= heldout < 1:
         raise InputError("heldout", heldout, "a share of the documents from 0 up to 1 is needed", "try 0.02")
     if shard_tokens < 1:
         raise InputError("shard_tokens", shard_tokens, "at least one token a shard is needed", f"try {50_000_000:,}")
+    if engine not in ENGINES:
+        raise InputError("engine", engine, "local or ray is needed", suggest(engine, ENGINES))
     out = Path(out)
     _refuse(out, overwrite)
-    with atomic.directory(out, overwrite) as stage:
-        reader = Reader(source, errors, field, stage, progress)
-        found = None
-        if isinstance(tokenizer, Tokenizer):
-            found = tokenizer
-        elif str(tokenizer) not in TRAINED:
-            found = Tokenizer.load(tokenizer)
-        seen = survey(reader)
-        if found is None:
-            kind = str(tokenizer)
-            found = Tokenizer.train(lambda: map(text_of, reader("tokenizer")), kind, vocab, lowercase, lang)
-        border = seen.border(heldout)
-        shards, dropped = _write(reader, found, stage, border, shard_tokens)
-        if reader.counts.documents != seen.documents:
-            raise InputError(reader.name, "changed while it was read", "text that stays as it is", "run it again")
-        reader.forget()
-        found.save(stage)
-        splits = {name: _total(shards, name) for name in SPLITS}
-        splits = {name: counted for name, counted in splits.items() if counted.documents}
-        if "train" not in splits:
-            raise InputError(reader.name, "no token in any document", "text is needed", "point at files with text")
-        manifest = {
-            "format": FORMAT,
-            "tokenizer": {"fingerprint": found.fingerprint, "size": found.size, "specials": found.names},
-            "splits": {name: asdict(counted) for name, counted in splits.items()},
-            "shards": shards,
-            "dropped": dropped,
-            "unicode": {name: getattr(reader.counts, name) for name in ("replaced", "skipped", "nul")},
-            "sources": reader.sources(),
-            "settings": {
-                "tokenizer": str(tokenizer) if not isinstance(tokenizer, Tokenizer) else "given",
-                "vocab": vocab,
-                "lang": lang,
-                "lowercase": lowercase,
-                "heldout": heldout,
-                "errors": errors,
-                "field": field,
-                "shard_tokens": shard_tokens,
-            },
-            "versions": _versions(),
-            "command": shlex.join(sys.argv),
+    reading = Reading(field=field, pairs=pairs, encoding=encoding, errors=errors, unicode=unicode, unwrap=unwrap)
+    found = _given(tokenizer)
+    with work(out) as place:
+        reader = Reader(source, reading, place.spool)
+        lang = lang or language(reader)
+        settings = {
+            "tokenizer": "given" if isinstance(tokenizer, Tokenizer) else str(tokenizer),
+            "vocab": vocab,
+            "lang": lang,
+            "lowercase": lowercase,
+            "segmenter": _segmenter_name(segmenter, lang),
+            "heldout": heldout,
+            "dedupe": dedupe,
+            **asdict(reading) | {"pairs": None if pairs is None else list(pairs)},
+            "shard_tokens": shard_tokens,
         }
-        notes = manifest["notes"] = _notes(manifest, seen, heldout, str(tokenizer) in TRAINED)
-        atomic.write_json(stage / MANIFEST, manifest)
-    return Prepared(out, splits, manifest, notes)
+        place.claim(_identity(reader, settings, found))
+        hook = segmenter if callable(segmenter) else settings["segmenter"]
+        run = _engine(engine, processes, hook, reader.total)
+        found = found or place.tokenizer() or _train(reader, place, str(tokenizer), vocab, lowercase, lang, progress)
+        method = units.Method(found, None if hook == "none" else hook, pairs is not None)
+        counts = Counts()
+        files = list(place.make(method, units.units(_watched(reader, counts, "units", progress)), run))
+        with atomic.directory(out, overwrite) as stage:
+            table = merge.Table(place.place / "table", files)
+            copies = table.drop_copies() if dedupe else 0
+            writers = _merge(table, files, stage, found, heldout, shard_tokens, progress)
+            manifest = _manifest(reader, counts, table, copies, writers, found, settings)
+            manifest["notes"] = notes_of(manifest, str(tokenizer) in KINDS)
+            found.save(stage)
+            atomic.write_json(stage / MANIFEST, manifest)
+    splits = {name: Counted(**counted) for name, counted in manifest["splits"].items()}
+    return Prepared(out, splits, manifest, manifest["notes"])
+
+
+def language(reader: Reader) -> str:
+    """Chinese if a third of the letters at the beginning are, English otherwise: it decides how words are found."""
+    seen = han = 0
+    for document in reader.documents(Counts()):
+        letters = [character for character in units.text_of(document)[:PEEK] if character.isalpha()]
+        seen += len(letters)
+        han += sum(map(is_han, letters))
+        if seen > PEEK:
+            break
+    return "zh" if 3 * han > seen else "en"
+
+
+def _given(tokenizer: str | os.PathLike[str] | Tokenizer) -> Tokenizer | None:
+    """The tokenizer to take; None if one is to be trained."""
+    if isinstance(tokenizer, Tokenizer):
+        return tokenizer
+    return None if str(tokenizer) in KINDS else Tokenizer.load(tokenizer)
+
+
+def _segmenter_name(segmenter: str | Segmenter | None, lang: str) -> str:
+    if segmenter is None:
+        return "jieba" if lang == "zh" and find_spec("jieba") else "none"
+    return segmenter if isinstance(segmenter, str) else getattr(segmenter, "__qualname__", repr(segmenter))
+
+
+def _engine(engine: str, count: int | None, hook: str | Segmenter, total: int) -> engines.Engine:
+    if engine == "ray":
+        return engines.ray()
+    if count is None:  # `tokenizers` has threads of its own; a segmenter is Python, and many cores want more readers
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        count = cores if total > LARGE and (hook != "none" or cores > 4) else 1
+    if count < 1:
+        raise InputError("processes", count, "1 or more is needed", "leave it out")
+    return engines.here if count == 1 or not portable(hook) else engines.processes(count)
+
+
+def _identity(reader: Reader, settings: dict[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any] | None:
+    """All that decides the bytes; None if nobody can tell that the text is the same next time."""
+    files = reader.identity()
+    if files is None:
+        return None
+    given = None if tokenizer is None else tokenizer.fingerprint
+    return {
+        "format": FORMAT,
+        "unit": units.UNIT_CHARACTERS,
+        "files": files,
+        "settings": settings,
+        "tokenizer": given,
+        "versions": _versions(),
+    }
+
+
+def _train(
+    reader: Reader, place: Work, kind: str, vocab: int, lowercase: bool, lang: str, progress: Progress | None
+) -> Tokenizer:
+    """Train on the text, or on documents of it that a hash chooses where it is larger than SAMPLE."""
+    share = min(1.0, SAMPLE / max(reader.total, 1))
+
+    def texts() -> Iterator[str]:
+        chosen = True
+        for document in _watched(reader, Counts(), "tokenizer", progress):
+            if document.part == 0 and share < 1:
+                chosen = units.key_of(document)[1] < share * (1 << 64)
+            if chosen:
+                yield units.text_of(document)
+
+    trained = Tokenizer.train(texts, kind, vocab, lowercase, lang)
+    place.keep(trained)
+    return trained
+
+
+def _watched(reader: Reader, counts: Counts, stage: str, progress: Progress | None) -> Iterator[Document]:
+    for document in reader.documents(counts):
+        yield document
+        if progress:
+            progress(stage, min(counts.bytes, reader.total), reader.total)
+    if progress:
+        progress(stage, reader.total, reader.total)
+
+
+def _merge(
+    table: merge.Table,
+    files: list[Path],
+    stage: Path,
+    tokenizer: Tokenizer,
+    heldout: float,
+    shard_tokens: int,
+    progress: Progress | None,
+) -> list[ShardWriter]:
+    annotated = table.told.counts["annotated_tokens"] > 0
+    writers = [ShardWriter(stage, name, tokenizer.size, shard_tokens, tokenizer.unk, annotated) for name in SPLITS]
+    try:
+        for done in merge.write_shards(table, files, writers, table.border(heldout)):
+            if progress:
+                progress("shards", done, len(files))
+        for writer in writers:
+            writer.close()
+    finally:
+        for writer in writers:
+            writer.abort()
+    return writers
+
+
+def _manifest(
+    reader: Reader,
+    counts: Counts,
+    table: merge.Table,
+    copies: int,
+    writers: list[ShardWriter],
+    tokenizer: Tokenizer,
+    settings: dict[str, Any],
+) -> dict[str, Any]:
+    shards = [entry for writer in writers for entry in writer.entries]
+    splits = {name: _total(shards, name) for name in SPLITS}
+    splits = {name: counted for name, counted in splits.items() if counted.documents}
+    if "train" not in splits:
+        raise InputError(reader.name, "no token in any document", "text is needed", "point at files with text")
+    told = table.told
+    dropped = {
+        "empty_documents": table.empty() - told.counts["empty_pairs"],
+        "empty_sentences": told.counts["empty_sentences"],
+        "empty_pairs": told.counts["empty_pairs"],
+        "copies": copies,
+        "long_sentences_cut": told.counts["long_sentences_cut"],
+    }
+    words = {name: told.counts[name] for name in ("given", "misaligned")}
+    words |= {name: count for name, count in sorted(told.counts.items()) if name.startswith("segmenter")}
+    return {
+        "format": FORMAT,
+        "tokenizer": {"fingerprint": tokenizer.fingerprint, "size": tokenizer.size, "specials": tokenizer.names},
+        "splits": {name: asdict(counted) for name, counted in splits.items()},
+        "shards": shards,
+        "unicode": {name: getattr(counts, name) for name in ("replaced", "skipped", "nul")},
+        "read": {name: value for name, value in counts.as_dict().items() if value},
+        "dropped": dropped,
+        "words": words | ({"complaints": told.complaints} if told.complaints else {}),
+        "unknowns": told.unknowns.most_common(10),
+        "lengths": {
+            "documents": _histogram(sum(writer.document_lengths for writer in writers)),
+            "sentences": _histogram(sum(writer.sentence_lengths for writer in writers)),
+        },
+        "sources": reader.sources(),
+        "settings": settings,
+        "versions": _versions(),
+        "command": shlex.join(sys.argv),
+    }
 
 
 def _refuse(out: Path, overwrite: bool) -> None:
     """A directory that holds something other than prepared text is never touched."""
-    if not out.is_dir() or not any(out.iterdir()):
-        return
+    with atomic.explained(out):
+        if not out.is_dir() or not any(out.iterdir()):
+            return
     try:
         read_manifest(out)
-    except InputError:
+    except InputError as error:
+        if "format" in str(error) and overwrite:
+            return
         given = "a directory with other content"
         raise InputError(out, given, "an empty or new directory is needed", "choose another --out") from None
     if not overwrite:
@@ -127,82 +291,9 @@ def _refuse(out: Path, overwrite: bool) -> None:
         raise InputError(out, "it holds prepared text already", "nothing is replaced unasked", todo)
 
 
-@dataclass(slots=True)
-class _Piece:
-    """A document, or a part of one, on its way to its split (an index of SPLITS)."""
-
-    split: int
-    begins: bool
-    sentences: list[str]
-    words: list[list[str]] | None
-
-
-def _write(
-    reader: Reader, tokenizer: Tokenizer, stage: Path, border: int, shard_tokens: int
-) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Tokenise every document into its split; the next batch is read while the last one is tokenised."""
-    writers = [ShardWriter(stage, name, tokenizer.size, shard_tokens, tokenizer.unk) for name in SPLITS]
-    dropped = {"empty_documents": 0, "empty_sentences": 0, "long_sentences_cut": 0}
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            pending = None
-            for batch in _batches(reader("shards"), border, dropped):
-                encoded = pool.submit(_encode, tokenizer, batch)
-                if pending:
-                    _add(pending[0], pending[1].result(), writers, dropped)
-                pending = batch, encoded
-            if pending:
-                _add(pending[0], pending[1].result(), writers, dropped)
-        entries = [entry for writer in writers for entry in writer.close()]
-    finally:
-        for writer in writers:
-            writer.abort()
-    dropped["empty_documents"] = reader.counts.documents - sum(entry["documents"] for entry in entries)
-    return entries, dropped
-
-
-def _batches(documents: Iterable[Document], border: int, dropped: dict[str, int]) -> Iterator[list[_Piece]]:
-    batch: list[_Piece] = []
-    size, split = 0, 0
-    for document in documents:
-        if document.part == 0:
-            split = int(document_hash(document) < border)
-        sentences = sentences_of(document)
-        if len(document.text) > LONGEST:
-            dropped["long_sentences_cut"] += len(sentences) - len(split_sentences(document.text, sys.maxsize))
-        batch.append(_Piece(split, document.part == 0, sentences, document.words))
-        size += sum(map(len, sentences))
-        if size > BATCH_CHARACTERS:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _encode(tokenizer: Tokenizer, batch: list[_Piece]) -> Tokens:
-    sentences = [sentence for piece in batch for sentence in piece.sentences]
-    if all(piece.words is None for piece in batch):
-        return tokenizer.encode_flat(sentences)
-    words = [words for piece in batch for words in (piece.words or [None] * len(piece.sentences))]
-    return tokenizer.encode_flat(sentences, words)
-
-
-def _add(batch: list[_Piece], encoded: Tokens, writers: list[ShardWriter], dropped: dict[str, int]) -> None:
-    lengths = encoded.lengths
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    at = 0
-    for piece in batch:
-        if piece.begins:
-            for writer in writers:
-                writer.end_document()
-        till = at + len(piece.sentences)
-        own = lengths[at:till]
-        filled = own[own > 0]
-        dropped["empty_sentences"] += len(own) - len(filled)
-        if len(filled):
-            here = slice(ends[at], ends[till])
-            writers[piece.split].add(encoded.tokens[here], encoded.word_starts[here], filled)
-        at = till
+def _histogram(counts: Any) -> list[list[int]]:
+    """[least, most, how many] for tokens in powers of two."""
+    return [[1 << (bits - 1), (1 << bits) - 1, int(count)] for bits, count in enumerate(counts) if bits and count]
 
 
 def _total(shards: list[dict[str, Any]], split: str) -> Counted:
@@ -219,33 +310,3 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:  # run from a checkout that is not installed
             versions[name] = "unknown"
     return versions
-
-
-def _notes(manifest: dict[str, Any], seen: Survey, heldout: float, trained: bool) -> list[str]:
-    """What a user should hear about, in sentences."""
-    notes = []
-    settings, unicode, dropped = manifest["settings"], manifest["unicode"], manifest["dropped"]
-    train, held = manifest["splits"]["train"], manifest["splits"].get("heldout")
-    if held is None and heldout:
-        one = "there is one document only" if seen.documents == 1 else "all documents are the same or empty"
-        notes.append(f"no held-out split: {one}; put a blank line between documents")
-    elif held and held["tokens"] > 3 * heldout * (held["tokens"] + train["tokens"]):
-        share = held["tokens"] / (held["tokens"] + train["tokens"])
-        notes.append(f"{share:.0%} of the tokens are held out instead of {heldout:.0%}: the documents are few and long")
-    size = manifest["tokenizer"]["size"]
-    if trained and size < settings["vocab"]:
-        notes.append(f"the text gives {size:,} pieces, not {settings['vocab']:,}: the vocabulary is smaller than asked")
-    unknown = train["unknown"] / train["tokens"]
-    if unknown > 0.01:
-        notes.append(f"{unknown:.1%} of the tokens are unknown to the tokenizer: does its language fit the text?")
-    if unicode["replaced"]:
-        notes.append(f"{unicode['replaced']:,} invalid UTF-8 sequences became U+FFFD")
-    if unicode["skipped"]:
-        notes.append(f"{unicode['skipped']:,} unreadable lines were left out")
-    if unicode["nul"]:
-        notes.append(f"{unicode['nul']:,} NUL characters were removed")
-    if dropped["empty_documents"]:
-        notes.append(f"{dropped['empty_documents']:,} documents gave no token")
-    if dropped["long_sentences_cut"]:
-        notes.append(f"stretches of more than {LONGEST:,} characters without a border were cut, nothing was lost")
-    return notes

@@ -3,29 +3,29 @@
     tokenizer.json  tokenizer_config.json  manifest.json  train-00000.safetensors ...  heldout-00000.safetensors ...
 
 A shard holds whole documents: `tokens` (uint16, or uint32 for large vocabularies), `word_starts` (bool, one a token),
-`sentences` (int64 [S+1], token offsets) and `documents` (int64 [D+1], sentence offsets).
+`units` (uint8, one a token, only of annotated text), `sentences` (int64 [S+1], token offsets), `documents` (int64
+[D+1], sentence offsets) and `counts` (int64 [vocabulary], how often each token occurs in this shard).
 """
 
 import hashlib
 import json
 import os
-import shutil
 import struct
-from array import array
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from clozeworks.errors import InputError, suggest
+from clozeworks.examples import Columns
 
-FORMAT = 1
+FORMAT = 2
 MANIFEST = "manifest.json"
 SPLITS = ("train", "heldout")
-_TYPES = {"U16": np.dtype("<u2"), "U32": np.dtype("<u4"), "BOOL": np.dtype("?"), "I64": np.dtype("<i8")}
-_NAMES = {dtype: name for name, dtype in _TYPES.items()}
-_BLOCK = 1 << 20
+TYPES = {
+    "U8": np.dtype("u1"), "U16": np.dtype("<u2"), "U32": np.dtype("<u4"), "BOOL": np.dtype("?"), "I64": np.dtype("<i8")
+}  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -44,92 +44,6 @@ class Counted:
 
 def _values(counted: Counted) -> list[int]:
     return list(asdict(counted).values())
-
-
-class ShardWriter:
-    """Writes the shards of one split into a directory, holding borders in memory but never tokens.
-
-    Add sentences with `add`, close each document with `end_document`, then call `close`, which returns the entries of
-    the manifest. A new shard begins at the first document border after `shard_tokens` tokens.
-    """
-
-    def __init__(self, directory: Path, split: str, vocab: int, shard_tokens: int = 50_000_000, unk: int | None = None):
-        self._directory, self._split, self._shard_tokens, self._unk = directory, split, shard_tokens, unk
-        self._dtype = np.dtype("<u2") if vocab < 1 << 16 else np.dtype("<u4")
-        self._entries: list[dict[str, Any]] = []
-        self._streams: tuple[IO[bytes], IO[bytes]] | None = None
-        self._begin()
-
-    def add(self, tokens: np.ndarray, word_starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Append sentences of the current document, end to end; `lengths` are their tokens, none of them 0."""
-        if self._streams is None:
-            self._streams = (self._raw("tokens").open("wb"), self._raw("word_starts").open("wb"))
-        self._streams[0].write(np.ascontiguousarray(tokens, self._dtype).data)
-        self._streams[1].write(np.ascontiguousarray(word_starts, bool).data)
-        self._sentences.frombytes((self._counted.tokens + np.cumsum(lengths, dtype=np.int64)).tobytes())
-        self._counted.sentences += len(lengths)
-        self._counted.tokens += len(tokens)
-        self._counted.words += int(np.count_nonzero(word_starts))
-        if self._unk is not None:
-            self._counted.unknown += int(np.count_nonzero(tokens == self._unk))
-
-    def end_document(self) -> None:
-        if self._counted.sentences == self._documents[-1]:
-            return  # nothing was added
-        self._documents.append(self._counted.sentences)
-        self._counted.documents += 1
-        if self._counted.tokens >= self._shard_tokens:
-            self._finish()
-            self._begin()
-
-    def close(self) -> list[dict[str, Any]]:
-        self.end_document()
-        if self._counted.documents:
-            self._finish()
-        return self._entries
-
-    def abort(self) -> None:
-        for stream in self._streams or ():
-            stream.close()
-
-    def _begin(self) -> None:
-        self._counted = Counted()
-        self._sentences, self._documents = array("q", [0]), array("q", [0])
-        self._streams = None
-
-    def _raw(self, name: str) -> Path:
-        return self._directory / f".{self._split}-{name}"
-
-    def _finish(self) -> None:
-        """Put the header before the raw tensors, which only now have a known length."""
-        self.abort()
-        file = self._directory / f"{self._split}-{len(self._entries):05}.safetensors"
-        count = self._counted
-        # int64 tensors first: each tensor then begins at a multiple of its item size, which memory-mapping wants
-        tensors: list[tuple[str, np.dtype, int, array | Path]] = [
-            ("sentences", np.dtype("<i8"), count.sentences + 1, self._sentences),
-            ("documents", np.dtype("<i8"), count.documents + 1, self._documents),
-            ("tokens", self._dtype, count.tokens, self._raw("tokens")),
-            ("word_starts", np.dtype("?"), count.tokens, self._raw("word_starts")),
-        ]
-        header, offset = {}, 0
-        for name, dtype, length, _ in tensors:
-            end = offset + length * dtype.itemsize
-            header[name] = {"dtype": _NAMES[dtype], "shape": [length], "data_offsets": [offset, end]}
-            offset = end
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        with file.open("wb") as out:
-            out.write(struct.pack("<Q", len(text)) + text)
-            for *_, content in tensors:
-                if isinstance(content, Path):
-                    with content.open("rb") as raw:
-                        shutil.copyfileobj(raw, out, _BLOCK)
-                    content.unlink()
-                else:
-                    out.write(memoryview(content))
-        facts = {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file)}
-        self._entries.append({"split": self._split, **facts, **asdict(count)})
 
 
 def hash_file(file: Path) -> str:
@@ -171,6 +85,8 @@ class Corpus:
         shards = [_map(directory / entry["file"]) for entry in entries]
         self._tokens = [shard["tokens"] for shard in shards]
         self._word_starts = [shard["word_starts"] for shard in shards]
+        self._units = [shard["units"] for shard in shards] if all("units" in shard for shard in shards) else None
+        self._counts = [shard["counts"] for shard in shards]
         self._firsts = np.cumsum([0] + [len(tokens) for tokens in self._tokens])
         self.sentences: np.ndarray = _chain([shard["sentences"] for shard in shards])
         self.documents: np.ndarray = _chain([shard["documents"] for shard in shards])
@@ -209,8 +125,8 @@ class Corpus:
     def __len__(self) -> int:
         return int(self._firsts[-1])
 
-    def take(self, starts: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Tokens (int32) and word starts (bool) of many ranges, end to end, in the order given.
+    def take(self, starts: np.ndarray, ends: np.ndarray) -> Columns:
+        """The columns of many ranges, end to end, in the order given.
 
         One gather for all ranges; a range may cross from one shard into the next.
         """
@@ -222,12 +138,14 @@ class Corpus:
         positions = np.arange(total) + np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
         filled = lengths > 0
         if not filled.any():
-            return np.zeros(0, np.int32), np.zeros(0, bool)
+            return Columns(np.zeros(0, np.int32), np.zeros(0, bool))
         first = int(np.searchsorted(self._firsts, starts[filled].min(), "right")) - 1
         last = int(np.searchsorted(self._firsts, ends[filled].max(), "left")) - 1
+        units = None if self._units is None else np.empty(total, np.uint8)
         if first == last:
             positions -= self._firsts[first]
-            return self._tokens[first][positions].astype(np.int32), self._word_starts[first][positions]
+            units = None if self._units is None else self._units[first][positions]
+            return Columns(self._tokens[first][positions].astype(np.int32), self._word_starts[first][positions], units)
         tokens, word_starts = np.empty(total, np.int32), np.empty(total, bool)
         for shard in range(first, last + 1):
             here = np.flatnonzero((positions >= self._firsts[shard]) & (positions < self._firsts[shard + 1]))
@@ -235,15 +153,13 @@ class Corpus:
                 inside = positions[here] - self._firsts[shard]
                 tokens[here] = self._tokens[shard][inside]
                 word_starts[here] = self._word_starts[shard][inside]
-        return tokens, word_starts
+                if units is not None and self._units is not None:
+                    units[here] = self._units[shard][inside]
+        return Columns(tokens, word_starts, units)
 
     def unigram(self) -> np.ndarray:
-        """How often each token occurs, int64 [vocabulary]; reads the split once, block by block."""
-        counts = np.zeros(self.vocab, np.int64)
-        for tokens in self._tokens:
-            for begin in range(0, len(tokens), _BLOCK):
-                counts += np.bincount(tokens[begin : begin + _BLOCK], minlength=self.vocab)
-        return counts
+        """How often each token occurs, int64 [vocabulary]; counted when the shards were written."""
+        return np.sum(self._counts, axis=0)
 
 
 def _check(file: Path, entry: dict[str, Any], verify: str) -> None:
@@ -269,10 +185,12 @@ def _map(file: Path) -> dict[str, np.ndarray]:
             header = json.loads(stream.read(min(length, 100_000_000)))
         data = np.memmap(file, np.uint8, "r", offset=8 + length)
         tensors = {}
-        for name in ("tokens", "word_starts", "sentences", "documents"):
+        for name in ("tokens", "word_starts", "sentences", "documents", "counts", "units"):
+            if name == "units" and name not in header:
+                continue
             begin, end = header[name]["data_offsets"]
             # A plain view: np.memmap's own indexing is slow, and it keeps the file mapped as long as it lives.
-            tensors[name] = np.asarray(data)[begin:end].view(_TYPES[header[name]["dtype"]])
+            tensors[name] = np.asarray(data)[begin:end].view(TYPES[header[name]["dtype"]])
         return tensors
     except (ValueError, KeyError, TypeError, struct.error) as error:
         raise _changed(file, f"unreadable ({error})") from None

@@ -22,39 +22,10 @@ from clozeworks.errors import InputError
 from clozeworks.pretraining import Recipe
 from clozeworks.spec import to_dict
 
-RECIPE, RUN, LOCK, METRICS = "recipe.json", "run.json", "lock", "metrics.jsonl"
+RECIPE, RUN, METRICS = "recipe.json", "run.json", "metrics.jsonl"
 # These change what is kept of a run, not what it computes. `steps` is not among them: the rate of every step depends
 # on it, so a longer run would not be the one that was begun.
 FREE = ("train.log_every", "train.save_every", "train.evaluate_every")
-
-
-@contextlib.contextmanager
-def locked(run: Path) -> Iterator[None]:
-    """Hold the run. The lock is the kernel's, so it falls with its process, however that dies."""
-    with atomic.explained(run):
-        run.mkdir(parents=True, exist_ok=True)
-        file = (run / LOCK).open("a+", encoding="utf-8")
-    with file:
-        if not _lock(file.fileno()):
-            file.seek(0)
-            given = f"process {file.read().strip() or '(unknown)'} is training into it"
-            raise InputError(run, given, "one process at a time", "wait for it, stop it, or choose another directory")
-        file.truncate(0)
-        file.write(f"{os.getpid()} on {platform.node()}\n")
-        file.flush()
-        yield
-
-
-def _lock(handle: int) -> bool:
-    try:
-        import fcntl
-    except ImportError:  # Windows has no such lock; there the user takes care
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
@@ -83,7 +54,7 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
             raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
         record["data"] = now["data"]  # a directory may have moved
     else:
-        strange = [path.name for path in run.iterdir() if path.name != LOCK and not path.name.startswith(".")]
+        strange = [path.name for path in run.iterdir() if path.name != atomic.LOCK and not path.name.startswith(".")]
         if strange:
             given = f"a directory that holds {strange[0]} but is no run"
             raise InputError(run, given, "a new or empty directory is needed", "choose another --out")

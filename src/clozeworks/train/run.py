@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 from rich.console import Console
 
-from clozeworks import doctor, spec
+from clozeworks import atomic, doctor, spec
 from clozeworks.batch import Batch
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
@@ -72,7 +72,7 @@ def pretrain(
     recipe = fitted(recipe, tokenizer, source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     run = Path(out)
-    with folder.locked(run):
+    with atomic.held(run, "is training into it"):
         facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
         record = folder.enter(run, recipe, corpora, facts)
         if record["source"] and source is None and checkpoint.newest(run) is None:
@@ -116,6 +116,7 @@ class Session:
         texts = self.heldout_texts()
 
         feed = Feed(self.recipe, self.corpora, self.vocabulary, start, state["position"])
+        self.notes += feed.notes
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
