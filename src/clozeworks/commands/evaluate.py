@@ -10,6 +10,7 @@ from rich.console import Console
 from clozeworks.batch import Batch
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
+from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, columns, emit, screen
 from clozeworks.data.shards import Corpus
 from clozeworks.errors import InputError
@@ -29,7 +30,7 @@ ENGLISH = {
 
 def run(options: Options) -> None:
     encoder = named.model(options.model, options.parts, options.allow_pickle)
-    directory = named.existing(options.data, "a prepared directory")
+    directory = existing(options.data, "a prepared directory")
     console = screen()
     if options.json:
         figures = figures_of(encoder, directory, options.seed)

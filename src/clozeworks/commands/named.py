@@ -1,8 +1,6 @@
 """What users name on the command line: recipes, prepared directories, models, files with parts of their own."""
 
-import difflib
 import importlib.util
-import os
 import re
 import sys
 from collections.abc import Sequence
@@ -10,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from clozeworks import spec
+from clozeworks.commands.paths import existing
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import files
 from clozeworks.pretraining import Recipe
@@ -107,15 +106,3 @@ def weighted(texts: Sequence[str]) -> list[tuple[Path, float]]:
             ) from None
         found.append((existing(path, "a prepared directory"), weight))
     return found
-
-
-def existing(path: str | os.PathLike[str], what: str) -> Path:
-    """The path, or a sentence with the name that was probably meant."""
-    given = Path(path)
-    if given.exists():
-        return given
-    if not given.parent.is_dir():
-        raise InputError(path, "no such path", f"{what} is needed", f"{given.parent} does not exist either")
-    close = difflib.get_close_matches(given.name, os.listdir(given.parent), n=1)
-    todo = f"did you mean {given.with_name(close[0])}?" if close else "check the spelling"
-    raise InputError(path, "no such path", f"{what} is needed", todo)

@@ -1,50 +1,61 @@
 """clozeworks prepare"""
 
 import shlex
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from clozeworks import corpus
+from clozeworks.commands import check
 from clozeworks.commands.arguments import Options
-from clozeworks.commands.named import existing
+from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, facts, note, screen
-from clozeworks.data.prepare import TRAINED, Prepared, prepare
+from clozeworks.data.prepare import Prepared, prepare
 from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokenizer_training import KINDS
 from clozeworks.errors import InputError
 
-STAGES = {"survey": "reading", "tokenizer": "training the tokenizer", "shards": "writing shards"}
+VOCAB = 8192
+STAGES = {"tokenizer": "training the tokenizer", "units": "tokenising", "shards": "writing shards"}
 
 
-def run(options: Options) -> None:
-    if bool(options.text) == bool(options.corpus):
-        given = "both TEXT and --corpus" if options.text else "no text"
-        todo = "for example: clozeworks prepare corpus.txt --out data"
-        raise InputError("clozeworks prepare", given, "files of yours or the embedded corpus", todo)
-    lang = options.lang or options.corpus or "en"
-    for path in options.text:
-        existing(path, "a file or directory with text")
-    console = screen()
+def run(options: Options) -> int | None:
+    source = _source(options)
+    if options.check:
+        return check.run(source, options)
+    if options.out is None:
+        raise InputError("clozeworks prepare", "no --out", "it is needed", "for example: --out data")
+    console, added = screen(), []
     with Bar(console, show=not options.json) as bar:
         done = prepare(
-            corpus.documents(options.corpus) if options.corpus else options.text,
+            source,
             options.out,
-            tokenizer=tokenizer(options.tokenizer, options.add_tokens),
-            vocab=options.vocab,
-            lang=lang,
+            tokenizer=tokenizer(options.tokenizer, options.add_tokens, options.vocab, added.append),
+            vocab=options.vocab or VOCAB,
+            lang=options.lang or options.corpus,
             lowercase=not options.cased,
+            segmenter=options.segmenter,
             heldout=options.heldout,
-            errors=options.errors,
-            field=options.field,
+            dedupe=options.dedupe,
+            processes=options.processes,
+            engine=options.engine,
             overwrite=options.overwrite,
             progress=bar.update,
+            **reading(options),
         )
     if options.json:
         emit(as_json(done))
         return
     tell(console, done)
+    for text in added:
+        note(console, text)
     out = shlex.quote(str(options.out))
+    if options.pairs:
+        closing(console, str(done.out))
+        return
     closing(
         console,
         str(done.out),
@@ -53,14 +64,38 @@ def run(options: Options) -> None:
     )
 
 
-def tokenizer(given: str, words: str | None) -> str | Tokenizer:
+def _source(options: Options) -> Any:
+    if bool(options.text) == bool(options.corpus):
+        given = "both TEXT and --corpus" if options.text else "no text"
+        todo = "for example: clozeworks prepare corpus.txt --out data"
+        raise InputError("clozeworks prepare", given, "files of yours or the embedded corpus", todo)
+    return corpus.documents(options.corpus) if options.corpus else options.text
+
+
+def reading(options: Options) -> dict[str, Any]:
+    """How the text is to be read, as `prepare` and `check` take it."""
+    pairs = None
+    if options.pairs is not None:
+        pairs = tuple(name.strip() for name in options.pairs.split(","))
+        if len(pairs) != 2 or not all(pairs) or pairs[0] == pairs[1]:
+            raise InputError(
+                "--pairs", options.pairs, "two different field names are needed", "for example: --pairs en,de"
+            )
+    names = ("field", "encoding", "errors", "unicode", "unwrap")
+    return {"pairs": pairs, **{name: getattr(options, name) for name in names}}
+
+
+def tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[str], None]) -> str | Tokenizer:
     """A kind to train, or a tokenizer to take, with words added."""
-    if given in TRAINED and words is None:
+    if given in KINDS and words is None:
         return given
-    if given in TRAINED:
+    if given in KINDS:
         todo = "name a directory: --tokenizer DIR"
         raise InputError("--add-tokens", words, "tokens are added to a tokenizer that exists", todo)
     found = Tokenizer.load(given)
+    if vocab is not None:
+        needed = f"{given} is a tokenizer already, of {found.size:,} pieces"
+        raise InputError("--vocab", f"{vocab:,}", needed, "leave --vocab out, or name a kind to train")
     if words is None:
         return found
     file = existing(words, "a file with one word a line")
@@ -70,21 +105,50 @@ def tokenizer(given: str, words: str | None) -> str | Tokenizer:
         raise InputError(file, f"not UTF-8 ({error.reason})", "one word a line is needed", "convert it") from None
     if not lines:
         raise InputError(file, "an empty file", "one word a line is needed", "leave --add-tokens out")
-    return found.add_tokens(lines)[0]
+    larger, count = found.add_tokens(lines)
+    say(f"{count:,} of {len(set(lines)):,} words were new to the tokenizer and have tokens of their own now")
+    return larger
 
 
 def tell(console: Console, done: Prepared) -> None:
     """The summary screen."""
-    rows = [(f"{name}", _counted(counted)) for name, counted in done.manifest["splits"].items()]
-    train, vocabulary = done.manifest["splits"]["train"], done.manifest["tokenizer"]["size"]
+    manifest = done.manifest
+    rows: list[tuple[str, object]] = [(name, _counted(counted)) for name, counted in manifest["splits"].items()]
+    train, vocabulary = manifest["splits"]["train"], manifest["tokenizer"]["size"]
     pieces, unknown = train["tokens"] / max(train["words"], 1), train["unknown"] / max(train["tokens"], 1)
     rows.append(("tokenizer", f"{vocabulary:,} pieces, {pieces:.2f} tokens a word, {unknown:.3%} of them unknown"))
-    dropped = {name: count for name, count in {**done.manifest["dropped"], **done.manifest["unicode"]}.items() if count}
+    if manifest["unknowns"]:
+        rows.append(("unknown", ", ".join(f"{text} {count:,}" for text, count in manifest["unknowns"])))
+    rows.append(("language", f"{manifest['settings']['lang']}, words {_words(manifest)}"))
+    dropped = {name: count for name, count in {**manifest["dropped"], **manifest["unicode"]}.items() if count}
     told = [f"{name.replace('_', ' ')} {count:,}" for name, count in dropped.items()]
     rows.append(("left out", ", ".join(told) or "nothing"))
     console.print(facts(rows))
+    console.print()
+    console.print(histogram(manifest["lengths"]["documents"]))
     for text in done.notes:
         note(console, text)
+
+
+def _words(manifest: dict[str, Any]) -> str:
+    sentences = sum(counted["sentences"] for counted in manifest["splits"].values())
+    if manifest["words"]["given"] >= sentences:
+        return "as given"
+    segmenter = manifest["settings"]["segmenter"]
+    return "by the tokenizer's own borders" if segmenter == "none" else f"by {segmenter}"
+
+
+def histogram(bins: list[list[int]]) -> Text:
+    """Documents by their length in tokens."""
+    text = Text("tokens a document", style="bold")
+    total, most = sum(count for *_, count in bins), max(count for *_, count in bins)
+    width = max(len(f"{high:,}") for _, high, _ in bins)
+    for low, high, count in bins:
+        bar = "█" * max(1, round(32 * count / most))
+        text.append(f"\n{low:>{width},} to {high:>{width},}  ", "default")
+        text.append(bar, "cyan")
+        text.append(f" {count:,} ({count / total:.0%})", "default")
+    return text
 
 
 def _counted(counted: dict[str, int]) -> str:
@@ -93,16 +157,9 @@ def _counted(counted: dict[str, int]) -> str:
 
 
 def as_json(done: Prepared) -> dict[str, Any]:
-    manifest = done.manifest
-    return {
-        "out": str(done.out),
-        "splits": manifest["splits"],
-        "tokenizer": manifest["tokenizer"],
-        "dropped": manifest["dropped"],
-        "unicode": manifest["unicode"],
-        "notes": done.notes,
-        "fingerprint": done.fingerprint,
-    }
+    names = ("splits", "tokenizer", "read", "dropped", "unicode", "words", "unknowns", "lengths", "settings")
+    facts = {name: done.manifest[name] for name in names}
+    return {"out": str(done.out), **facts, "notes": done.notes, "fingerprint": done.fingerprint}
 
 
 class Bar:

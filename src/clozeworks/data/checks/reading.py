@@ -1,0 +1,144 @@
+"""Findings about reading: encodings, damaged bytes, rows, spans, pairs, and what is empty."""
+
+from collections.abc import Iterator
+
+from clozeworks.data.checks.finding import File, Finding, Seen, amount, listed, share
+from clozeworks.data.encodings import AUTO
+
+
+def about_reading(seen: Seen) -> Iterator[Finding]:
+    yield from _encodings(seen)
+    yield from _damage(seen)
+    yield from _rows(seen)
+    yield from _spans(seen)
+    yield from _empty(seen)
+    if seen.reading.pairs:
+        yield from _pairs(seen)
+
+
+def _encodings(seen: Seen) -> Iterator[Finding]:
+    """Files in another encoding than the one they would be read in."""
+    asked = seen.reading.encoding
+    if not seen.encodings:
+        if seen.files and not seen.damaged and seen.counts.documents:
+            told = ", ".join(
+                f"{name} ({amount(count, 'file')})" for name, count in sorted(seen.counts.encodings.items())
+            )
+            yield Finding("fine", f"every byte decodes: {told}")
+        return
+    files = [file for file in seen.troubled if file.raw.better]
+    total = sum(seen.encodings.values())
+    told = [f"{file.name} looks like {file.raw.better}{_begins(file)}" for file in files]
+    alone = len(seen.encodings) == 1 and not seen.other
+    name = next(iter(seen.encodings)) if alone else AUTO
+    mixed = "" if alone else ", and not all files have the same encoding" if seen.files > 1 else ""
+    yield Finding(
+        "wrong",
+        f"{amount(total, 'file is', 'files are')} not {asked}{mixed}: {listed(told, 5, total)}",
+        f"--encoding {name}" if alone else "--encoding auto reads each file in its own",
+        {"--encoding": name},
+    )
+
+
+def _damage(seen: Seen) -> Iterator[Finding]:
+    """Bytes that decode in no likely encoding, or only in part."""
+    if not seen.damaged:
+        return
+    files = [file for file in seen.troubled if file.raw.invalid and not file.raw.better]
+    told = [f"{file.name}{_places(file)}" for file in files]
+    count, many = seen.damaged["sequences"], seen.damaged["files"]
+    text = f"{amount(count, 'sequence')} of bytes in {amount(many, 'file')} cannot be decoded: {listed(told, 5, many)}"
+    errors = seen.reading.errors
+    if errors == "strict":
+        todo = "--errors replace puts U+FFFD there, --errors skip leaves out the lines; better mend the file"
+        yield Finding("wrong", text, todo, {"--errors": "replace"})
+    else:
+        yield Finding(
+            "note", f"{text}; " + ("they become U+FFFD" if errors == "replace" else "their lines are left out")
+        )
+
+
+def _begins(file: File) -> str:
+    return f" (line {file.raw.lines[0]:,} does not decode)" if file.raw.lines else ""
+
+
+def _places(file: File) -> str:
+    raw = file.raw
+    if not raw.lines:
+        return ""
+    return f" (line{'s' if len(raw.lines) > 1 else ''} {', '.join(f'{line:,}' for line in raw.lines)}" + (
+        " and others)" if raw.invalid > len(raw.lines) else ")"
+    )
+
+
+def _rows(seen: Seen) -> Iterator[Finding]:
+    refused = [file.refused for file in seen.troubled if file.refused is not None]
+    for error in refused[:3]:
+        errors = next((errors for errors in ("skip", "replace") if f"--errors {errors}" in error.todo), None)
+        options = {"--errors": errors} if errors else {}
+        yield Finding("wrong", f"{error.where}: {error.given}; {error.needed}", error.todo, options)
+    if seen.refused > 3:
+        yield Finding("wrong", f"{amount(seen.refused - 3, 'other file')} cannot be read as they are either")
+    if seen.reading.errors == "skip" and seen.counts.skipped:
+        lost = share(seen.counts.skipped, seen.counts.skipped + seen.counts.documents)
+        yield Finding(
+            "note",
+            f"{amount(seen.counts.skipped, 'line or row', 'lines or rows')} ({lost}) cannot be read and are left out",
+        )
+    elif seen.counts.skipped and not seen.refused and not seen.encodings and not seen.damaged:
+        text = f"{amount(seen.counts.skipped, 'row')} cannot be read"
+        yield Finding("wrong", text, "mend them, or --errors skip leaves them out", {"--errors": "skip"})
+    elif seen.files and seen.counts.documents and not seen.refused and not seen.encodings and not seen.damaged:
+        yield Finding("fine", f"every line and row can be read as {amount(seen.counts.documents, 'document')}")
+
+
+def _spans(seen: Seen) -> Iterator[Finding]:
+    if seen.counts.bad_spans and seen.reading.errors != "strict":
+        yield Finding(
+            "note", f"{amount(seen.counts.bad_spans, 'phrase or entity span')} do not fit their text and are left out"
+        )
+    elif seen.counts.bad_spans:
+        told = f"{amount(seen.counts.bad_spans, 'phrase or entity span')} in all do not fit their text"
+        yield Finding("wrong", told, "mend them, or --errors skip leaves them out", {"--errors": "skip"})
+
+
+def _empty(seen: Seen) -> Iterator[Finding]:
+    for file in [file for file in seen.troubled if file.empty and file.named]:
+        given = "an empty file" if file.path.stat().st_size == 0 else "a file without a document"
+        yield Finding("wrong", f"{file.name}: {given}", "leave it out, or name the directory it is in")
+    hidden = seen.counts.empty_files - sum(file.empty and file.named for file in seen.troubled)
+    if hidden:
+        yield Finding("note", f"{amount(hidden, 'file is', 'files are')} empty and passed over")
+    if not seen.counts.documents and not any(file.empty and file.named for file in seen.troubled):
+        yield Finding("wrong", "no document at all", "point at files with text")
+    if seen.counts.empty_rows and not seen.reading.pairs:
+        rows = seen.counts.empty_rows
+        yield Finding(
+            "note", f"{amount(rows, 'row has', 'rows have')} no text in {seen.reading.field!r} and are passed over"
+        )
+    if seen.dangling:
+        yield Finding("note", f"{amount(seen.dangling, 'link leads', 'links lead')} nowhere and are passed over")
+
+
+def _pairs(seen: Seen) -> Iterator[Finding]:
+    sides, rows = seen.survey.sides, seen.survey.sides.ratios.count
+    if not rows:
+        return
+    empty, absurd = seen.counts.empty_rows, sides.absurd()
+    if empty:
+        yield Finding(
+            "note",
+            f"{amount(empty, 'pair has', 'pairs have')} an empty side and are left out ({share(empty, empty + rows)})",
+        )
+    usual = sides.ratios.quantile(0.5) / 1000
+    if absurd:
+        text = f"{amount(absurd, 'pair')} ({share(absurd, rows)}) have sides that differ in length"
+        yield Finding(
+            "note", f"{text} five times more than usual", "look at them: such pairs are often not translations"
+        )
+    if 20 * sides.same > rows:
+        yield Finding(
+            "note", f"{share(sides.same, rows)} of the pairs have the same text on both sides", "leave them out"
+        )
+    if not empty and not absurd:
+        yield Finding("fine", f"both sides of all pairs are filled, the first {usual:.2f} times as long as the second")
