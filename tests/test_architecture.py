@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import gc
 import importlib
 import pkgutil
 from pathlib import Path
@@ -32,7 +33,7 @@ MAY_IMPORT = {
     "corpus": {"data.documents", "errors"},
     "train": {"spec", "batch", "key", "draws", "examples", "model", "objectives", "pretraining", "data", "evaluate",
               "doctor", "errors", "atomic", "exchange.tensors"},
-    "evaluate": {"batch", "examples", "model", "objectives", "data", "errors"},
+    "evaluate": {"batch", "draws", "examples", "model", "objectives", "data", "errors"},
     "exchange": {"spec", "batch", "nn", "model", "objectives", "pretraining", "data.tokenizer", "train.settings",
                  "train.checkpoint", "text_encoder", "errors", "atomic"},
     "text_encoder": {"spec", "batch", "examples", "nn", "objectives", "model", "pretraining", "data.tokenizer",
@@ -105,6 +106,7 @@ def test_every_spec_refuses_an_unknown_field():
     for module in pkgutil.walk_packages([str(ROOT)], "clozeworks."):
         if not module.name.endswith(("__main__", "unpickle")):
             importlib.import_module(module.name)
+    gc.collect()  # slots=True leaves the first class behind until then
     parts, pending = [], [Spec]
     while pending:
         part = pending.pop()
@@ -116,6 +118,10 @@ def test_every_spec_refuses_an_unknown_field():
         if part is not Spec:
             assert dataclasses.is_dataclass(part)
             assert len(dataclasses.fields(part)) <= 16, part.__name__
+
+
+# Masks and formats whose families have no recipe yet; `--set` reaches them, and the conformance table measures them.
+AWAITED = {"DocSentences", "MaskNgrams", "MaskPhrases", "MaskSpans", "Pairs", "SentenceOrder", "SentencePair", "Stream"}
 
 
 def test_every_recipe_uses_every_part():
@@ -131,4 +137,4 @@ def test_every_recipe_uses_every_part():
         name for name, part in known_parts().items()
         if part not in used and part not in bases and not part.__subclasses__() and ".bench" not in part.__module__
     }  # fmt: skip
-    assert not unused
+    assert unused == AWAITED
