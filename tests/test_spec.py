@@ -112,6 +112,82 @@ def test_set_path_refuses(path, text, message):
         spec.set_path(recipe("bert_tiny"), path, text)
 
 
+# The same part as Python and as JSON write it.
+WRITTEN = [
+    ("objective.corruption", "MaskSpans", {"part": "MaskSpans"}),
+    ("objective.corruption", "MaskSpans()", {"part": "MaskSpans"}),
+    (
+        "objective.corruption",
+        "MaskNgrams(rate=0.2, longest=4, copies=None)",
+        {"part": "MaskNgrams", "rate": 0.2, "longest": 4},
+    ),
+    ("objective.segments", "DocSentences(length=512)", {"part": "DocSentences", "length": 512}),
+    (
+        "objective.corruption",
+        "MaskTokens(rounding='random', replace=Replace(source=\"ordinary\", mask=0.5))",
+        {"part": "MaskTokens", "rounding": "random", "replace": {"part": "Replace", "source": "ordinary", "mask": 0.5}},
+    ),
+    ("objective.losses", "(MaskedLM,)", [{"part": "MaskedLM"}]),
+    (
+        "objective.losses",
+        "(MaskedLM(weight=2.0), SentenceRelation)",
+        [{"part": "MaskedLM", "weight": 2.0}, {"part": "SentenceRelation"}],
+    ),
+    ("objective.losses", "[MaskedLM]", [{"part": "MaskedLM"}]),
+    ("objective.losses.0", "MaskedLM(weight=3.0)", {"part": "MaskedLM", "weight": 3.0}),
+    ("train.phases", "(Phase(share=1.0, length=64),)", [{"part": "Phase", "share": 1.0, "length": 64}]),
+    ("objective.corruption", "None", None),
+]
+
+
+@pytest.mark.parametrize(("path", "text", "data"), WRITTEN, ids=[text for _, text, _ in WRITTEN])
+def test_set_path_to_a_part(path, text, data):
+    r = recipe("bert_tiny")
+    spec.set_path(r, path, text)
+    target: object = r
+    for name in path.split("."):
+        target = dict(spec.children(target))[name]
+    assert target == (spec.from_dict(data) if data is not None else None)
+    assert r.name == "bert_tiny", "a name that looks like a part stays a word where a word is wanted"
+
+
+def test_a_capital_does_not_make_a_word_a_part():
+    r = recipe("bert_tiny")
+    spec.set_path(r, "name", "MaskSpans")
+    assert r.name == "MaskSpans"
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "message"),
+    [
+        ("objective.corruption", "MaskSpan", r"^objective\.corruption = MaskSpan: .*did you mean MaskSpans"),
+        ("objective.corruption", "MaskSpans(rat=0.1)", r"^objective\.corruption\.rat = 0\.1: .*did you mean rate"),
+        (
+            "objective.corruption",
+            "MaskTokens(replace=Replace(sorce='corpus'))",
+            r"^objective\.corruption\.replace\.sorce = 'corpus': .*did you mean source",
+        ),
+        (
+            "objective.corruption",
+            "MaskTokens(replace=Replce())",
+            r"^objective\.corruption\.replace = Replce: .*did you mean Replace",
+        ),
+        ("objective.losses", "(MaskedLM, SentenceRelatio)", r"^objective\.losses\.1 = .*did you mean SentenceRelation"),
+        ("objective.segments", "MaskSpans", "a value of type Segments is needed"),
+        ("objective.segments", "DocSentences(512)", "a value of type Segments is needed"),
+        ("objective.segments", "DocSentences(length=", "a value of type Segments is needed"),
+        ("objective.segments", "DocSentences(length=open('x'))", "a value of type Segments is needed|no part"),
+        ("objective.losses.0", "MaskSpans", "a value of type Loss is needed"),
+        ("objective.losses.0", "3", "a value of type Loss is needed"),
+        ("train.optimizer.betas.1", "wide", "a value of type float is needed"),
+        ("objective.segments", "Doc.Sentences()", "a value of type Segments is needed"),
+    ],
+)
+def test_set_path_refuses_a_part(path, text, message):
+    with pytest.raises(RecipeError, match=message):
+        spec.set_path(recipe("bert_tiny"), path, text)
+
+
 def test_an_unknown_part_is_named():
     data = spec.to_dict(recipe("bert_tiny"))
     data["encoder"]["stack"]["block"]["mixer"]["part"] = "Atention"

@@ -190,6 +190,7 @@ def set_path(spec: Spec, path: str, text: str) -> None:
     *parents, last = path.split(".")
     holder: Any = spec
     target: Any = spec
+    annotation: Any = type(spec)
     walked = ""
     for name in [*parents, last]:
         options = dict(children(target))
@@ -197,8 +198,8 @@ def set_path(spec: Spec, path: str, text: str) -> None:
             raise RecipeError(
                 path, text, f"{walked or type(spec).__name__} has no field {name}", suggest(name, options)
             )
+        annotation = fields_of(type(target))[name] if isinstance(target, Spec) else _item(annotation, int(name))
         holder, target, walked = target, options[name], join(walked, name)
-    annotation = fields_of(type(holder))[last] if isinstance(holder, Spec) else Any
     value = _read(text, annotation, path)
     if not fits(value, annotation):
         raise RecipeError(path, text, f"a value of type {describe(annotation)} is needed", "change the value")
@@ -214,13 +215,21 @@ def set_path(spec: Spec, path: str, text: str) -> None:
         setattr(owner, name, tuple(items))
 
 
+def _item(annotation: Any, index: int) -> Any:
+    """The type of one item of a tuple."""
+    arguments = typing.get_args(annotation) if typing.get_origin(annotation) is tuple else ()
+    if not arguments:
+        return Any
+    return arguments[0] if arguments[-1] is Ellipsis else arguments[index]
+
+
 def _read(text: str, annotation: Any, where: str) -> Any:
     """Text as the annotated type wants it: JSON where it parses (None for null), a part such as `MaskSpans` or
     `DocSentences(length=512)`, a bare word otherwise."""
     try:
         value = json.loads({"none": "null", "true": "true", "false": "false"}.get(text.lower(), text))
     except json.JSONDecodeError:
-        value = _written(text) if re.match(r"[A-Z]\w*(\(|$)|\(", text) and not fits(text, annotation) else text
+        value = _written(text) if re.match(r"[A-Z]\w*(\(|$)|[(\[]", text) and not fits(text, annotation) else text
     value = from_dict(value, where=where) if isinstance(value, (dict, list)) else value
     if not fits(value, annotation) and fits(text, annotation):
         return text

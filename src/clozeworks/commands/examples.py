@@ -1,52 +1,94 @@
 """clozeworks examples"""
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.text import Text
 
+from clozeworks import spec
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
-from clozeworks.commands.screen import closing, emit, screen
+from clozeworks.commands.drawing import brief, drawn, legend
+from clozeworks.commands.screen import closing, emit, facts, note, screen
 from clozeworks.data.rows import Epoch, Source
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokenizer import Tokenizer
-from clozeworks.examples import NOTHING, Ragged
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.examples import Ragged
 from clozeworks.pretraining import Recipe
-
-MASKED, RANDOM, KEPT = "black on yellow", "white on red", "black on cyan"
-GROUND = ("", "magenta")  # segments A and B
-LEGEND = ("hidden word", "random word", "kept word", "the same")
-PAIRS = {0: "B follows A", 1: "B is from another document"}
 
 
 def run(options: Options) -> None:
-    recipe = named.recipe(options.recipe, options.set)
+    recipe, refused = changed(named.recipe(options.recipe), options.set)
     directory = named.existing(options.data, "a prepared directory")
     text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
     seed = recipe.train.seed if options.seed is None else options.seed
     epoch = epoch_of(recipe, text, tokenizer, seed, options.epoch)
-    count = len(epoch.plan)
-    index = np.arange(min(options.count, count))
+    index = chosen(options, len(epoch.plan))
     ragged = epoch.examples(index, sentences=True)
     if options.json:
         for at in range(len(index)):
             emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
         return
+    tell(options, recipe, tokenizer, ragged, len(epoch.plan), index, directory)
+    if refused is not None:
+        screen().print()
+        note(screen(), f"to look at, not to train: {refused}")
+        return
+    changes = " ".join(f"--set {shlex.quote(change)}" for change in options.set)
+    command = f"clozeworks pretrain {options.recipe} {changes}".strip()
+    closing(screen(), None, f"{command} --data {shlex.quote(str(options.data))} --out run")
+
+
+def changed(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | None]:
+    """The recipe with its fields changed, and why it cannot be trained so: its examples can be looked at anyway."""
+    try:
+        return named.changed(recipe, changes), None
+    except RecipeError as error:
+        refused = error
+    for change in changes:  # what cannot be set at all is refused here again
+        path, _, value = change.partition("=")
+        spec.set_path(recipe, path.strip(), value.strip())
+    objective = recipe.objective
+    for name, part in (("segments", objective.segments), ("corruption", objective.corruption)):
+        if part is not None:
+            spec.check(part, f"{recipe.name}.objective.{name}")
+    return recipe, refused
+
+
+def chosen(options: Options, there: int) -> np.ndarray:
+    """The indices asked for: the first few, or one, or a few from one on."""
+    if options.index is None:
+        return np.arange(min(options.count or 3, there))
+    if options.index >= there:
+        raise InputError("--index", f"{options.index:,}", f"this epoch has {there:,} examples", f"use 0 to {there - 1}")
+    return np.arange(options.index, min(options.index + (options.count or 1), there))
+
+
+def tell(
+    options: Options,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    ragged: Ragged,
+    there: int,
+    index: np.ndarray,
+    directory: Path,
+) -> None:
     console = screen()
-    where = f"epoch {options.epoch} of {recipe.name} on {directory}"
-    console.print(f"{count:,} examples in {where}, here the first {len(index)}")
-    legend(console, tokenizer)
+    objective = recipe.objective
+    which = f"{index[0]:,}" if len(index) == 1 else f"{index[0]:,} to {index[-1]:,}"
+    rows = [
+        ("examples", f"{which} of {there:,} in epoch {options.epoch} of {recipe.name} on {directory}"),
+        ("segments", brief(objective.segments)),
+        ("corruption", brief(objective.corruption)),
+    ]
+    console.print(facts(rows))
+    legend(console, tokenizer, ragged=ragged, words=options.words)
     for at in range(len(index)):
-        console.print()
-        for line in drawn(ragged, at, tokenizer):
+        console.print(f"\n{index[at]:,}", style="bold")
+        for line in drawn(ragged, at, tokenizer, objective.segments, options.words, console.width):
             console.print(line)
-    command = f"clozeworks pretrain {options.recipe} --data {shlex.quote(str(options.data))} --out run"
-    closing(console, None, command)
 
 
 def epoch_of(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, number: int) -> Epoch:
@@ -57,82 +99,19 @@ def epoch_of(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, numb
 def as_json(ragged: Ragged, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
     """One example, unpadded."""
     here = slice(ragged.first[at], ragged.first[at + 1])
-    labels = ragged.labels if ragged.labels is not None else np.full(len(ragged.tokens), NOTHING)
     sentences = ragged.sentence_starts
     row = {
         "tokens": [tokenizer.token(token) for token in ragged.tokens[here]],
         "input_ids": ragged.tokens[here].tolist(),
-        "labels": labels[here].tolist(),
+        "labels": ragged.labels[here].tolist(),
         "segment_ids": ragged.segment[here].tolist(),
         "word_starts": ragged.word_starts[here].tolist(),
         "sentence_starts": sentences[here].tolist() if sentences is not None else [],
         "index": index,
         "epoch": epoch,
     }
+    if ragged.span is not None:
+        row["spans"] = [list(each) for each in ragged.spans(at)]
+    if ragged.units is not None:
+        row["units"] = ragged.units[here].tolist()
     return row | {name: values[at].item() for name, values in ragged.fields.items()}
-
-
-# ---- in colour
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A token as it is drawn."""
-
-    text: str
-    hidden: str | None  # what is to be predicted
-    fate: str  # "", "masked", "random" or "kept"
-    segment: int
-    joined: bool  # no space before it
-
-
-def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
-    here = range(ragged.first[at], ragged.first[at + 1])
-    mask = tokenizer.need("mask")
-    for place in here:
-        token, label = int(ragged.tokens[place]), NOTHING if ragged.labels is None else int(ragged.labels[place])
-        fate = ""
-        if label != NOTHING:
-            fate = "masked" if token == mask else "kept" if token == label else "random"
-        inside = not ragged.special[place] and not ragged.word_starts[place]
-        name = tokenizer.names["mask"] if fate == "masked" else spelt(tokenizer, token)
-        yield Piece(name, spelt(tokenizer, label) if fate else None, fate, int(ragged.segment[place]), inside)
-
-
-def spelt(tokenizer: Tokenizer, token: int) -> str:
-    """A token as people read it, without the marks of its tokenizer."""
-    if token in tokenizer.special_ids:
-        return tokenizer.token(token)
-    return tokenizer.decode([token]).strip().removeprefix("##") or tokenizer.token(token)
-
-
-def drawn(ragged: Ragged, at: int, tokenizer: Tokenizer) -> list[Text]:
-    """An example in colour, a paragraph a segment; what is hidden stands in parentheses behind its place."""
-    found: dict[int, Text] = {}
-    for piece in pieces(ragged, at, tokenizer):
-        new = piece.segment not in found
-        text = found.setdefault(piece.segment, Text("AB"[piece.segment] + "  "))
-        if not new and not piece.joined:
-            text.append(" ")
-        if piece.fate:
-            text.append(piece.text, {"masked": MASKED, "random": RANDOM, "kept": KEPT}[piece.fate])
-            text.append(f"({piece.hidden})", "bold green")
-        else:
-            text.append(piece.text, "dim" if piece.text in tokenizer.names.values() else GROUND[piece.segment])
-    lines = list(found.values()) if len(found) > 1 else [text[3:] for text in found.values()]
-    label = ragged.fields.get("pair_label")
-    if label is not None:
-        lines.append(Text(f"pair label {int(label[at])}: {PAIRS.get(int(label[at]), '')}", style="italic"))
-    return lines
-
-
-def legend(console: Console, tokenizer: Tokenizer, words: tuple[str, str, str, str] = LEGEND) -> None:
-    hidden, random, kept, same = words
-    answer = "bold green"
-    console.print(
-        Text.assemble(
-            (tokenizer.names["mask"], MASKED), (f"({hidden})", answer), "   ",
-            (random, RANDOM), (f"({hidden})", answer), "   ",
-            (kept, KEPT), (f"({same})", answer),
-        )
-    )  # fmt: skip

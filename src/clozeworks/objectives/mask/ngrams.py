@@ -17,7 +17,7 @@ AHEAD = 16  # proposals prepared together
 
 @dataclass(slots=True)
 class MaskNgrams(Masking):
-    """Runs of n whole words, p(n) = (1/n) / (1 + 1/2 + ... + 1/longest) (Lan et al. 2019, 3.1).
+    """Runs of n whole words, p(n) = (1/n) / (1 + 1/2 + ... + 1/longest) (Lan et al. 2019, 4.1).
 
     With `longest` = 3: 6/11, 3/11 and 2/11, 1.636 words in the mean. Every word is proposed once as a start, in random
     order, with an n of its own, cut at the end of the piece. Words are dropped from the end of a run until it fits what
