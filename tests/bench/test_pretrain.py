@@ -1,8 +1,10 @@
 """The comparison itself: the same examples, the same loss, honest sums. Its figures are nobody's test."""
 
+import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +56,25 @@ def test_a_missing_peer_is_one_sentence(monkeypatch):
 def test_an_unknown_benchmark_gets_a_suggestion():
     with pytest.raises(InputError, match="did you mean pretrain"):
         bench.main("pretrian")
+
+
+def test_without_a_name_the_benchmarks_are_listed(capsys):
+    assert bench.main(None) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[2] for line in lines] == list(bench.NAMES)
+
+
+def test_text_of_ones_own_is_for_prepare_alone():
+    with pytest.raises(InputError, match="masking has a text of its own"):
+        bench.main("masking", data=Path("corpus.jsonl"))
+
+
+def test_every_benchmark_has_the_same_four_things():
+    for name in bench.NAMES:
+        module = importlib.import_module(f"clozeworks.bench.{name}")
+        assert module.Setting.quick().repetitions < module.Setting().repetitions
+        assert callable(module.run)
+        assert callable(module.render)
 
 
 def test_nothing_of_the_peer_is_imported_before_it_is_needed():

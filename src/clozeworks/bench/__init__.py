@@ -1,28 +1,49 @@
 """Benchmarks: us and the peers on this machine, in one run, in turns."""
 
+import dataclasses
+import importlib
 import json as json_lines
 from pathlib import Path
 
 from clozeworks import atomic
 from clozeworks.errors import InputError, suggest
 
-NAMES = ("pretrain",)
+NAMES = {
+    "pretrain": "our training step against the Trainer of transformers",
+    "masking": "our masks against the collator of transformers",
+    "prepare": "from raw text to tokens on disk, against datasets",
+    "loader": "how long training waits for its data",
+}
 
 
-def main(name: str, quick: bool = False, json: bool = False, out: Path | None = None) -> int:
-    """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too."""
+def main(
+    name: str | None, quick: bool = False, json: bool = False, out: Path | None = None, data: Path | None = None
+) -> int:
+    """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
+
+    Without a name, say which there are. `data` is text of your own, for the benchmark that takes some.
+    """
     from rich.console import Console
 
-    from clozeworks.bench import pretrain
-
+    console = Console(highlight=False)
+    if name is None:
+        if json:
+            print(json_lines.dumps(NAMES))
+        else:
+            console.print("\n".join(f"clozeworks bench {each:<10}{what}" for each, what in NAMES.items()))
+        return 0
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
-    console = Console(highlight=False)
-    figures = pretrain.run(pretrain.Setting(repetitions=3, limit=150.0) if quick else pretrain.Setting())
+    if data is not None and name != "prepare":
+        raise InputError("--data", data, f"{name} has a text of its own", "leave it out, or choose prepare")
+
+    benchmark = importlib.import_module(f"clozeworks.bench.{name}")
+    setting = benchmark.Setting.quick() if quick else benchmark.Setting()
+    figures = benchmark.run(setting if data is None else dataclasses.replace(setting, data=str(data)))
     if out is not None:
         atomic.write_json(out, figures)
     if json:
         print(json_lines.dumps(figures, allow_nan=False))
     else:
-        console.print(pretrain.render(figures))
+        console.print(benchmark.render(figures))
     return 0

@@ -1,6 +1,6 @@
-"""One side of a comparison, in a process of its own: it trains when told to, and says what that took.
+"""One side of a comparison, in a process of its own: it works when told to, and says what that took.
 
-It reads one line a segment, the number of steps to make, and answers with one JSON line.
+A side that trains reads one line a segment, the number of steps to make; every answer is one JSON line.
 """
 
 import json
@@ -91,13 +91,27 @@ def breakdown(folder: Path, answers: IO[str]) -> None:
     print(json.dumps(measure(folder)), file=answers, flush=True)
 
 
-def main(role: str, folder: str, threads: str) -> None:
+def masking(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench.masking import measure
+
+    print(json.dumps(measure(folder)), file=answers, flush=True)
+
+
+def loader(folder: Path, answers: IO[str], name: str) -> None:
+    from clozeworks.bench.loader import Runs
+
+    runs = Runs(folder, name)
+    while steps := int(sys.stdin.readline().strip() or 0):
+        print(json.dumps(runs.go(steps)), file=answers, flush=True)
+
+
+def main(role: str, folder: str, threads: str, *more: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = {"make": make, "ours": ours, "trainer": trainer, "same": same, "breakdown": breakdown}
-    roles[role](Path(folder), answers)
+    roles = (make, ours, trainer, same, breakdown, masking, loader)
+    {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 
 if __name__ == "__main__":

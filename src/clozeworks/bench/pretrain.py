@@ -1,12 +1,7 @@
 """Our pretraining step against the Trainer of `transformers`: same weights, same sentences, same threads, in turns."""
 
 import json
-import os
-import platform
-import shlex
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -14,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clozeworks import doctor
+from clozeworks.bench.child import Contestant, ask
+from clozeworks.bench.figures import footer, setting_of, spread, told
 from clozeworks.bench.workload import SETTING
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SIDES = ("ours", "trainer")
+PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy")
 NEAR = 1e-3  # how far the losses of the two may lie apart on the same weights and examples
 
 
@@ -33,6 +31,10 @@ class Setting:
     steps: int | None = None  # in a segment; None: one sweep of the peer's sampler
     limit: float | None = None  # seconds after which no further repetition begins
     threads: int | None = None  # None: every core this process may use
+
+    @staticmethod
+    def quick() -> "Setting":
+        return Setting(repetitions=3, limit=150.0)
 
 
 def run(setting: Setting) -> dict[str, Any]:
@@ -65,14 +67,11 @@ def run(setting: Setting) -> dict[str, Any]:
         "breakdown_cpu_ms": parts,
         "peer": {"settings": peer.SETTINGS, "collator": "DataCollatorForLanguageModeling(mlm_probability=0.15)"},
         "segments": segments,
-        "machine": {**doctor.machine(), "threads": threads, "load_average": os.getloadavg()},
-        "versions": versions(),
-        "command": shlex.join(["clozeworks", *sys.argv[1:]]),
-        "seconds": round(time.monotonic() - begin, 1),
+        **setting_of(threads, PACKAGES, begin),
     }
 
 
-def measure(setting: Setting, sides: dict[str, "Contestant"], steps: int, begin: float) -> dict[str, list[Any]]:
+def measure(setting: Setting, sides: dict[str, Contestant], steps: int, begin: float) -> dict[str, list[Any]]:
     """Segments in turns, one side resting while the other works; who goes first changes each time."""
     for side in sides.values():
         side.go(setting.warmup)
@@ -83,60 +82,6 @@ def measure(setting: Setting, sides: dict[str, "Contestant"], steps: int, begin:
         for name in (SIDES, SIDES[::-1])[turn % 2]:
             segments[name].append(sides[name].go(steps))
     return segments
-
-
-class Contestant:
-    """A process that trains one segment at a time."""
-
-    def __init__(self, role: str, folder: Path, threads: int):
-        self.log = folder / f"{role}.log"
-        command = [sys.executable, "-m", "clozeworks.bench.contestant", role, str(folder), str(threads)]
-        root = str(Path(__file__).parents[2])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, [root, os.getenv("PYTHONPATH")])),
-            "OMP_NUM_THREADS": str(threads),
-            "HF_HUB_OFFLINE": "1",
-        }
-        with self.log.open("w") as errors:
-            self.process = subprocess.Popen(
-                command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
-            )
-
-    def go(self, steps: int) -> dict[str, Any]:
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(f"{steps}\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it died: reading says why
-        return self.answer()
-
-    def answer(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            self.process.wait()
-            raise RuntimeError(f"{self.log.stem} died with {self.process.returncode}:\n{self.log.read_text()[-4000:]}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                stream.close()
-        try:
-            self.process.wait(timeout=60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def ask(role: str, folder: Path, threads: int) -> dict[str, Any]:
-    child = Contestant(role, folder, threads)
-    try:
-        return child.answer()
-    finally:
-        child.close()
 
 
 def summary(segments: dict[str, list[Any]]) -> dict[str, Any]:
@@ -165,21 +110,6 @@ def summary(segments: dict[str, list[Any]]) -> dict[str, Any]:
     }
 
 
-def spread(values: list[float]) -> dict[str, float]:
-    return {
-        "median": round(statistics.median(values), 3),
-        "lowest": round(min(values), 3),
-        "highest": round(max(values), 3),
-    }
-
-
-def versions() -> dict[str, str]:
-    from importlib.metadata import version
-
-    names = ("torch", "transformers", "accelerate", "tokenizers", "numpy")
-    return {"python": platform.python_version(), **{name: version(name) for name in names}}
-
-
 def render(figures: dict[str, Any]) -> "RenderableType":
     """The figures for a terminal."""
     from rich.console import Group
@@ -194,9 +124,7 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         ("real tokens a second", "tokens_per_second", "seconds"),
         ("real tokens a processor second", "tokens_per_cpu_second", "cpu_seconds"),
     ):
-        ratio = figures["ratio"][clock]
-        told = f"{ratio['median']:.2f}  ({ratio['lowest']:.2f} to {ratio['highest']:.2f})"
-        table.add_row(label, *(f"{sides[side][key]:,.0f}" for side in SIDES), told)
+        table.add_row(label, *(f"{sides[side][key]:,.0f}" for side in SIDES), told(figures["ratio"][clock]))
     table.add_row("real tokens a step", *(f"{sides[side]['real_tokens_a_step']:,.0f}" for side in SIDES), "")
     table.add_row("share of padding", *(f"{sides[side]['share_of_padding']:.1%}" for side in SIDES), "")
     for label, key in (("peak memory, MB", "peak_mb"), ("  of it before training", "before_training_mb")):
@@ -215,6 +143,5 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         table,
         "",
         f"our step ({whole:,.0f} ms of processor time): {parts}",
-        f"{machine['processor']}, {machine['cores']} cores, load {machine['load_average'][0]:.1f}; "
-        + ", ".join(f"{name} {value}" for name, value in figures["versions"].items()),
+        footer(figures),
     )

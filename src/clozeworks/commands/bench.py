@@ -7,4 +7,5 @@ from clozeworks.commands.arguments import Options
 
 
 def run(options: Options) -> int:
-    return bench.main(options.name, options.quick, options.json, Path(options.out) if options.out else None)
+    out, data = (Path(given) if given else None for given in (options.out, options.data))
+    return bench.main(options.name, options.quick, options.json, out, data)
