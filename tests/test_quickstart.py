@@ -12,7 +12,7 @@ from rich.console import Console
 from clozeworks import corpus, quickstart
 from clozeworks.cli import main
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.text_encoder import load
 

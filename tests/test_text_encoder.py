@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.pretraining import build
 from clozeworks.recipes import recipe

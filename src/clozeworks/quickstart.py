@@ -22,10 +22,10 @@ from clozeworks.commands.evaluate import ENGLISH, figures_of, tell
 from clozeworks.commands.examples import epoch_of
 from clozeworks.commands.prepare import Bar
 from clozeworks.commands.screen import closing
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import MANIFEST, Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.pretraining import Recipe, build
 from clozeworks.recipes.bert import bert_tiny

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from clozeworks import atomic
 from clozeworks.batch import PADDING, Context, Side
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
 from clozeworks.exchange import card, files, huggingface

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from clozeworks.bench import memory, prepare, preparers, raw_text
-from clozeworks.data.documents import read_documents
+from clozeworks.data.text.documents import read_documents
 from clozeworks.errors import InputError
 
 LINUX = pytest.mark.skipif(not (memory.PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's smaps_rollup")

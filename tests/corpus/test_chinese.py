@@ -7,7 +7,7 @@ import pytest
 
 from clozeworks import corpus
 from clozeworks.corpus.chinese import split_tagged
-from clozeworks.data.word_borders import is_han
+from clozeworks.data.tokens.word_borders import is_han
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import pytest
 
 from clozeworks import corpus
 from clozeworks.corpus.english import prose
-from clozeworks.data.sentences import split_sentences
+from clozeworks.data.text.sentences import split_sentences
 from clozeworks.errors import InputError
 
 

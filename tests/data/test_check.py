@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from clozeworks.data.check import Report, check
 from clozeworks.data.checks import needs, survey
 from clozeworks.data.checks.finding import Aim, share
-from clozeworks.data.documents import Document
-from clozeworks.data.reading import Reading
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.text.reader import Reading
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from tests.conftest import SHARED
 

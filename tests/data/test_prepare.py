@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import Prepared, prepare
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 
 NOUNS = ["river", "house", "window", "garden", "paper", "stone", "bird", "letter", "winter", "morning", "island"]
@@ -284,7 +284,7 @@ def test_memory_stays_bounded(tmp_path):
     script = f"""
         import resource
         from clozeworks.data.prepare import prepare
-        from clozeworks.data.tokenizer import Tokenizer
+        from clozeworks.data.tokens.tokenizer import Tokenizer
         tokenizer = Tokenizer.train([{story(1)!r}], vocab=300)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         prepare([{str(file)!r}], {str(tmp_path / "out")!r}, tokenizer=tokenizer)

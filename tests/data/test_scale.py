@@ -18,10 +18,10 @@ import pytest
 
 from clozeworks import atomic
 from clozeworks.data import engines, merge, units
-from clozeworks.data.documents import Document, read_documents
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document, read_documents
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.work import work
 from clozeworks.errors import InputError
 from tests.data.test_prepare import story, texts_of
@@ -268,7 +268,7 @@ def test_engines_keep_only_a_few_units_in_flight():
 MEMORY = """
 import resource, sys
 from clozeworks.data.prepare import prepare
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 if __name__ == "__main__":
     tokenizer = Tokenizer.load(sys.argv[2])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.heldout import batches, evaluate, labels_of, measure, unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.pretraining import Recipe, build

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange.grow import BIAS, TABLE, grow, is_larger
 from clozeworks.pretraining import build

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
+from clozeworks.data.text.documents import Document
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.pretraining import Recipe

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.evaluate import heldout
 from clozeworks.objectives.segments import Pairs, Stream

@@ -13,7 +13,7 @@ from clozeworks.batch import Batch
 from clozeworks.data.loader import Loader
 from clozeworks.data.rows import Epoch, Row, Source, collate
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer

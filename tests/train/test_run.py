@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from clozeworks import atomic, spec
-from clozeworks.data.documents import Document
 from clozeworks.data.prepare import prepare
+from clozeworks.data.text.documents import Document
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, log

@@ -99,7 +99,7 @@ class Runs:
     def load(self, batches: int) -> dict[str, Any]:
         """The batches of so many steps made one after another, nobody training meanwhile."""
         from clozeworks.data.shards import Corpus
-        from clozeworks.data.tokenizer import Tokenizer
+        from clozeworks.data.tokens.tokenizer import Tokenizer
         from clozeworks.train.feed import Feed
 
         vocabulary = Tokenizer.load(self.folder / DATA).vocabulary()

@@ -16,7 +16,7 @@ from clozeworks.corpus import documents
 from clozeworks.data.prepare import prepare
 from clozeworks.data.rows import Epoch, Row, Source, collate
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.objectives.mask.masking import Masking

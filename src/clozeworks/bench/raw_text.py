@@ -8,9 +8,9 @@ import numpy as np
 
 from clozeworks.bench.preparers import TOKENIZER
 from clozeworks.corpus import documents
-from clozeworks.data.documents import read_documents
-from clozeworks.data.sentences import split_sentences
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import read_documents
+from clozeworks.data.text.sentences import split_sentences
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.units import text_of
 
 TRAINED_ON = 1000  # documents that the tokenizer of a benchmark sees

@@ -14,7 +14,7 @@ from clozeworks.corpus import documents
 from clozeworks.data.loader import Loader
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.examples import Plan, Ragged, Vocabulary, assemble
 from clozeworks.exchange import files
 from clozeworks.model import Model

@@ -11,9 +11,9 @@ from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, emit, facts, screen, short, size, span
 from clozeworks.data.check import Finding, Report, check
 from clozeworks.data.checks.finding import Aim
-from clozeworks.data.reading import Reading
-from clozeworks.data.tokenizer import Tokenizer
-from clozeworks.data.tokenizer_training import KINDS
+from clozeworks.data.text.reader import Reading
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.data.tokens.training import KINDS
 
 COLOURS = {"wrong": "bold red", "note": "yellow", "fine": "green"}
 VOCAB = 8192

@@ -4,7 +4,7 @@ import copy
 import dataclasses
 
 from clozeworks import spec
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange.grow import grow, is_larger
 from clozeworks.model import Pooler

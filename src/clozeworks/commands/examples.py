@@ -13,7 +13,7 @@ from clozeworks.commands.drawing import brief, drawn, legend
 from clozeworks.commands.screen import closing, emit, facts, note, screen
 from clozeworks.data.rows import Epoch, Source
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.examples import Ragged
 from clozeworks.pretraining import Recipe

@@ -14,8 +14,8 @@ from clozeworks.commands.arguments import Options
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, facts, note, screen
 from clozeworks.data.prepare import Prepared, prepare
-from clozeworks.data.tokenizer import Tokenizer
-from clozeworks.data.tokenizer_training import KINDS
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.data.tokens.training import KINDS
 from clozeworks.errors import InputError
 
 VOCAB = 8192

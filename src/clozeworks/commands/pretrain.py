@@ -10,7 +10,7 @@ from clozeworks.commands.arguments import Options
 from clozeworks.commands.continued import continued
 from clozeworks.commands.dry_run import Forecast, forecast
 from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe

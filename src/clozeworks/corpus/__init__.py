@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from clozeworks.data.documents import Document
+from clozeworks.data.text.documents import Document
 from clozeworks.errors import InputError, suggest
 
 LANGUAGES = ("en", "zh")

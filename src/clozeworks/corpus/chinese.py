@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
-from clozeworks.data.documents import Document
+from clozeworks.data.text.documents import Document
 from clozeworks.errors import InputError
 
 _ENDS = tuple("。！？；：…”’）》」』")

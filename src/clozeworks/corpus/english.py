@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from clozeworks.data.documents import Document
+from clozeworks.data.text.documents import Document
 
 SKIPPED = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__", "lib-dynload", "pydoc_data"}
 SHORTEST = 200  # characters of prose that make a document

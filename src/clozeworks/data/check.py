@@ -20,12 +20,12 @@ from clozeworks.data.checks.raw import Raw, look
 from clozeworks.data.checks.reading import about_reading
 from clozeworks.data.checks.sample import CHARACTERS, Sample
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.compressed import open_bytes, packing_of
-from clozeworks.data.documents import Counts
-from clozeworks.data.listing import ARROW, PACKED, TEXT, kind_of, list_files
-from clozeworks.data.reading import Reader, Reading
-from clozeworks.data.text_files import INPUT, keep_input
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.compressed import open_bytes, packing_of
+from clozeworks.data.text.documents import Counts
+from clozeworks.data.text.files import INPUT, keep_input
+from clozeworks.data.text.listing import ARROW, PACKED, TEXT, kind_of, list_files
+from clozeworks.data.text.reader import Reader, Reading
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 
 __all__ = ["Finding", "Report", "check"]

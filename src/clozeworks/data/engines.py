@@ -4,6 +4,8 @@ Each engine takes the method and the units and keeps only a few units in flight,
 """
 
 import contextlib
+import importlib
+import logging
 import os
 import secrets
 import sys
@@ -22,10 +24,10 @@ Engine = Callable[[Method, Iterator[Unit]], Iterator[Made]]
 
 
 def here(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
-    """In this process: the next unit is read while `tokenizers`, with threads of its own, works on the last one."""
+    """In this process: one unit is read and split while `tokenizers`, with threads of its own, works on another."""
     make = Maker(method)
-    with ThreadPoolExecutor(1) as pool:
-        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=1)
+    with ThreadPoolExecutor(2) as pool:
+        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=2)
 
 
 def processes(count: int) -> Engine:
@@ -60,7 +62,7 @@ def ray(address: str | None = None) -> Engine:
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
         try:
-            import ray
+            ray = importlib.import_module("ray")
         except ImportError:
             todo = "pip install 'clozeworks[ray]'"
             raise InputError("--engine ray", "ray is not installed", "the package ray is needed", todo) from None
@@ -68,7 +70,7 @@ def ray(address: str | None = None) -> Engine:
         if started:
             try:
                 local = {} if at else {"include_dashboard": False}
-                ray.init(address=at, log_to_driver=False, logging_level="ERROR", **local)
+                ray.init(address=at, log_to_driver=False, logging_level=logging.ERROR, **local)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 given = str(error).splitlines()[0]
                 raise InputError(f"Ray at {at or 'this machine'}", given, "a running cluster", "check it") from None

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clozeworks.data.sentences import LONGEST
+from clozeworks.data.text.sentences import LONGEST
 
 Manifest = dict[str, Any]
 

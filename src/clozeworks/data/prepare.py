@@ -17,15 +17,15 @@ from typing import Any, Literal
 
 from clozeworks import atomic
 from clozeworks.data import engines, merge, units
-from clozeworks.data.documents import Counts, Document, Errors
 from clozeworks.data.notes import notes_of
-from clozeworks.data.reading import Reader, Reading
-from clozeworks.data.segmenters import Segmenter, portable
 from clozeworks.data.shard_writer import ShardWriter
 from clozeworks.data.shards import FORMAT, MANIFEST, SPLITS, Counted, fingerprint, read_manifest
-from clozeworks.data.tokenizer import Tokenizer
-from clozeworks.data.tokenizer_training import KINDS
-from clozeworks.data.word_borders import is_han
+from clozeworks.data.text.documents import Counts, Document, Errors
+from clozeworks.data.text.reader import Reader, Reading
+from clozeworks.data.tokens.segmenters import Segmenter, portable
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.data.tokens.training import KINDS
+from clozeworks.data.tokens.word_borders import is_han
 from clozeworks.data.work import Work, work
 from clozeworks.errors import InputError, suggest
 
@@ -159,7 +159,7 @@ def _engine(engine: str, count: int | None, hook: str | Segmenter, total: int) -
         count = cores if total > LARGE and (hook != "none" or cores > 4) else 1
     if count < 1:
         raise InputError("processes", count, "1 or more is needed", "leave it out")
-    return engines.here if count == 1 or not portable(hook) else engines.processes(count)
+    return engines.here if count == 1 or (callable(hook) and not portable(hook)) else engines.processes(count)
 
 
 def _identity(reader: Reader, settings: dict[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any] | None:

@@ -129,10 +129,10 @@ class ShardWriter:
         self._measure()
         file = self._directory / f"{self._split}-{len(self.entries):05}.safetensors"
         # int64 first, bytes last: each tensor then begins at a multiple of its item size, which memory-mapping wants
-        tensors: list[tuple[str, np.dtype, int, array | np.ndarray | Path]] = [
+        tensors: list[tuple[str, np.dtype, int, array | Path]] = [
             ("sentences", np.dtype("<i8"), count.sentences + 1, self._sentences),
             ("documents", np.dtype("<i8"), count.documents + 1, self._documents),
-            ("counts", np.dtype("<i8"), self._vocab, self._counts),
+            ("counts", np.dtype("<i8"), self._vocab, array("q", self._counts.tobytes())),
             *((name, dtype, count.tokens, self._raw(name)) for name, dtype in self._columns.items()),
         ]
         header, offset = {}, 0

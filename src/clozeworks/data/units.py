@@ -18,12 +18,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from clozeworks import atomic
-from clozeworks.data import segmenters
-from clozeworks.data.documents import Document
-from clozeworks.data.encode import Spans, Tokens, encode
-from clozeworks.data.segmenters import Segmentation, Segmenter
-from clozeworks.data.sentences import LONGEST, cut, split_sentences
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Document
+from clozeworks.data.text.sentences import LONGEST, cut, split_sentences
+from clozeworks.data.tokens import segmenters
+from clozeworks.data.tokens.encode import Spans, Tokens, encode
+from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
+from clozeworks.data.tokens.tokenizer import Tokenizer
 
 UNIT_CHARACTERS = 2_000_000  # about half a second of work, and a few megabytes on their way to a worker
 BATCH_CHARACTERS = 250_000  # of sentences tokenised at once: `tokenizers` needs some hundred bytes a token meanwhile

@@ -17,7 +17,7 @@ from typing import Any
 from clozeworks import atomic
 from clozeworks.data import units
 from clozeworks.data.engines import Engine
-from clozeworks.data.tokenizer import FILE, Tokenizer
+from clozeworks.data.tokens.tokenizer import FILE, Tokenizer
 from clozeworks.data.units import Method, Unit
 from clozeworks.errors import InputError
 

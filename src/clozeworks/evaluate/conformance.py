@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.evaluate.fate_figures import fate_groups
 from clozeworks.evaluate.figures import LIMIT, Figure, Group, exact

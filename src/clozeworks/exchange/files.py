@@ -7,7 +7,7 @@ from pathlib import Path
 from torch import Tensor
 
 from clozeworks import spec
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
 from clozeworks.model import Model

@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import Tensor
 
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
 from clozeworks.model import Model

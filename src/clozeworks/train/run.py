@@ -17,7 +17,7 @@ from rich.console import Console
 from clozeworks import atomic, doctor, spec
 from clozeworks.batch import Batch
 from clozeworks.data.shards import Corpus
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model

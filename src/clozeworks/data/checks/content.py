@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from clozeworks.data.checks.finding import Finding, Seen, amount, listed, share
 from clozeworks.data.checks.survey import LINE, RUN, Survey, characters
-from clozeworks.data.sentences import LONGEST
+from clozeworks.data.text.sentences import LONGEST
 
 
 def about_content(seen: Seen) -> Iterator[Finding]:

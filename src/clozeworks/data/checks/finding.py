@@ -8,8 +8,8 @@ from typing import Any, Literal
 from clozeworks.data.checks.layout import Layout
 from clozeworks.data.checks.raw import Raw
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.documents import Counts, Reading
-from clozeworks.data.tokenizer import Tokenizer
+from clozeworks.data.text.documents import Counts, Reading
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 
 Kind = Literal["wrong", "note", "fine"]

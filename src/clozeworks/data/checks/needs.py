@@ -9,7 +9,7 @@ from pathlib import Path
 
 from clozeworks.data.checks.finding import Finding, Seen, share
 from clozeworks.data.checks.survey import characters, is_cjk
-from clozeworks.data.tokenizer_training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST
+from clozeworks.data.tokens.training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST
 
 LETTERS = 4.4  # characters a token where there are spaces; a Chinese character is a token
 ENOUGH = 60  # characters a piece of the vocabulary

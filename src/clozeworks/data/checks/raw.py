@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clozeworks.data.compressed import open_bytes
-from clozeworks.data.encodings import AUTO, Transcoded, detect_file, is_utf8
+from clozeworks.data.text.compressed import open_bytes
+from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
 
 CHUNK = 1 << 20
 PLACES = 3  # lines named

@@ -1,0 +1,150 @@
+"""Documents of Python objects: texts, rows, Documents, and the datasets of the package `datasets`."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from clozeworks import atomic
+from clozeworks.data.text.documents import Counts, Document, Reading
+from clozeworks.data.text.records import Place, fields_read, read_records
+from clozeworks.errors import InputError
+
+BATCH_ROWS = 256  # of a dataset read at once
+
+
+class Items:
+    """The documents of an iterable. One that gives its items only once is kept in `spool`, as JSON lines."""
+
+    def __init__(self, source: Any, reading: Reading, spool: Path | None):
+        self._reading = reading
+        self._spool: Path | None = None
+        datasets = _datasets(source)
+        self.name = "documents" if datasets is None else "dataset"
+        if datasets is not None:
+            source = DatasetRows(datasets, reading)
+        elif isinstance(source, str | bytes | Mapping) or hasattr(source, "iloc") or not hasattr(source, "__iter__"):
+            needed = "paths, or an iterable of texts, rows or Documents, is needed"
+            todo = 'give a list of rows, such as frame.to_dict("records")'
+            raise InputError("source", f"one {type(source).__name__}", needed, todo)
+        self._items: Iterable[Any] = source
+        if source.once if isinstance(source, DatasetRows) else iter(source) is source:
+            if spool is None:
+                raise InputError(self.name, "nowhere to keep them", "documents are read twice", "give a list")
+            self._spool, self._items = spool, ()
+            self.total = _keep(source, spool)
+        else:
+            self.total = source.total if isinstance(source, DatasetRows) else sum(map(_size, source))
+
+    def documents(self, counts: Counts) -> Iterator[Document]:
+        items = self._items if self._spool is None else _kept(self._spool)
+        return read_records(self._rows(items, counts), self.name, self._reading, counts)
+
+    def _rows(self, items: Iterable[Any], counts: Counts) -> Iterator[tuple[Place, Any]]:
+        start, field = counts.bytes, self._reading.field
+        for number, item in enumerate(items, 1):
+            yield _place(self.name, number), {field: item} if isinstance(item, str) else item
+            counts.bytes += _size(item)
+            if isinstance(items, DatasetRows):
+                counts.bytes = start + items.total * number // max(1, items.count)
+
+    def identity(self) -> None:
+        return None
+
+    def sources(self) -> list[dict[str, Any]]:
+        return [{"path": self.name, "bytes": self.total}]
+
+    def forget(self) -> None:
+        if self._spool is not None:
+            self._spool.unlink(missing_ok=True)
+
+
+class DatasetRows:
+    """The rows of datasets, one after the other, with the columns that are read only.
+
+    `once`: at least one of them streams, perhaps from afar, and is better read once. `total` is the size of the text.
+    """
+
+    def __init__(self, datasets: list[Any], reading: Reading):
+        self._parts: list[Any] = []
+        for dataset in datasets:
+            if dataset.column_names is not None:  # one that streams may not know them
+                read = fields_read(dataset.column_names, "dataset", reading, "column")
+                dataset = dataset.select_columns(list(read))
+            self._parts.append(dataset.with_format(None) if hasattr(dataset, "with_format") else dataset)
+        self.once = not all(hasattr(part, "__len__") for part in self._parts)
+        self.count = 0 if self.once else sum(map(len, self._parts))
+        self.total = 0 if self.once else sum(map(_bytes_of, self._parts))
+
+    def __iter__(self) -> Iterator[Mapping[str, Any]]:
+        for part in self._parts:
+            for batch in part.iter(BATCH_ROWS):
+                names = list(batch)
+                for cells in zip(*batch.values(), strict=True):
+                    yield dict(zip(names, cells, strict=True))
+
+
+def _datasets(source: Any) -> list[Any] | None:
+    """The datasets in what is given, known by what they can do: the package itself is never imported."""
+    parts = list(source.values()) if isinstance(source, Mapping) else [source]
+    known = all(all(hasattr(part, name) for name in ("column_names", "select_columns", "iter")) for part in parts)
+    return parts if parts and known else None
+
+
+def _bytes_of(dataset: Any) -> int:
+    """The bytes of a dataset's columns in memory, for the share of the table's rows that it shows."""
+    table = getattr(dataset, "data", None)
+    size, rows = getattr(table, "nbytes", None), getattr(table, "num_rows", None)
+    return size * len(dataset) // rows if isinstance(size, int) and isinstance(rows, int) and rows else len(dataset)
+
+
+def _place(name: str, number: int) -> Place:
+    return lambda: f"{name} row {number}"
+
+
+def _size(value: Any) -> int:
+    """Characters in all, roughly: for progress."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Document):
+        return len(value.text) or _size(value.sentences) or _size(value.words)
+    if isinstance(value, Mapping):
+        return sum(map(_size, value.values()))
+    return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
+
+
+def _keep(items: Iterable[Any], spool: Path) -> int:
+    """Write the items as JSON, one a line; returns their size."""
+    total = 0
+    with atomic.explained(spool), spool.open("w", encoding="utf-8") as stream:
+        for number, item in enumerate(items, 1):
+            total += _size(item)
+            if isinstance(item, Document):  # dataclasses.asdict copies every word
+                item = ["document", {name: getattr(item, name) for name in Document.__slots__}]
+            elif isinstance(item, Mapping):
+                item = ["row", dict(item)]
+            try:
+                stream.write(json.dumps(item, default=_plain) + "\n")
+            except TypeError as error:
+                needed = "a text, a row of plain values or a Document is needed"
+                raise InputError(f"documents row {number}", error, needed, "leave out other fields") from None
+    return total
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and their numbers as lists and numbers; of anything else, which no reader looks at, nothing is kept."""
+    return value.tolist() if hasattr(value, "tolist") else None
+
+
+def _kept(spool: Path) -> Iterator[Any]:
+    with spool.open(encoding="utf-8") as stream:
+        for line in stream:
+            item = json.loads(line)
+            if isinstance(item, list) and len(item) == 2 and item[0] == "document":
+                document = Document(**item[1])
+                document.phrases, document.entities = (
+                    [(a, b) for a, b in s] for s in (document.phrases, document.entities)
+                )
+                yield document
+            else:
+                yield item[1] if isinstance(item, list) and len(item) == 2 and item[0] == "row" else item

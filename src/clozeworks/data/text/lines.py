@@ -1,0 +1,141 @@
+"""Lines of bytes into text, and .txt files into documents: a blank line ends a document."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import IO
+
+from clozeworks.data.text.documents import Counts, Document, Reading
+from clozeworks.data.text.normal import normalise
+from clozeworks.data.text.parts import count_document, cut_part, is_long
+from clozeworks.data.tokens.word_borders import is_han
+from clozeworks.errors import InputError
+
+LINE_BYTES = 1 << 20  # how much of one line of .txt is held at once
+MARK = b"\xef\xbb\xbf"
+
+_FOLD = re.compile(r"(\S)?[^\S\n]*\n[^\S\n]*(?=(\S))")
+
+
+@dataclass(slots=True)
+class Lines:
+    """One file of UTF-8: its bytes, what it is called, and how its lines become text.
+
+    `likely` names the encoding the file seems to have; it is asked when the file turns out not to be UTF-8.
+    """
+
+    stream: IO[bytes]
+    name: str
+    reading: Reading
+    counts: Counts
+    likely: Callable[[], str | None] = field(default=lambda: None)
+
+    def decode(self, raw: bytes, number: int, offset: int) -> str | None:
+        """Text of a line without NULs and without the mark at the beginning; None when it is to be left out."""
+        errors = self.reading.errors
+        if offset == 0:
+            raw = raw.removeprefix(MARK)
+        if b"\0" in raw and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+            found = raw.count(b"\0")
+            if errors == "strict" and len(raw) > 15 and found * 3 > len(raw):
+                given = f"{found} NUL bytes among {len(raw)}"
+                raise InputError(f"{self.name} line {number}", given, "UTF-8 text is needed", self._advice())
+            self.counts.nul += found
+            raw = raw.replace(b"\0", b"")
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            if errors == "strict":
+                where = f"{self.name} line {number}, byte {offset + error.start}"
+                given = f"0x{raw[error.start]:02x} is not UTF-8"
+                raise InputError(where, given, "UTF-8 text is needed", self._advice()) from None
+            if errors == "skip":
+                self.counts.skipped += 1
+                return None
+            text = raw.decode("utf-8", "replace")
+            self.counts.replaced += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
+            return text
+
+    def _advice(self) -> str:
+        likely = self.likely()
+        if likely is None:
+            return "name its encoding by --encoding NAME, or use --errors replace or skip"
+        if likely == "utf-8":
+            return "mend the line, or use --errors replace or skip"
+        return f"it looks like {likely.upper()}: use --encoding {likely} (or auto), or --errors replace or skip"
+
+
+def read_lines(lines: Lines) -> Iterator[Document]:
+    """Documents of a .txt file. A line longer than LINE_BYTES arrives, and is decoded, in pieces."""
+    stream, reading, counts = lines.stream, lines.reading, lines.counts
+    texts: list[str] = []  # of the current document; a piece that ends inside a line carries no newline
+    held, part, number, offset, inside, changed = 0, 0, 1, 0, False, False
+    rest = b""  # the first bytes of a character that the next piece completes
+
+    def document(text: str) -> Document:
+        nonlocal changed
+        normal = normalise(text, reading.unicode)
+        if normal != text and not changed:
+            counts.normalised += 1
+            changed = True
+        return count_document(Document(normal.rstrip("\n"), source=lines.name, part=part), counts)
+
+    while piece := stream.readline(LINE_BYTES):
+        raw, whole = rest + piece, piece.endswith(b"\n")
+        begin = offset - len(rest)
+        rest = b"" if len(piece) < LINE_BYTES or whole else _unfinished(raw)
+        text = lines.decode(raw[: len(raw) - len(rest)], number, begin)
+        offset += len(piece)
+        if text is not None:
+            line = text.rstrip("\r\n") if whole else text
+            if line.strip():
+                texts.append(line + "\n" if whole else line)
+                held += len(line)
+            elif whole and not inside:
+                if texts:
+                    yield document(_folded("".join(texts), reading))
+                texts, held, part, changed = [], 0, 0, False
+            else:
+                texts.append("\n" if whole else line)
+        inside = not whole
+        number += whole
+        if is_long(held):
+            text = _folded("".join(texts), reading)
+            ending = "\n" if reading.unwrap and text.endswith("\n") else ""  # of a wrapped line: no border
+            head, tail = cut_part(text.removesuffix(ending))
+            tail += ending
+            yield document(head)
+            texts, held, part = ([tail] if tail else []), len(tail), part + 1
+    if rest:
+        texts.append(lines.decode(rest, number, offset - len(rest)) or "")
+    if "".join(texts).strip():
+        yield document(_folded("".join(texts), reading))
+
+
+def _folded(text: str, reading: Reading) -> str:
+    """The lines of a paragraph as one, where that is asked for; the newline at the end stays."""
+    return _FOLD.sub(_fold, text) if reading.unwrap else text
+
+
+def _fold(found: re.Match[str]) -> str:
+    before, after = found[1] or "", found[2]
+    return before + ("" if not before or (_is_wide(before) and _is_wide(after)) else " ")
+
+
+def _is_wide(character: str) -> bool:
+    """A character of Chinese or Japanese, its punctuation included: written without spaces."""
+    return is_han(character) or "\u3000" <= character <= "\u30ff" or "\uff00" <= character <= "\uffef"
+
+
+def _unfinished(raw: bytes) -> bytes:
+    """The bytes at the end that begin a UTF-8 character without ending it (or a carriage return before its newline)."""
+    if raw.endswith(b"\r"):
+        return b"\r"
+    for back in range(1, min(3, len(raw)) + 1):
+        byte = raw[-back]
+        if byte >= 0xC0:
+            need = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            return raw[-back:] if back < need else b""
+        if byte < 0x80:
+            return b""
+    return b""

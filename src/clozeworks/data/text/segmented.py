@@ -1,0 +1,86 @@
+"""Text that comes in words already. Joined, the words are the sentence, character by character.
+
+Chinese words join without spaces. Between two words that meet in letters or digits of other scripts a space is needed,
+and it belongs to the word that follows: `["New", " York"]`.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from clozeworks.data.text.sentences import LONGEST
+from clozeworks.data.tokens.word_borders import is_han
+from clozeworks.errors import InputError
+
+
+def spaced(words: Iterable[str]) -> list[str]:
+    """The words with the spaces that joining them needs, each before the word that follows it."""
+    result: list[str] = []
+    for word in words:
+        result.append(f" {word}" if result and _spells(result[-1][-1]) and _spells(word[0]) else word)
+    return result
+
+
+def joined(words: Iterable[str]) -> str:
+    """The sentence of the words."""
+    return "".join(spaced(words))
+
+
+def _spells(character: str) -> bool:
+    """A letter or digit of a script that divides words by spaces."""
+    wide = is_han(character) or "\u3040" <= character <= "\u30ff" or "\uff00" <= character <= "\uffef"
+    return character.isalnum() and not wide
+
+
+def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable[[str], str]) -> list[list[str]]:
+    """Sentences as lists of spaced words. `words` may be a string with spaces, a list, or a list of lists, one a
+    sentence; `sentences` are a list of strings, each kept whole. Blank ones are left out, overlong ones divided.
+    """
+    if name == "sentences":
+        lists: Sequence[Any] = [[sentence] for sentence in value] if isinstance(value, list | tuple) else value
+    elif isinstance(value, str):
+        lists = [value.split()]
+    elif isinstance(value, list | tuple) and value and all(isinstance(words, list | tuple) for words in value):
+        lists = value
+    else:
+        lists = [value]
+    if not isinstance(lists, list | tuple) or not all(
+        isinstance(words, list | tuple) and all(isinstance(word, str) for word in words) for words in lists
+    ):
+        needed = (
+            "a list of strings, or of lists of them, is needed" if name == "words" else "a list of strings is needed"
+        )
+        raise InputError(
+            where(), f"field {name!r} holds {_shape(value)}", needed, "write one string a word or sentence"
+        )
+    found: list[list[str]] = []
+    for words in lists:
+        kept = [word for word in map(tidy, words) if word]
+        if name == "sentences":
+            found += [[word] for word in kept]
+        elif kept:
+            found += _divided(spaced(kept))
+    return found
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, list | tuple) and value:
+        return f"{type(value).__name__} of {' and '.join(sorted({type(item).__name__ for item in value}))}"
+    return type(value).__name__
+
+
+def _divided(words: list[str]) -> list[list[str]]:
+    """A sentence whose words make more than LONGEST characters, as several."""
+    if sum(map(len, words)) <= LONGEST:
+        return [words]
+    found: list[list[str]] = [[]]
+    size = 0
+    for word in words:
+        for begin in range(0, len(word), LONGEST):
+            piece = word[begin : begin + LONGEST]
+            if size + len(piece) > LONGEST and found[-1]:
+                found.append([])
+                size = 0
+                piece = piece.lstrip() or piece
+            found[-1].append(piece)
+            size += len(piece)
+    return found

@@ -1,0 +1,1 @@
+"""From text to tokens: tokenizers, and where words begin."""
