@@ -112,7 +112,11 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
 def held(place: Path, doing: str) -> Iterator[None]:
     """Hold a directory, made if need be. The lock is the kernel's, so it falls with its process, however that dies."""
     with explained(place):
-        place.mkdir(parents=True, exist_ok=True)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except FileNotFoundError as error:  # as /proc says it
+            needed = "a place that can be written is needed"
+            raise InputError(place, "it cannot be made here", needed, "choose another directory") from error
         file = (place / LOCK).open("a+", encoding="utf-8")
     with file:
         if not _lock(file.fileno()):

@@ -233,7 +233,8 @@ def test_pairs_are_documents_of_two_sides(tmp_path):
     prepared = prepare(rows, tmp_path / "out", vocab=300, pairs=("en", "de"))
     assert sum(counted.documents for counted in prepared.splits.values()) == 30
     assert all(len(document) == 2 for document in texts_of(prepared, "train"))
-    assert prepared.manifest["dropped"]["empty_pairs"] == 1
+    assert prepared.manifest["dropped"]["empty_pairs"] == 2
+    assert "2 pairs with an empty side left out" in prepared.notes
     assert prepared.manifest["read"]["empty_rows"] == 1
     assert prepared.manifest["settings"]["pairs"] == ["en", "de"]
 
@@ -248,6 +249,50 @@ def test_the_summary_knows_unknowns_and_lengths(tmp_path):
     bins = done.manifest["lengths"]["documents"]
     assert sum(count for *_, count in bins) == 15
     assert all(low <= high for low, high, _ in bins)
+
+
+def test_many_spans_in_a_long_document_take_linear_time(tmp_path):
+    sentence = "New York is a big place. "
+    rows = [
+        {
+            "text": sentence * 8000,
+            "entities": [[number * len(sentence), number * len(sentence) + 8] for number in range(8000)],
+        }
+    ]
+    start = time.process_time()
+    done = prepare(rows, tmp_path / "out", vocab=128, heldout=0)
+    assert time.process_time() - start < 20  # about one second; it was minutes when each sentence looked at every span
+    assert done.manifest["words"]["misaligned"] == 0
+    units_of = Corpus.open(done.out).take(np.array([0]), np.array([done.splits["train"].tokens])).units
+    assert units_of is not None
+    assert int((units_of & 4 != 0).sum()) == 8000
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("x" * 300, "too long"),
+        ("/proc/xx/yy", "cannot be made"),
+        ("afile", "Not a directory"),
+        ("", "path of a directory"),
+    ],
+)
+def test_places_that_cannot_be(corpus, tmp_path, monkeypatch, out, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "afile").write_text("precious")
+    with pytest.raises(InputError, match=message):
+        prepare([corpus], out, vocab=300, overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["afile", "text"]
+
+
+def test_a_source_that_fails_leaves_nothing(tmp_path):
+    def failing():
+        yield {"text": story(1)}
+        raise RuntimeError("the database is gone")
+
+    with pytest.raises(RuntimeError):
+        prepare(failing(), tmp_path / "out", vocab=128)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_engines_keep_only_a_few_units_in_flight():

@@ -103,6 +103,8 @@ def tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[s
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
         raise InputError(file, f"not UTF-8 ({error.reason})", "one word a line is needed", "convert it") from None
+    except OSError as error:
+        raise InputError(file, error.strerror, "a file with one word a line is needed", "name one") from None
     if not lines:
         raise InputError(file, "an empty file", "one word a line is needed", "leave --add-tokens out")
     larger, count = found.add_tokens(lines)
@@ -114,8 +116,11 @@ def tell(console: Console, done: Prepared) -> None:
     """The summary screen."""
     manifest = done.manifest
     rows: list[tuple[str, object]] = [(name, _counted(counted)) for name, counted in manifest["splits"].items()]
-    train, vocabulary = manifest["splits"]["train"], manifest["tokenizer"]["size"]
-    pieces, unknown = train["tokens"] / max(train["words"], 1), train["unknown"] / max(train["tokens"], 1)
+    vocabulary = manifest["tokenizer"]["size"]
+    words, tokens, strange = (
+        sum(counted[name] for counted in manifest["splits"].values()) for name in ("words", "tokens", "unknown")
+    )
+    pieces, unknown = tokens / max(words, 1), strange / max(tokens, 1)
     rows.append(("tokenizer", f"{vocabulary:,} pieces, {pieces:.2f} tokens a word, {unknown:.3%} of them unknown"))
     if manifest["unknowns"]:
         rows.append(("unknown", ", ".join(f"{text} {count:,}" for text, count in manifest["unknowns"])))

@@ -1,5 +1,7 @@
 """What a user should hear about their text, in sentences."""
 
+import re
+from importlib.util import find_spec
 from typing import Any
 
 from clozeworks.data.text.sentences import LONGEST
@@ -17,7 +19,8 @@ def _split(manifest: Manifest) -> list[str]:
     train, held = splits["train"], splits.get("heldout")
     if held is None and heldout:
         one = "there is one document only" if train["documents"] == 1 else "all documents are the same or empty"
-        return [f"no held-out split: {one}; put a blank line between documents"]
+        lines = all(re.search(r"\.(txt|text|md)(\.\w+)?$", source["path"]) for source in manifest["sources"])
+        return [f"no held-out split: {one}" + ("; put a blank line between documents" if lines else "")]
     if held and held["tokens"] > 3 * heldout * (held["tokens"] + train["tokens"]):
         share = held["tokens"] / (held["tokens"] + train["tokens"])
         return [f"{share:.0%} of the tokens are held out instead of {heldout:.0%}: the documents are few and long"]
@@ -45,7 +48,9 @@ def _reading(manifest: Manifest) -> list[str]:
         (read.get("dangling_links"), "link", "passed over, leading nowhere"),
         (read.get("normalised"), "document", "changed by Unicode normalisation"),
         *((n, "file", f"read as {name}") for name, n in read.get("encodings", {}).items() if name != "utf-8"),
+        (dropped["empty_rows"], "row", "without text left out"),
         (dropped["empty_documents"], "document", "without a token left out"),
+        (dropped["empty_sentences"], "sentence", "of characters that the tokenizer leaves out"),
         (dropped["empty_pairs"], "pair", "with an empty side left out"),
         (dropped["copies"], "copy", "of another document left out"),
     ]
@@ -63,7 +68,12 @@ def many(count: int, what: str) -> str:
 def _words(manifest: Manifest) -> list[str]:
     words, settings = manifest["words"], manifest["settings"]
     notes = []
-    if settings["lang"] == "zh" and settings["segmenter"] == "none" and not words["given"]:
+    if (
+        settings["lang"] == "zh"
+        and not words["given"]
+        and find_spec("jieba") is None
+        and settings["segmenter"] == "none"
+    ):
         notes.append("every Chinese character counts as a word; for whole words: pip install 'clozeworks[zh]'")
     problems = {name: count for name, count in words.items() if name.startswith("segmenter") and count}
     for name, count in problems.items():

@@ -83,12 +83,7 @@ def prepare(
     moves, and copies of one text go together. `pairs` names the two fields of two-sided text. With several `processes`
     (None: as many as pay off) call it under `if __name__ == "__main__":`, as for every pool of Python's.
     """
-    if not 0 <= heldout < 1:
-        raise InputError("heldout", heldout, "a share of the documents from 0 up to 1 is needed", "try 0.02")
-    if shard_tokens < 1:
-        raise InputError("shard_tokens", shard_tokens, "at least one token a shard is needed", f"try {50_000_000:,}")
-    if engine not in ENGINES:
-        raise InputError("engine", engine, "local or ray is needed", suggest(engine, ENGINES))
+    _check(out, vocab, heldout, shard_tokens, engine)
     out = Path(out)
     _refuse(out, overwrite)
     reading = Reading(field=field, pairs=pairs, encoding=encoding, errors=errors, unicode=unicode, unwrap=unwrap)
@@ -245,9 +240,10 @@ def _manifest(
         raise InputError(reader.name, "no token in any document", "text is needed", "point at files with text")
     told = table.told
     dropped = {
+        "empty_rows": 0 if settings["pairs"] else counts.empty_rows,
         "empty_documents": table.empty() - told.counts["empty_pairs"],
         "empty_sentences": told.counts["empty_sentences"],
-        "empty_pairs": told.counts["empty_pairs"],
+        "empty_pairs": told.counts["empty_pairs"] + (counts.empty_rows if settings["pairs"] else 0),
         "copies": copies,
         "long_sentences_cut": told.counts["long_sentences_cut"],
     }
@@ -274,11 +270,29 @@ def _manifest(
     }
 
 
+def _check(out: Any, vocab: Any, heldout: Any, shard_tokens: Any, engine: str) -> None:
+    if not isinstance(out, str | os.PathLike) or not os.fspath(out):
+        raise InputError("out", repr(out), "the path of a directory is needed", 'for example "data"')
+    if isinstance(vocab, bool) or not isinstance(vocab, int):
+        raise InputError("vocab", repr(vocab), "a whole number is needed", f"try {8192:,}")
+    if not isinstance(heldout, int | float) or not 0 <= heldout < 1:
+        raise InputError("heldout", heldout, "a share of the documents from 0 up to 1 is needed", "try 0.02")
+    if not isinstance(shard_tokens, int) or shard_tokens < 1:
+        raise InputError("shard_tokens", shard_tokens, "at least one token a shard is needed", f"try {50_000_000:,}")
+    if engine not in ENGINES:
+        raise InputError("engine", engine, "local or ray is needed", suggest(engine, ENGINES))
+
+
 def _refuse(out: Path, overwrite: bool) -> None:
     """A directory that holds something other than prepared text is never touched."""
-    with atomic.explained(out):
-        if not out.is_dir() or not any(out.iterdir()):
-            return
+    try:
+        there = os.listdir(out)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise InputError(out, error.strerror, "a directory that can be written is needed", "choose another") from error
+    if not there:
+        return
     try:
         read_manifest(out)
     except InputError as error:

@@ -7,6 +7,7 @@ one process or by many, here or on other machines, and go on after a kill, and t
 import hashlib
 import json
 import sys
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 UNIT_CHARACTERS = 2_000_000  # about half a second of work, and a few megabytes on their way to a worker
 BATCH_CHARACTERS = 250_000  # of sentences tokenised at once: `tokenizers` needs some hundred bytes a token meanwhile
 UNKNOWNS = 1000  # different ones remembered of a unit
+GAP = 100_000  # characters of white space that may stand between two sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def text_of(document: Document) -> str:
 
 def key_of(document: Document) -> tuple[int, int]:
     """128 bits that depend on the text alone: they decide the split, and tell copies."""
-    raw = hashlib.blake2b(text_of(document).encode(errors="surrogatepass"), digest_size=16).digest()
+    raw = hashlib.blake2b(text_of(document).strip().encode(errors="surrogatepass"), digest_size=16).digest()
     return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
 
 
@@ -209,19 +211,21 @@ class Maker:
 
 def spans_of(document: Document, sentences: Sequence[str], told: Counter[str]) -> list[Spans | None]:
     """The annotated spans of a document as spans of its sentences; those that are in none of them are counted."""
+    kinds = {"phrases": sorted(document.phrases), "entities": sorted(document.entities)}
+    starts = {kind: [low for low, _ in spans] for kind, spans in kinds.items()}
     found: list[Spans | None] = []
     at, placed = 0, 0
     for sentence in sentences:
-        begin = document.text.find(sentence, at)
+        begin = document.text.find(sentence, at, at + len(sentence) + GAP)
         if begin < 0:  # the sentence is not as it stands in the text: its spaces were taken out
             found.append(None)
             continue
         at = begin + len(sentence)
-        inside = {
-            kind: [(low - begin, high - begin) for low, high in given if begin <= low < at]
-            for kind, given in (("phrases", document.phrases), ("entities", document.entities))
-        }
-        placed += sum(map(len, inside.values()))
+        inside = {}
+        for kind, spans in kinds.items():
+            first, last = bisect_left(starts[kind], begin), bisect_left(starts[kind], at)
+            inside[kind] = [(low - begin, high - begin) for low, high in spans[first:last]]
+            placed += last - first
         found.append(Spans(**inside) if any(inside.values()) else None)
     told["misaligned"] += len(document.phrases) + len(document.entities) - placed
     return found

@@ -30,7 +30,7 @@ class Work:
 
     def __init__(self, place: Path):
         self.place = place
-        self.claimed = False
+        self.claimed = self.resumable = False
         self.found = 0  # units that an earlier sitting had made
 
     @property
@@ -46,7 +46,7 @@ class Work:
                 if path.name not in (atomic.LOCK, self.spool.name):
                     path.unlink()
             atomic.write_json(record, identity)
-        self.claimed = True
+        self.claimed, self.resumable = True, identity is not None
 
     def tokenizer(self) -> Tokenizer | None:
         """The one that an earlier sitting trained."""
@@ -99,8 +99,9 @@ def work(out: Path) -> Iterator[Work]:
         here = Work(place)
         try:
             yield here
-        except InputError as error:
-            kept = isinstance(error.__cause__, GOES_ON) and any(place.glob("unit-*"))
+        except BaseException as error:
+            mended = not isinstance(error, InputError) or isinstance(error.__cause__, GOES_ON)
+            kept = here.resumable and mended and any(place.glob("unit-*"))
             if not kept and (here.claimed or not (place / RECORD).exists()):
                 shutil.rmtree(place, ignore_errors=True)
             raise
