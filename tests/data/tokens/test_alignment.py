@@ -49,7 +49,7 @@ def test_classes_are_those_of_each_character(text):
 def test_white_space_is_trimmed_and_a_space_alone_looks_ahead():
     tokenizer = TOKENIZERS["unigram"]
     texts = ["token 我", "a "]
-    aligned = Alignment(texts, tokenizer.encodings(texts, offsets=True))
+    aligned = Alignment(texts, tokenizer.encodings(texts))
     covered = [aligned.text[first:last] for first, last in zip(aligned.first, aligned.last, strict=True)]
     assert covered == ["token", "", "我", "a", "a", ""]  # the space put before a text covers its first character
     assert aligned.first.tolist() == [0, 6, 6, 7, 7, 8]
@@ -58,4 +58,4 @@ def test_white_space_is_trimmed_and_a_space_alone_looks_ahead():
 
 def test_no_text_at_all():
     assert Alignment([], []).words(np.zeros(0, bool)).tolist() == []
-    assert Alignment([""], TOKENIZERS["unigram"].encodings([""], offsets=True)).split(np.zeros(0, bool)) == 0
+    assert Alignment([""], TOKENIZERS["unigram"].encodings([""])).split(np.zeros(0, bool)) == 0

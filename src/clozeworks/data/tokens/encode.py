@@ -54,7 +54,11 @@ def encode(
     """
     known = words is not None and any(one is not None for one in words)
     marked = spans is not None and any(one is not None for one in spans)
-    found = tokenizer.encodings(texts, offsets=known or marked)
+    if tokenizer.borders.needs == "ids" and not known and not marked:
+        tokens, lengths = tokenizer.ids(texts)
+        firsts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        return Tokens(tokens, tokenizer.borders(tokens, None, firsts), lengths)
+    found = tokenizer.encodings(texts)
     lists = [one.ids for one in found]
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     tokens = np.fromiter(itertools.chain.from_iterable(lists), np.int32, int(lengths.sum()))

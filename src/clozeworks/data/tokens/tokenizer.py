@@ -1,5 +1,6 @@
 """One tokenizer class around every kind of vocabulary that can be trained or loaded."""
 
+import functools
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from clozeworks.data.tokens.facts import Facts, without_specials
 from clozeworks.data.tokens.files import CONFIG, FILE
 from clozeworks.data.tokens.roles import ROLES, roles
 from clozeworks.data.tokens.word_borders import WordBorders, is_han
+from clozeworks.data.tokens.word_ids import SEAM, WordIds
 from clozeworks.errors import InputError, suggest
 from clozeworks.examples import Vocabulary
 
@@ -180,11 +182,21 @@ class Tokenizer:
             result.append(Encoding(ids, starts, offsets))
         return result
 
-    def encodings(self, texts: Sequence[str], *, offsets: bool) -> list[tokenizers.Encoding]:
-        """What `tokenizers` makes of the texts, specials in them being text; ids alone where that is enough."""
-        fast = self.borders.needs == "ids" and not offsets
-        batch = self._plain.encode_batch_fast if fast else self._plain.encode_batch
-        return _said(lambda: batch(list(texts), add_special_tokens=False))
+    def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
+        """What `tokenizers` makes of the texts, specials in them being text."""
+        return _said(lambda: self._plain.encode_batch(list(texts), add_special_tokens=False))
+
+    @functools.cached_property
+    def ids(self) -> WordIds:
+        """The ids alone of many texts, where word borders follow from them (`borders.needs == "ids"`)."""
+        seamed = without_specials(self._inner)
+        seamed.add_tokens([tokenizers.AddedToken(SEAM, normalized=False, special=False)])
+
+        def encode(texts: list[str], bundled: bool) -> list[list[int]]:
+            inner = seamed if bundled else self._plain
+            return [one.ids for one in _said(lambda: inner.encode_batch_fast(texts, add_special_tokens=False))]
+
+        return WordIds(encode, seamed.token_to_id(SEAM))
 
     def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
         return self._facts.decode(self._inner, [int(index) for index in ids], skip_specials)
