@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clozeworks.batch import verify
 from clozeworks.data.loader import Loader
-from clozeworks.data.rows import Rows, Source, batch_rows, collate, concatenate, pack
+from clozeworks.data.rows import Row, Rows, Source, batch_rows, collate, concatenate, pack
 from clozeworks.examples import Ragged
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentenceOrder, SentencePair, Stream
@@ -227,7 +227,8 @@ def test_a_corruption_that_needs_counts_gets_those_of_its_text_once():
     rows = Rows(Source(text, SegmentPair(length=64), Counting(), VOCABULARY, 0))
     Seen.vocabularies = []
     for _ in range(5):
-        collate([rows.next()])
+        row = rows.next()
+        collate([Row(row.epoch, row.index)])
     assert text.asked == 1
     assert len(Seen.vocabularies) == 5
     assert all(seen.counts is Seen.vocabularies[0].counts for seen in Seen.vocabularies)
@@ -295,3 +296,25 @@ def test_a_step_has_about_the_same_tokens_in_every_format(make):
     rows = Rows(Source(Text.random(), make(length=128), None, VOCABULARY, 0))
     real = sum(collate([rows.next() for _ in range(32)]).real for _ in range(20))
     assert 1 - real / (20 * 32 * 128) < PADDING_AT_MOST[make]
+
+
+@pytest.mark.parametrize("shelf", [1, 200, 10**6])
+def test_a_shelf_changes_nothing(monkeypatch, shelf):
+    """Rows read together with their neighbours, in any number, are the rows read alone."""
+    from clozeworks.data import rows as module
+
+    monkeypatch.setattr(module, "SHELF", shelf)
+    text = Text.random(60)
+    source = Source(text, SegmentPair(length=64), MaskTokens(), VOCABULARY, 0)
+    together, alone = Rows(source), Rows(source)
+    for size in (1, 4, 7, 30, 2):
+        mine = [together.next() for _ in range(size)]
+        one, two = collate(mine), collate([Row(row.epoch, row.index) for row in (alone.next() for _ in range(size))])
+        assert one.index == two.index
+        assert torch.equal(one.tokens, two.tokens)
+        assert torch.equal(one.labels, two.labels)
+        assert torch.equal(one.targets, two.targets)
+        assert torch.equal(one.example["pair_label"], two.example["pair_label"])
+        assert torch.equal(one.side.position, two.side.position)
+    backwards = [together.next() for _ in range(6)][::-1]
+    assert torch.equal(collate(backwards).tokens, collate([Row(row.epoch, row.index) for row in backwards]).tokens)

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from clozeworks import draws
 from clozeworks.bench.peer import library
 from clozeworks.corpus import documents
 from clozeworks.data.prepare import prepare
-from clozeworks.data.rows import Epoch, Row, Source, collate
+from clozeworks.data.rows import Epoch, Row, Source, collate, shelved
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
@@ -98,11 +98,17 @@ class Bench:
             (assemble(epoch.plan, batch, epoch.source.text.take, vocabulary), draws.fold(epoch.key, "corrupt", batch))
             for batch in self.batches
         ]
-        rows = [[Row(epoch, index[None]) for index in batch] for batch in self.batches]
+        rows = self._rows(epoch)
         return {
             "corrupt": _next(lambda each: mask.corrupt(each[0], each[1], vocabulary), given),
-            "batch": _next(collate, rows),
+            "batch": lambda: collate(next(rows)),
         }
+
+    def _rows(self, epoch: Epoch) -> Iterator[list[Row]]:
+        """The rows of batch after batch, without end, as the loader hands them to `collate`."""
+        while True:
+            rows = shelved(epoch, [index[None] for batch in self.batches for index in batch])
+            yield from (rows[at : at + self.size] for at in range(0, len(rows), self.size))
 
     def theirs(self, name: str) -> dict[str, Work]:
         """`batch`: the peer's collator on a list of dicts; `corrupt`: its masking alone, on tensors that it has.

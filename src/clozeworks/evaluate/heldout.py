@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from clozeworks.batch import Batch
-from clozeworks.data.rows import Row, Source, Text, batch_rows, collate
+from clozeworks.data.rows import Source, Text, batch_rows, collate, shelved
 from clozeworks.examples import Vocabulary
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Objective
@@ -43,7 +43,7 @@ def batches(
     """The examples to evaluate on; `limit_tokens` leaves whole rows out, whatever the size of a batch."""
     epoch = Source(corpus, objective.segments, objective.corruption, vocabulary, seed).epoch(0)
     order, size = epoch.order(), batch_rows(objective.segments, batch_tokens)
-    rows = (Row(epoch, index) for pool in range(epoch.pools()) for index in epoch.rows(pool, order))
+    rows = (row for pool in range(epoch.pools()) for row in shelved(epoch, epoch.rows(pool, order)))
     if limit_tokens is not None:
         limit, lanes = limit_tokens // objective.segments.length, getattr(objective.segments, "lanes", 1)
         rows = itertools.islice(rows, max(1, limit // lanes) * lanes)  # of text in lanes, whole time steps
