@@ -19,3 +19,28 @@ def pytest_configure() -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this machine's doctor once said must not decide a test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command chooses threads for its process; here that process is the test's."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+
+
+@pytest.fixture(scope="session")
+def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with corpus.txt, data, a run of four steps and its Hugging Face directory."""
+    from clozeworks.cli import main
+    from tests.cli import SMALL, text
+
+    folder = tmp_path_factory.mktemp("road")
+    (folder / "corpus.txt").write_text(text(150, 1))
+    (folder / "more.txt").write_text(text(60, 2).replace("stone", "gemstones"))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    assert (
+        main(["prepare", f"{folder}/corpus.txt", "--out", f"{folder}/data", "--vocab", "120", "--heldout", "0.1"]) == 0
+    )
+    assert main(["pretrain", "bert_tiny", "--data", f"{folder}/data", "--out", f"{folder}/run", *SMALL]) == 0
+    assert main(["export", f"{folder}/run", "--to", "hf", "--out", f"{folder}/hf"]) == 0
+    return folder

@@ -4,16 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from rich.text import Text
 
 from clozeworks.cli import main
-from clozeworks.commands.drawing import brief, laid, marks
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
-from clozeworks.objectives.mask import MaskTokens, Replace
-from clozeworks.objectives.segments import SegmentPair
-from tests.test_cli import refused, text
+from clozeworks.examples import ENTITY_START
+from tests.cli import refused, text
 
 CHINESE = [
     "我 喜欢 吃 西瓜 ， 还 喜欢 跑步 。",
@@ -25,9 +20,7 @@ FORMATS = ["SegmentPair", "SentencePair", "FullSentences", "DocSentences", "Sent
 
 
 @pytest.fixture(autouse=True)
-def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+def _screen(one_thread: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
@@ -210,6 +203,23 @@ def test_what_cannot_be_trained_can_be_looked_at(data, capsys):
 
 
 @pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("losses", "[MaskedLM, SentenceRelation]"),
+        ("losses", "[]"),
+        ("segments", "Stream(length=128, lanes=7)"),
+        ("segments", "DocSentences(length=4096)"),
+    ],
+)
+def test_the_note_is_what_pretrain_says(field, value, data, tmp_path, capsys):
+    shown = told(capsys, "roberta_mini", "--data", data / "en", *put(field, value))
+    words = ["pretrain", "roberta_mini", "--data", data / "en", *put(field, value), "--out", tmp_path / "run"]
+    sentence = refused(capsys, *words).removeprefix("error: ")
+    assert " ".join(sentence.split()) in " ".join(shown.partition("to look at, not to train: ")[2].split())
+    assert "clozeworks pretrain" not in shown
+
+
+@pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("corruption", "MaskSpan", "objective.corruption = MaskSpan: .*did you mean MaskSpans"),
@@ -226,32 +236,35 @@ def test_mistakes_are_one_sentence(field, value, message, data, capsys):
     assert re.search(message, sentence), sentence
 
 
-# ---- drawing
+def test_examples_as_json(road, capsys):
+    capsys.readouterr()
+    words = ["examples", "bert_tiny", "--data", str(road / "data"), "--count", "5", "--epoch", "2", "--json"]
+    assert main(words) == 0
+    first = capsys.readouterr().out
+    rows = [json.loads(line) for line in first.splitlines()]
+    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
+    for row in rows:
+        assert set(row) == {
+            "tokens", "input_ids", "labels", "segment_ids", "word_starts", "sentence_starts", "pair_label", "index",
+            "epoch",
+        }  # fmt: skip
+        length = len(row["tokens"])
+        for name in ("input_ids", "labels", "segment_ids", "word_starts", "sentence_starts"):
+            assert len(row[name]) == length
+        assert row["tokens"][0] == "[CLS]"
+        assert row["tokens"][-1] == "[SEP]"
+        assert all(isinstance(value, bool) for value in row["word_starts"] + row["sentence_starts"])
+        hidden = [at for at, label in enumerate(row["labels"]) if label != -100]
+        assert len(hidden) == max(1, round(0.15 * length))
+        assert any(row["sentence_starts"])
+    assert main(words) == 0
+    assert capsys.readouterr().out == first
+    assert main([*words, "--seed", "1"]) == 0
+    assert capsys.readouterr().out != first
 
 
-def test_marks_nest():
-    """A phrase of three tokens whose first two are an entity, then an entity of one; a span over tokens two to four."""
-    units = [PHRASE_START | ENTITY_START, PHRASE_INSIDE | ENTITY_INSIDE, PHRASE_INSIDE, ENTITY_START, 0]
-    blank = np.zeros(5, dtype=bool)
-    ragged = Ragged(
-        tokens=np.zeros(5, np.int32), first=np.array([0, 5]), segment=np.zeros(5, np.int8), special=blank,
-        word_starts=blank, labels=np.zeros(5, np.int32), units=np.array(units, np.uint8),
-        span=np.array([-1, 0, 0, 0, 1]),
-    )  # fmt: skip
-    assert marks(ragged, 0, 5) == (["‹«", "{", "", "«", "{"], ["", "»", "›", "}»", "}"])
-
-
-def test_lines_break_between_words_only():
-    words = [Text("西瓜|"), Text("喜欢|"), Text("ab "), Text("[SEP]")]
-    lines = laid(Text("A  "), words, 9)
-    assert [line.plain for line in lines] == ["A  西瓜|", "   喜欢|", "   ab", "   [SEP]"]
-    assert [line.plain for line in laid(Text(), [Text("long ")], 2)] == ["long "]
-
-
-def test_brief_tells_what_is_not_usual():
-    assert brief(SegmentPair()) == "SegmentPair(length=128)"
-    assert brief(MaskTokens()) == "MaskTokens"
-    assert brief(MaskTokens(rounding="random", replace=Replace(source="ordinary"))) == (
-        "MaskTokens(rounding='random', replace=Replace(source='ordinary'))"
-    )
-    assert brief(None) == "none"
+def test_examples_for_people(road, capsys):
+    assert main(["examples", "bert_tiny", "--data", str(road / "data"), "--count", "2", "--split", "heldout"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"\[MASK\]\(\w+\)", told)
+    assert "pair label" in told

@@ -48,4 +48,4 @@ def pretrain(
 
 
 def _recipe(given: Recipe | str) -> Recipe:
-    return recipe(given) if isinstance(given, str) else given
+    return given if isinstance(given, Recipe) else recipe(given)

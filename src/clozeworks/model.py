@@ -48,8 +48,8 @@ class Encoder(Spec):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
-        for layer in range(self.stack.depth):
-            heads = getattr(self.stack.block_at(layer).mixer, "heads", 1)
+        for mixer in self.stack.mixers():
+            heads = getattr(mixer, "heads", 1)
             if self.width % heads:
                 near = [n for n in range(1, self.width + 1) if self.width % n == 0]
                 near = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])

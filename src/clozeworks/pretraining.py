@@ -22,8 +22,7 @@ class Recipe(Spec):
 
     def check(self, where: str) -> None:
         corruption, stack = self.objective.corruption, self.encoder.stack
-        for layer in range(stack.depth):
-            mixer = stack.block_at(layer).mixer
+        for mixer in stack.mixers():
             if corruption is not None and corruption.kind not in mixer.honours:
                 raise RecipeError(
                     f"{where}.objective.corruption",

@@ -4,7 +4,6 @@ A spec is data: comparable, printable, stored as JSON under its class name. Ever
 `@dataclass(slots=True)`, so a misspelt field raises instead of being silently kept.
 """
 
-import ast
 import dataclasses
 import functools
 import json
@@ -15,6 +14,7 @@ import typing
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Union
 
+from clozeworks import written
 from clozeworks.errors import RecipeError, suggest
 
 __all__ = ["RecipeError", "Spec", "check", "diff", "from_dict", "set_path", "to_dict", "walk"]
@@ -124,7 +124,7 @@ def to_dict(value: object) -> Any:
 
 
 def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
-    """The library's own parts by name, and those the caller hands over. No file ever chooses an import."""
+    """The library's own finished parts by name, and those the caller hands over. No file ever chooses an import."""
     found: dict[str, type[Spec]] = {}
     pending = list(Spec.__subclasses__())
     while pending:
@@ -133,36 +133,63 @@ def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
         # slots=True makes a second class; only the one its module exports counts.
         if part.__module__.startswith("clozeworks."):
             exported = getattr(sys.modules.get(part.__module__), part.__name__, None)
-            if exported is part and dataclasses.is_dataclass(part):
+            if exported is part and dataclasses.is_dataclass(part) and _finished(part):
                 found[part.__name__] = part
     for part in extra:
         found[part.__name__] = part
     return found
 
 
+def _finished(part: type[Spec]) -> bool:
+    """Whether a part leaves nothing abstract: the base of a kind is none that a recipe can hold."""
+    return not any(getattr(getattr(part, name, None), "__isabstractmethod__", False) for name in dir(part))
+
+
+def kin(annotation: Any, known: dict[str, type[Spec]]) -> list[str]:
+    """The parts that a field of this type takes; all of them where it takes any."""
+    origin, options = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType, tuple):
+        return sorted({name for option in options for name in kin(option, known)})
+    if annotation is Any:
+        return sorted(known)
+    is_part = isinstance(annotation, type) and issubclass(annotation, Spec)
+    return [name for name, part in known.items() if issubclass(part, annotation)] if is_part else []
+
+
+OWN = " If it is your own class, pass it: load(path, parts=[...]), or --parts FILE"
+
+
 def from_dict(data: Any, parts: Iterable[type[Spec]] = (), where: str = "recipe") -> Any:
     """The inverse of `to_dict`. `parts` are the caller's own spec classes, beside the library's."""
-    return _from_dict(data, known_parts(parts), where)
+    return _from_dict(data, known_parts(parts), where, Any, OWN)
 
 
-def _from_dict(data: Any, known: dict[str, type[Spec]], where: str) -> Any:
+def _from_dict(data: Any, known: dict[str, type[Spec]], where: str, annotation: Any, hint: str = "") -> Any:
+    """`annotation` is the type of the field, so that what is unknown there is answered with what would fit."""
     if isinstance(data, list):
-        return tuple(_from_dict(item, known, join(where, str(index))) for index, item in enumerate(data))
+        return tuple(
+            _from_dict(item, known, join(where, str(index)), _item(annotation, index), hint)
+            for index, item in enumerate(data)
+        )
     if not isinstance(data, dict):
         return data
     name = data.get("part")
     if not isinstance(name, str):
-        raise RecipeError(where, json.dumps(data)[:60], "a part is named by its field 'part'", "add it")
+        raise RecipeError(where, json.dumps(data, default=repr)[:60], "a part is named by its field 'part'", "add it")
     if name not in known:
-        todo = suggest(name, known) + " If it is your own class, pass it: load(path, parts=[...])"
+        todo = suggest(name, kin(annotation, known) or known) + hint
         raise RecipeError(where, name, "no part of that name is known", todo)
     part = known[name]
-    given = {key: _from_dict(value, known, join(where, key)) for key, value in data.items() if key != "part"}
+    fields = fields_of(part)
+    given = {
+        key: _from_dict(value, known, join(where, key), fields.get(key, Any), hint)
+        for key, value in data.items()
+        if key != "part"
+    }
     for key in given:
-        if key not in fields_of(part):
-            raise RecipeError(
-                join(where, key), repr(given[key]), f"{name} has no such field", suggest(key, fields_of(part))
-            )
+        if key not in fields:
+            todo = suggest(key, fields) if fields else "leave it out"
+            raise RecipeError(join(where, key), repr(given[key]), f"{name} has no such field", todo)
     try:
         return part(**given)
     except TypeError as error:
@@ -195,14 +222,15 @@ def set_path(spec: Spec, path: str, text: str) -> None:
     for name in [*parents, last]:
         options = dict(children(target))
         if name not in options:
-            raise RecipeError(
-                path, text, f"{walked or type(spec).__name__} has no field {name}", suggest(name, options)
-            )
+            needed = f"{walked or type(spec).__name__} has no field {name or 'without a name'}"
+            todo = suggest(name, options) if options else f"it is {target!r}; set {walked} itself"
+            raise RecipeError(path, text, needed, todo)
         annotation = fields_of(type(target))[name] if isinstance(target, Spec) else _item(annotation, int(name))
         holder, target, walked = target, options[name], join(walked, name)
     value = _read(text, annotation, path)
     if not fits(value, annotation):
-        raise RecipeError(path, text, f"a value of type {describe(annotation)} is needed", "change the value")
+        needed = f"a value of type {describe(annotation)} is needed"
+        raise RecipeError(path, text or "nothing", needed, _advice(text, value, annotation))
     if isinstance(holder, Spec):
         setattr(holder, last, value)
     else:  # an item of a tuple: rebuild the tuple in its parent
@@ -215,44 +243,37 @@ def set_path(spec: Spec, path: str, text: str) -> None:
         setattr(owner, name, tuple(items))
 
 
+def _advice(text: str, value: object, annotation: Any) -> str:
+    """What to write instead of a value of the wrong type."""
+    if isinstance(value, Spec) and fits((value,), annotation):
+        return f"write [{text}]"
+    names = kin(annotation, known_parts())
+    return suggest(re.split(r"\W", text, maxsplit=1)[0], names) if names else "change the value"
+
+
 def _item(annotation: Any, index: int) -> Any:
     """The type of one item of a tuple."""
+    if typing.get_origin(annotation) in (Union, types.UnionType):
+        annotation = next((each for each in typing.get_args(annotation) if typing.get_origin(each) is tuple), Any)
     arguments = typing.get_args(annotation) if typing.get_origin(annotation) is tuple else ()
     if not arguments:
         return Any
-    return arguments[0] if arguments[-1] is Ellipsis else arguments[index]
+    return arguments[0] if arguments[-1] is Ellipsis else arguments[min(index, len(arguments) - 1)]
 
 
 def _read(text: str, annotation: Any, where: str) -> Any:
     """Text as the annotated type wants it: JSON where it parses (None for null), a part such as `MaskSpans` or
     `DocSentences(length=512)`, a bare word otherwise."""
+    known = known_parts()
     try:
         value = json.loads({"none": "null", "true": "true", "false": "false"}.get(text.lower(), text))
-    except json.JSONDecodeError:
-        value = _written(text) if re.match(r"[A-Z]\w*(\(|$)|[(\[]", text) and not fits(text, annotation) else text
-    value = from_dict(value, where=where) if isinstance(value, (dict, list)) else value
+    except (ValueError, RecursionError):
+        is_written = re.match(r"[A-Z]\w*\s*(\(|$)|[(\[]", text) and not fits(text, annotation)
+        fields = {name: list(fields_of(part)) for name, part in known.items()} if is_written else {}
+        value = written.read(text, where, fields) if is_written else text
+    value = _from_dict(value, known, where, annotation) if isinstance(value, (dict, list)) else value
     if not fits(value, annotation) and fits(text, annotation):
         return text
     if isinstance(value, float) and value.is_integer() and not fits(value, annotation):
         return int(value)  # 1e4 is a fine way to write ten thousand steps
     return value
-
-
-def _written(text: str) -> Any:
-    """Parts as Python writes them, as the JSON data they stand for; the text itself if it is not written so."""
-
-    def plain(node: ast.expr) -> Any:
-        match node:
-            case ast.Name(name):
-                return {"part": name}
-            case ast.Call(ast.Name(name), [], keywords):
-                return {"part": name, **{word.arg: plain(word.value) for word in keywords if word.arg}}
-            case ast.Tuple(items) | ast.List(items):
-                return [plain(item) for item in items]
-            case _:
-                return ast.literal_eval(node)
-
-    try:
-        return plain(ast.parse(text, mode="eval").body)
-    except (SyntaxError, ValueError):
-        return text

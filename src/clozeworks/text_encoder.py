@@ -145,6 +145,8 @@ class TextEncoder:
         batch_tokens: int = 8192,
     ) -> np.ndarray:
         """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut."""
+        if not isinstance(texts, Iterable):
+            raise InputError("texts", repr(texts)[:60], "a string or a list of strings is needed", "convert it")
         texts = [texts] if isinstance(texts, str) else list(texts)
         for number, text in enumerate(texts):
             if not isinstance(text, str):
@@ -190,6 +192,8 @@ def _pool(result: Outputs, mask: Tensor, pool: str) -> Tensor:
 
 def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
     """A run, a model directory, or a Hugging Face directory of a supported family."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError("path", repr(path)[:60], "the directory of a model or a run is needed", "give a path")
     directory = Path(path)
     if not directory.is_dir():
         given = "a file" if directory.exists() else "no such directory"

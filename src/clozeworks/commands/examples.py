@@ -17,6 +17,8 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.examples import Ragged
 from clozeworks.pretraining import Recipe
+from clozeworks.train.feed import Feed
+from clozeworks.train.run import fitted, rehearse
 
 
 def run(options: Options) -> None:
@@ -32,6 +34,7 @@ def run(options: Options) -> None:
             emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
         return
     tell(options, recipe, tokenizer, ragged, len(epoch.plan), index, directory)
+    refused = refused or refusal(recipe, directory, tokenizer)
     if refused is not None:
         screen().print()
         note(screen(), f"to look at, not to train: {refused}")
@@ -48,13 +51,22 @@ def changed(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | N
     except RecipeError as error:
         refused = error
     for change in changes:  # what cannot be set at all is refused here again
-        path, _, value = change.partition("=")
-        spec.set_path(recipe, path.strip(), value.strip())
+        named.put(recipe, change)
     objective = recipe.objective
     for name, part in (("segments", objective.segments), ("corruption", objective.corruption)):
         if part is not None:
             spec.check(part, f"{recipe.name}.objective.{name}")
     return recipe, refused
+
+
+def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError | None:
+    """What `pretrain` would say against this sound recipe on this data, if anything."""
+    try:
+        text = Corpus.open(directory, "train")
+        rehearse(Feed(fitted(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()))
+    except InputError as error:
+        return error
+    return None
 
 
 def chosen(options: Options, there: int) -> np.ndarray:

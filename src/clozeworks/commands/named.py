@@ -26,12 +26,17 @@ def recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
 def changed(found: Recipe, changes: Sequence[str]) -> Recipe:
     """The recipe with each PATH=VALUE set, checked."""
     for change in changes:
-        path, equals, value = change.partition("=")
-        if not equals:
-            raise InputError("--set", change, "PATH=VALUE is needed", "for example: --set train.steps=500")
-        spec.set_path(found, path.strip(), value.strip())
+        put(found, change)
     spec.check(found, found.name)
     return found
+
+
+def put(found: Recipe, change: str) -> None:
+    """Set one PATH=VALUE."""
+    path, equals, value = (text.strip() for text in change.partition("="))
+    if not equals or not path:
+        raise InputError("--set", change or "nothing", "PATH=VALUE is needed", "for example: --set train.steps=500")
+    spec.set_path(found, path, value)
 
 
 def _recipe(text: str) -> Recipe:

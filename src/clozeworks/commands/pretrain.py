@@ -68,8 +68,6 @@ def report(options: Options, done: Result) -> None:
     if not done.finished:
         console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to go on")
         return
-    if done.resumed == done.steps:
-        console.print(f"{done.run} was finished already", soft_wrap=True)
     rows = [("trained", f"{done.steps:,} steps, {short(done.tokens)} tokens, {span(done.seconds)}")]
     if done.heldout:
         told = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]

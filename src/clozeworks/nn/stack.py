@@ -1,5 +1,6 @@
 """Depth: blocks one after another, sharing, memory."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -8,8 +9,11 @@ from torch import Tensor, nn
 from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
 from clozeworks.errors import RecipeError
 from clozeworks.nn.block import Block
+from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.spec import Spec
+
+DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
 
 @dataclass(slots=True)
@@ -40,9 +44,16 @@ class Stack(Spec):
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
 
+    def mixers(self) -> Iterator[Mixer]:
+        """That of each block, from the first layer on, a cycled one once."""
+        blocks = self.block if isinstance(self.block, tuple) else (self.block,)
+        return (block.mixer for block in blocks[: max(self.depth, 0)])
+
     def check(self, where: str) -> None:
         if self.depth < 1:
             raise RecipeError(f"{where}.depth", self.depth, "at least one layer is needed", "use 1 or more")
+        if self.depth > DEEPEST:
+            raise RecipeError(f"{where}.depth", self.depth, f"at most {DEEPEST:,} layers are possible", "use fewer")
         if self.block == ():
             raise RecipeError(f"{where}.block", "()", "at least one block is needed", "give a Block")
         for name in ("attention", "ffn"):
@@ -51,8 +62,7 @@ class Stack(Spec):
                 divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
-        for layer in range(self.depth):
-            mixer = self.block_at(layer).mixer
+        for mixer in self.mixers():
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
 

@@ -22,6 +22,8 @@ def named() -> dict[str, Callable[[], Recipe]]:
 def recipe(name: str) -> Recipe:
     """A fresh recipe; edit its fields."""
     known = named()
+    if not isinstance(name, str):
+        raise InputError("recipe", repr(name)[:60], "the name of a recipe is needed", "see clozeworks.recipes()")
     if name not in known:
         raise InputError("recipe", name, "no recipe of that name is known", suggest(name, known))
     return known[name]()

@@ -28,8 +28,25 @@ RECIPE, RUN, METRICS = "recipe.json", "run.json", "metrics.jsonl"
 FREE = ("train.log_every", "train.save_every", "train.evaluate_every")
 
 
-def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
-    """Begin a run or go on with it, and write down this session; gives the content of run.json.
+def expect(run: Path) -> None:
+    """Refuse a directory of something else."""
+    if (run / RUN).exists() or not run.is_dir():
+        return
+    strange = [path.name for path in run.iterdir() if path.name != atomic.LOCK and not path.name.startswith(".")]
+    if strange:
+        given = f"a directory that holds {strange[0]} but is no run"
+        raise InputError(run, given, "a new or empty directory is needed", "choose another --out")
+
+
+def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
+    """Begin a run or go on with it: write down this session beside what `compare` gave."""
+    record["sessions"].append(_session())
+    atomic.write_json(run / RUN, record)
+    atomic.write_json(run / RECIPE, to_dict(recipe))
+
+
+def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
+    """The content of run.json, new or as it was; a recipe or data other than it was begun with are refused.
 
     `facts` are written down at the beginning and hold for the whole run; of them, `source` is compared if given.
     """
@@ -54,14 +71,8 @@ def enter(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts:
             raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
         record["data"] = now["data"]  # a directory may have moved
     else:
-        strange = [path.name for path in run.iterdir() if path.name != atomic.LOCK and not path.name.startswith(".")]
-        if strange:
-            given = f"a directory that holds {strange[0]} but is no run"
-            raise InputError(run, given, "a new or empty directory is needed", "choose another --out")
+        expect(run)
         record = {**now, **facts, "sessions": []}
-    record["sessions"].append(_session())
-    atomic.write_json(run / RUN, record)
-    atomic.write_json(run / RECIPE, to_dict(recipe))
     return record
 
 

@@ -3,14 +3,15 @@
 import contextlib
 import copy
 import functools
-import hashlib
 import itertools
 import os
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from rich.console import Console
 
@@ -27,6 +28,7 @@ from clozeworks.train.feed import Feed
 from clozeworks.train.loop import fit
 from clozeworks.train.progress import Line
 from clozeworks.train.schedule import rate
+from clozeworks.train.source import digest, transfer
 from clozeworks.train.stop import Stop
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
@@ -66,21 +68,26 @@ def pretrain(
 ) -> Result:
     """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
 
-    `source` is a model whose weights the run starts from. Ctrl-C or SIGTERM finish the step, save and return.
+    `source` is a model whose weights the run starts from. Ctrl-C or SIGTERM finish the step, save and return. What can
+    be refused is refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
     """
+    if not isinstance(out, str | os.PathLike):
+        raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
     corpora, tokenizer = open_data(data)
     recipe = fitted(recipe, tokenizer, source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     run = Path(out)
+    facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
+    folder.compare(run, recipe, corpora, facts)
+    session = Session(recipe, corpora, tokenizer, run, device, keep, source)
     with atomic.held(run, "is training into it"):
-        facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
-        record = folder.enter(run, recipe, corpora, facts)
+        record = folder.compare(run, recipe, corpora, facts)  # again: only now does nobody else write there
         if record["source"] and source is None and checkpoint.newest(run) is None:
             raise InputError(run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
+        state = session.restore()
+        folder.enter(run, recipe, record)
         tokenizer.save(run)
-        return Session(recipe, corpora, tokenizer, run, device, record["precision"], keep).train(
-            source, progress, console
-        )
+        return session.train(state, record["precision"], progress, console)
 
 
 class Session:
@@ -93,30 +100,30 @@ class Session:
         tokenizer: Tokenizer,
         run: Path,
         device: str,
-        precision: Literal["fp32", "bf16"],
         keep: int,
+        source: Model | None = None,
     ):
         self.recipe, self.corpora, self.run, self.device, self.keep = recipe, corpora, run, device, keep
-        self.precision: Literal["fp32", "bf16"] = precision
         self.vocabulary = tokenizer.vocabulary()
-        self.notes: list[str] = []
+        self.feed = Feed(recipe, corpora, self.vocabulary)
+        if not (run / folder.RUN).exists():
+            rehearse(self.feed)
+        self.model = build(recipe)
+        self.notes = transfer(source, self.model) if source is not None else []
+        self.model.to(device)
+        if not run.exists():
+            checkpoint.expect_room(run, self.model)
+        self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
+        self.texts = self.heldout_texts()
+        self.notes += self.feed.notes
 
-    def train(self, source: Model | None, progress: bool, console: Console | None) -> Result:
-        train = self.recipe.train
-        model = build(self.recipe)
-        if source is not None:
-            self.notes += transfer(source, model)
-        model.to(self.device)
-        adam = optim.optimizer(model, train.optimizer, train.learning_rate)
-        state = self.restore(model, adam)
+    def train(
+        self, state: dict[str, Any], precision: Literal["fp32", "bf16"], progress: bool, console: Console | None
+    ) -> Result:
+        train, model, adam, feed, texts = self.recipe.train, self.model, self.adam, self.feed, self.texts
         start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
-        if start < train.steps:
-            checkpoint.expect_room(self.run, model)
         figures = self.last_figures(start)
-        texts = self.heldout_texts()
-
-        feed = Feed(self.recipe, self.corpora, self.vocabulary, start, state["position"])
-        self.notes += feed.notes
+        feed.start, feed.position = start, state["position"] or feed.position
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
@@ -135,7 +142,7 @@ class Session:
                 start=start,
                 clip=train.clip,
                 seed=train.seed,
-                precision=self.precision,
+                precision=precision,
                 device=self.device,
             ):
                 tokens, seconds = tokens + step.tokens, seconds + step.seconds
@@ -149,7 +156,7 @@ class Session:
                     line.heldout(step.number, figures)
                 if step.last or step.every(train.save_every) or stop.asked:
                     metrics.sync()  # before the checkpoint, which promises the rows up to its step
-                    self.save(model, adam, step.number, tokens, seconds, feed.position)
+                    self.save(step.number, tokens, seconds, feed.position)
                 if stop.asked:
                     break
         done = step.number if step else start
@@ -158,7 +165,7 @@ class Session:
         path = self.run / checkpoint.name_of(done)
         return Result(self.run, path, done, train.steps, tokens, seconds, figures, start or None, self.notes)
 
-    def restore(self, model: Model, adam: torch.optim.Optimizer) -> dict[str, Any]:
+    def restore(self) -> dict[str, Any]:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
         found = checkpoint.find(self.run)
         self.notes += [f"damaged checkpoint passed over: {reason}" for reason in found.damaged]
@@ -166,26 +173,27 @@ class Session:
             if found.damaged:
                 raise InputError(self.run, "; ".join(found.damaged), "a sound checkpoint is needed to go on",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
+            checkpoint.expect_room(self.run, self.model)
             return {"step": 0, "tokens": 0, "seconds": 0.0, "position": None}
         state = found.checkpoint.state
         if state["recipe"] != folder.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        checkpoint.restore(found.checkpoint, model)
-        optim.restore(model, adam, found.checkpoint.tensors(checkpoint.OPTIMIZER))
-        self.notes.append(f"going on from step {state['step']:,}")
+        checkpoint.restore(found.checkpoint, self.model)
+        optim.restore(self.model, self.adam, found.checkpoint.tensors(checkpoint.OPTIMIZER))
+        if state["step"] < self.recipe.train.steps:
+            checkpoint.expect_room(self.run, self.model)
+            self.notes.append(f"going on from step {state['step']:,}")
+        else:
+            self.notes.append(
+                f"{self.run} was finished already, all {state['step']:,} steps of it; "
+                f"to train it further, begin another run: --from {shlex.quote(str(self.run))} --out NEW"
+            )
         return state
 
-    def save(
-        self,
-        model: Model,
-        adam: torch.optim.Optimizer,
-        step: int,
-        tokens: int,
-        seconds: float,
-        position: dict[str, Any],
-    ) -> None:
-        tensors = {checkpoint.MODEL: dict(model.named_parameters()), checkpoint.OPTIMIZER: optim.state_of(model, adam)}
+    def save(self, step: int, tokens: int, seconds: float, position: dict[str, Any]) -> None:
+        moments = optim.state_of(self.model, self.adam)
+        tensors = {checkpoint.MODEL: dict(self.model.named_parameters()), checkpoint.OPTIMIZER: moments}
         state = {
             "tokens": tokens,
             "seconds": round(seconds, 3),
@@ -223,6 +231,13 @@ class Session:
         return {name: value for name, value in rows[-1].items() if name not in ("step", "split")} if rows else None
 
 
+def rehearse(feed: Feed) -> None:
+    """Make the first example of every phase and corpus: text that does not suit the objective is refused here."""
+    for loader in feed.loaders:
+        for source in loader.sources:
+            source.epoch(0).examples(np.zeros(1, dtype=np.int64))
+
+
 def open_data(data: Sequence[tuple[StrPath, float]]) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
     """The training splits, every byte verified, and the one tokenizer they share."""
     if not data:
@@ -256,6 +271,9 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
                              "prepare the data with the model's own tokenizer, or add rows to the model")  # fmt: skip
         recipe.encoder.vocab = rows
     spec.check(recipe, recipe.name)
+    if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
+        where = f"{recipe.name}.objective.losses"
+        raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
     if recipe.train.processes != 1:
         where = f"{recipe.name}.train.processes"
         raise RecipeError(where, recipe.train.processes, "training runs in one process so far", "use 1")
@@ -269,28 +287,3 @@ def precision_of(recipe: Recipe, device: str) -> str:
     if device.startswith("cuda"):
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
     return (doctor.remembered() or doctor.default()).precision if device == "cpu" else "fp32"
-
-
-def transfer(source: Model, model: Model) -> list[str]:
-    """Copy weights by name. The encoder must be there in full; a head the source lacks starts fresh and is named."""
-    theirs, fresh = dict(source.named_parameters()), []
-    for name, parameter in model.named_parameters():
-        there = theirs.get(name)
-        if there is not None and there.shape == parameter.shape:
-            parameter.data.copy_(there)
-        elif name.startswith("encoder.") and not name.startswith("encoder.pooler."):
-            given = "nothing" if there is None else f"a shape of {tuple(there.shape)}"
-            raise InputError(f"--from, {name}", given, f"the recipe has {tuple(parameter.shape)}",
-                             "take the recipe of that model")  # fmt: skip
-        else:
-            fresh.append(".".join(name.split(".")[:2]))
-    return [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
-
-
-def digest(model: Model) -> str:
-    """SHA-256 of the weights."""
-    total = hashlib.sha256()
-    for name, parameter in model.named_parameters():
-        total.update(name.encode())
-        total.update(parameter.detach().cpu().contiguous().numpy().tobytes())
-    return total.hexdigest()

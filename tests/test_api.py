@@ -1,0 +1,33 @@
+"""What people hand to the public functions by mistake: one sentence each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import clozeworks as cw
+
+MISTAKES: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
+    (cw.recipe, (5,), "^recipe: 5; the name of a recipe is needed; see clozeworks.recipes"),
+    (cw.recipe, (None,), "^recipe: None; the name of a recipe"),
+    (cw.recipe, ([],), r"^recipe: \[\]; the name of a recipe"),
+    (cw.build, (5,), "^recipe: 5; the name of a recipe"),
+    (cw.count_parameters, (None,), "^recipe: None; the name of a recipe"),
+    (cw.diff, ("bert_tiny", 5), "^recipe: 5; the name of a recipe"),
+    (cw.load, (None,), "^path: None; the directory of a model or a run is needed"),
+    (cw.load, (5,), "^path: 5; the directory of a model or a run is needed"),
+    (cw.pretrain, ("bert_tiny", "data", None), "^out: None; the directory of the run is needed"),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "said"), MISTAKES, ids=[f"{c.__name__}{g}" for c, g, _ in MISTAKES])
+def test_a_value_of_the_wrong_kind_is_one_sentence(call, given, said):
+    with pytest.raises(cw.InputError, match=said):
+        call(*given)
+
+
+@pytest.mark.parametrize("texts", [5, None, 2.5])
+def test_only_text_becomes_vectors(texts, road):
+    encoder = cw.load(road / "run")
+    with pytest.raises(cw.InputError, match=rf"^texts: {texts}; a string or a list of strings is needed"):
+        encoder.encode(texts)

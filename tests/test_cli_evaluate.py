@@ -1,0 +1,42 @@
+"""clozeworks evaluate, fill-mask, export and import."""
+
+import pytest
+
+from clozeworks.cli import main
+from tests.cli import facts, refused
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def test_evaluate_beside_the_baseline(road, capsys):
+    found = facts(capsys, "evaluate", road / "run", "--data", road / "data")
+    assert {"loss", "masked_accuracy", "perplexity", "unigram_loss", "unigram_accuracy", "count"} <= set(found)
+    assert found["loss"] == pytest.approx(found["masked_lm"] + found["sentence_pair"])
+    assert facts(capsys, "evaluate", road / "hf", "--data", road / "data")["count"] > 0
+    assert main(["evaluate", str(road / "run"), "--data", str(road / "data")]) == 0
+    assert "word frequencies" in capsys.readouterr().out
+
+
+def test_evaluate_refuses_another_tokenizer(road, tmp_path, capsys):
+    assert main(["prepare", str(road / "more.txt"), "--out", str(tmp_path / "other"), "--vocab", "90"]) == 0
+    assert "another tokenizer" in refused(capsys, "evaluate", road / "run", "--data", tmp_path / "other")
+    words = ["pretrain", "bert_tiny", "--from", road / "run", "--data", tmp_path / "other", "--out", tmp_path / "run"]
+    assert "must keep their ids" in refused(capsys, *words)
+
+
+def test_fill_mask(road, capsys):
+    found = facts(capsys, "fill-mask", road / "run", "the [MASK] fox [MASK].", "--top", "3")
+    assert [len(guesses) for guesses in found["masks"]] == [3, 3]
+    assert set(found["masks"][0][0]) == {"token", "score", "id", "text"}
+    assert "at least one [MASK] is needed" in refused(capsys, "fill-mask", road / "run", "the fox")
+    assert main(["fill-mask", str(road / "hf"), "the [MASK] fox"]) == 0
+    assert "chance" in capsys.readouterr().out
+
+
+def test_export_and_import_are_inverse(road, tmp_path, capsys):
+    found = facts(capsys, "import", road / "hf", "--out", tmp_path / "model")
+    assert found["heads"] == ["masked_lm", "sentence_pair"]
+    assert facts(capsys, "export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf")["files"]
+    weights = "model.safetensors"
+    assert (tmp_path / "hf" / weights).read_bytes() == (road / "hf" / weights).read_bytes()
+    assert "exists already" in refused(capsys, "export", road / "run", "--out", road / "hf")
