@@ -195,7 +195,9 @@ def test_spans_that_do_not_fit(tmp_path):
     report = look(tmp_path, rows(*good, {"text": "Short.", "entities": [[2, 90]]}), "a.jsonl")
     assert found(report, "entities with [2, 90]", "wrong")
     assert found(report, "1 phrase or entity span", "wrong")
-    assert found(look(tmp_path, rows({"text": "Short.", "phrases": [[2, 90]]}), "a.jsonl", errors="skip"), "do not fit")
+    assert found(
+        look(tmp_path, rows({"text": "Short.", "phrases": [[2, 90]]}), "a.jsonl", errors="skip"), "does not fit"
+    )
 
 
 def test_pairs(tmp_path):
@@ -206,7 +208,7 @@ def test_pairs(tmp_path):
     bad = [*good, {"en": "", "de": "x"}, {"en": "Word.", "de": prose()[0]}]
     report = look(tmp_path, rows(*bad), "a.jsonl", pairs=("en", "de"))
     assert found(report, "1 pair has an empty side")
-    assert found(report, "1 pair (3.2%) have sides")
+    assert found(report, "1 pair (3.2%) has sides")
     same = [{"en": text, "de": text} for text in prose()]
     assert found(look(tmp_path, rows(*same), "a.jsonl", pairs=("en", "de")), "the same text on both sides")
     assert found(look(tmp_path, prose(), pairs=("en", "de")), "rows with two fields", "wrong")
@@ -514,3 +516,79 @@ def test_shares_are_never_rounded_to_nothing_or_all(part, whole):
 @pytest.mark.parametrize("name", ["en_wiki", "zh_wiki", "zh_law"])
 def test_good_corpora_are_fine(name):
     assert not check(SHARED / name / "train.jsonl", Reading()).wrong
+
+
+# ---- words, mixtures, other files, segmenters, small vocabularies
+
+
+def test_words_that_do_not_join(tmp_path):
+    good = [{"text": text, "words": list(text)} for text in chinese(3)]
+    assert not look(tmp_path, rows(*good), "a.jsonl").wrong
+    bad = [*good, {"text": "我喜欢西瓜", "words": ["我"]}]
+    report = look(tmp_path, rows(*bad), "a.jsonl")
+    assert found(report, "line 4: field 'words' does not join", "wrong")
+    assert found(report, "1 row has words that do not join to its text", "wrong")
+    assert report.options()["--errors"] in ("replace", "skip")
+    assert found(look(tmp_path, rows(*bad), "a.jsonl", errors="replace"), "1 row has words that do not join", "note")
+    across = {"text": "Ask Yahoo! Inc now.", "words": ["Ask", "Yahoo! Inc", "now", "."]}
+    assert found(look(tmp_path, rows(across), "a.jsonl"), "1 word lies across", "note")
+
+
+@pytest.mark.parametrize("encoding", ["auto", "utf-8"])
+def test_two_encodings_in_one_file(tmp_path, encoding):
+    first, second = ("\n".join(chinese(4, seed)) + "\n" for seed in (1, 2))
+    report = look(tmp_path, first.encode() + second.encode("gb18030"), encoding=encoding)
+    assert found(report, "two encodings in one file (UTF-8 up to line 4, then it looks like gb18030)", "wrong")
+    assert not found(report, "every byte decodes", "fine")
+    assert not found(report, "looks like gb18030 (line", "wrong")
+    assert report.options() == {**report.options(), "--encoding": "auto", "--errors": "skip"}
+    assert not found(look(tmp_path, (first + second).encode("gb18030"), encoding="auto"), "two encodings", "wrong")
+
+
+def test_other_files_and_false_names(tmp_path):
+    (tmp_path / "a.txt").write_text("\n\n".join(prose()))
+    assert not found(check(tmp_path, Reading()), "other file")
+    (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7")
+    assert found(check(tmp_path, Reading()), "1 other file is of a kind that is not read", "note")
+    (tmp_path / "c.txt").write_bytes(gzip.compress(b"Text."))
+    report = check(tmp_path, Reading())
+    assert found(report, "c.txt: it is gzip", "wrong")
+    assert not found(report, "cannot be decoded", "wrong")
+
+
+def test_a_segmenter_is_tried(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text(
+        "def fine(text): return list(text)\n"
+        "def short(text): return list(text)[:-1] if '北京' in text else list(text)\n"
+        "def raises(text): raise ValueError('no')\n"
+    )
+    texts = [*chinese(20), "我今年去北京。"]
+
+    def tried(name: str) -> Report:
+        return look(tmp_path, texts, aim=Aim(segmenter=f"{file}:{name}"))
+
+    assert found(tried("fine"), "gives words for 300 sentences", "fine")
+    report = tried("short")
+    assert found(report, "(does not join ", "note")
+    assert found(report, "of 300 sentences", "note")
+    assert found(tried("raises"), "ValueError: no on each of the first 100 sentences", "wrong")
+    assert found(tried("absent"), "it has no such function", "wrong")
+    told = look(tmp_path, texts, aim=Aim(segmenter="none"))
+    assert not any("segmenter" in finding.text for finding in told.findings)
+
+
+def test_the_advised_vocabulary_holds_the_alphabet(tmp_path):
+    texts = ["".join(map(chr, range(0x4E00, 0x4E00 + 150))) + "。"] * 2
+    report = look(tmp_path, texts, aim=Aim())
+    size = int(report.options()["--vocab"])
+    trained = Tokenizer.train(texts, "wordpiece", size, lang="zh")
+    assert trained.unk not in trained.encode(["".join(texts)])[0].ids
+    assert size < 400
+
+
+def test_one_of_a_thing_is_told_as_one(tmp_path):
+    report = look(tmp_path, rows(*({"text": text} for text in prose()), {"text": ""}), "a.jsonl")
+    assert found(report, "1 row has no text in 'text' and is passed over")
+    report = look(tmp_path, rows(*({"text": text} for text in prose()), 3), "a.jsonl", errors="skip")
+    assert found(report, "cannot be read and is left out")

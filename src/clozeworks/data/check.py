@@ -18,13 +18,14 @@ from clozeworks.data.checks.layout import Layout
 from clozeworks.data.checks.needs import MEMORY, about_needs, language, seconds, tokens
 from clozeworks.data.checks.raw import Raw, look
 from clozeworks.data.checks.reading import about_reading
-from clozeworks.data.checks.sample import CHARACTERS, Sample
+from clozeworks.data.checks.sample import CHARACTERS, SEGMENTED, Sample
 from clozeworks.data.checks.survey import Survey
 from clozeworks.data.text.compressed import open_bytes, packing_of
 from clozeworks.data.text.documents import Counts
 from clozeworks.data.text.files import INPUT, keep_input
-from clozeworks.data.text.listing import ARROW, PACKED, TEXT, kind_of, list_files
+from clozeworks.data.text.listing import ARROW, PACKED, TEXT, Passed, kind_of, list_files
 from clozeworks.data.text.reader import Reader, Reading
+from clozeworks.data.text.signatures import refuse_other
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 
@@ -33,6 +34,16 @@ __all__ = ["Finding", "Report", "check"]
 KEPT_FILES = 50  # of those with something to tell
 TRIALS = 10  # files that are read again to hear what `prepare` would say
 UNPACKED = 4  # how much larger than stored a compressed file is, more or less
+SUMMED = (
+    "documents",
+    "skipped",
+    "empty_rows",
+    "empty_files",
+    "bad_spans",
+    "bad_words",
+    "cut_words",
+    "long_documents",
+)
 ORDER = {"wrong": 0, "note": 1, "fine": 2}
 
 Progress = Callable[[int, int], None]  # bytes looked at, bytes in all (each is looked at twice)
@@ -93,13 +104,15 @@ def _look_at_files(given: list[Any], reading: Reading, aim: Aim, place: Path, pr
         kept = _keep(place)
         names[kept] = "standard input"
         given = [kept if path == INPUT else path for path in given]
-    dangling: list[Path] = []
-    files = list_files(given, dangling)
+    passed = Passed()
+    files = list_files(given, passed)
     sizes = [file.stat().st_size for file in files]
     unpacked = sum(size * (UNPACKED if _packing(file) else 1) for file, size in zip(files, sizes, strict=True))
     named = {Path(path).resolve() for path in given}
     seen = _start(reading, aim, unpacked)
-    seen.files, seen.bytes, seen.dangling = len(files), sum(sizes), len(dangling)
+    seen.files, seen.bytes = len(files), sum(sizes)
+    seen.counts.dangling_links = len(passed.dangling)
+    seen.counts.other_files = len(passed.others - set(files))
     done = 0
     for path, size in zip(files, sizes, strict=True):
         file = File(path, names.get(path, str(path)), path.resolve() in named, Raw())
@@ -120,7 +133,8 @@ def _look_at_items(source: Any, reading: Reading, aim: Aim, place: Path, progres
             progress(seen.counts.bytes, reader.total)
     except InputError as error:
         file.refused = error
-    if reading.errors != "skip" and (seen.counts.skipped or seen.counts.bad_spans) and file.refused is None:
+    met = seen.counts.skipped or seen.counts.bad_spans or seen.counts.bad_words
+    if reading.errors != "skip" and met and file.refused is None:
         again = source if reader.identity() is not None or iter(source) is not source else None
         file.refused = _refusal(again, reading) if again is not None else file.refused
     if file.refused is not None:
@@ -130,7 +144,8 @@ def _look_at_items(source: Any, reading: Reading, aim: Aim, place: Path, progres
 
 
 def _start(reading: Reading, aim: Aim, characters: int) -> Seen:
-    sample = Sample(min(1.0, CHARACTERS / max(1, characters)), aim.tokenizer)
+    kept = SEGMENTED if ":" in (aim.segmenter or "") else 0
+    sample = Sample(min(1.0, CHARACTERS / max(1, characters)), aim.tokenizer, kept=kept)
     return Seen(reading, aim, Survey(sample, reading.pairs is not None))
 
 
@@ -139,6 +154,7 @@ def _look_at_file(file: File, seen: Seen, progress: Callable[[int], None], size:
     kind, reading = kind_of(file.path), seen.reading
     try:
         if kind not in ARROW and size:
+            refuse_other(file.path, file.name, _packing(file.path))
             file.raw = look(file.path, _packing(file.path), reading.encoding, progress)
         encoding = file.raw.better or file.raw.encoding
         tolerant = replace(reading, errors="skip", unicode="none", unwrap=False, encoding=encoding)
@@ -155,7 +171,7 @@ def _look_at_file(file: File, seen: Seen, progress: Callable[[int], None], size:
     except OSError as error:
         given = error.strerror or str(error)
         file.refused = InputError(file.name, given, "a readable file is needed", "check it")
-    met = file.counts.skipped or file.counts.bad_spans or file.raw.nul
+    met = file.counts.skipped or file.counts.bad_spans or file.counts.bad_words or file.raw.nul
     if met and file.refused is None and reading.errors != "skip" and seen.refused < TRIALS:
         damaged = file.raw.invalid and not file.raw.better
         again = replace(
@@ -180,12 +196,14 @@ def _refusal(source: Any, reading: Reading) -> InputError | None:
 def _remember(file: File, seen: Seen) -> None:
     """Add what one file told to what all of them tell."""
     total, own, raw = seen.counts, file.counts, file.raw
-    for name in ("documents", "skipped", "empty_rows", "empty_files", "bad_spans", "long_documents"):
+    for name in SUMMED:
         setattr(total, name, getattr(total, name) + getattr(own, name))
     total.nul += own.nul if raw.better else max(own.nul, raw.nul)
     for name, count in own.encodings.items():
         total.encodings[name] = total.encodings.get(name, 0) + count
-    if raw.better:
+    if raw.mixed:
+        seen.mixed += 1
+    elif raw.better:
         seen.encodings[raw.better] = seen.encodings.get(raw.better, 0) + 1
     elif raw.invalid:
         seen.damaged["sequences"] = seen.damaged.get("sequences", 0) + raw.invalid
@@ -193,7 +211,7 @@ def _remember(file: File, seen: Seen) -> None:
     elif not raw.ascii:
         seen.other += 1
     seen.refused += file.refused is not None
-    troubled = raw.better or raw.invalid or file.refused is not None or (file.empty and file.named)
+    troubled = raw.mixed or raw.better or raw.invalid or file.refused is not None or (file.empty and file.named)
     if troubled and len(seen.troubled) < KEPT_FILES:
         seen.troubled.append(file)
     layout = file.layout

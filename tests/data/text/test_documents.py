@@ -58,7 +58,7 @@ def test_directory_is_walked_in_order_and_other_files_are_passed_over(tmp_path):
     write(tmp_path / "b" / "empty.txt", "")
     counts = Counts()
     assert texts(tmp_path, counts=counts) == ["First.", "Last."]
-    assert (counts.documents, counts.empty_files) == (2, 1)
+    assert (counts.documents, counts.empty_files, counts.other_files) == (2, 1, 1)
     assert texts(tmp_path, tmp_path / "a.txt") == ["First.", "Last."]  # named twice, read once
     for paths in ([tmp_path, tmp_path / "b" / "empty.txt"], [tmp_path / "b" / "empty.txt", tmp_path]):
         assert "an empty file" in refusal(*paths)  # a file that is named itself has to hold something
@@ -79,7 +79,7 @@ def test_marks_at_the_start_and_windows_lines(tmp_path):
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', ["a.jsonl line 2", "not JSON", "--errors skip"]),
         ("a.jsonl", b'["x"]\n', ["a.jsonl line 1", "list"]),
         ("a.jsonl", b'{"txt": "x", "id": 1}\n', ["line 1", "no field 'text'", "txt, id", "did you mean txt?"]),
-        ("a.jsonl", b'{"text": ["x"]}\n', ["line 1", "'text' holds list", "a string is needed"]),
+        ("a.jsonl", b'{"text": ["x"]}\n', ["line 1", "'text' holds a list of str", "a string is needed"]),
         ("a.txt", b"One.\nTw\xff\n", ["a.txt line 2, byte 7", "0xff", "--errors replace or skip"]),
         ("a.txt", "今天的天气很好。".encode("gb18030"), ["line 1, byte 0", "GB18030", "--encoding gb18030 (or auto)"]),
         ("a.txt", "One".encode("utf-16"), ["line 1", "UTF-16-LE", "--encoding utf-16-le"]),
@@ -111,7 +111,12 @@ def test_truncated_and_false_archives_are_refused(tmp_path, name):
     file.write_bytes(whole[: len(whole) // 2])
     assert "ends too early" in refusal(file)
     file.write_bytes(b"plain text, not packed at all")
+    assert "it is not compressed" in refusal(file)
+    assert "name it a.txt" in refusal(file)
+    file.write_bytes(b"\0\1 damaged from its first byte on")
     assert "compress it again" in refusal(file)
+    file.write_bytes(whole + b"and more")
+    assert "data behind its end" in refusal(file)
 
 
 def test_unreadable_text_is_replaced_or_skipped_and_counted(tmp_path):
@@ -168,6 +173,11 @@ def test_long_lines_and_documents_lose_nothing(tmp_path_factory, text, part, lin
             rejoined.append("")
         rejoined[-1] += piece.text
     assert ["".join(text.split()) for text in rejoined] == ["".join(text.split()) for text in whole]
+
+
+def test_white_space_at_the_end_of_a_long_line_stays(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LINE_BYTES", 8)
+    assert texts(write(tmp_path / "a.txt", "12345678  \nb\n\nc")) == ["12345678  \nb", "c"]
 
 
 def test_long_documents_are_cut_at_borders_and_counted(tmp_path, monkeypatch):

@@ -61,7 +61,7 @@ def test_what_is_no_source_is_refused(tmp_path):
     assert "one dict" in refusal({"text": "x"})
     assert "one bytes" in refusal(b"x")
     assert "one int" in refusal(3)
-    assert "documents row 2: a int" in refusal([{"text": "x"}, 3])
+    assert "documents row 2: an int" in refusal([{"text": "x"}, 3])
     assert "no document" in refusal([{"text": " "}])
     assert "no document" in refusal(iter([]), spool=tmp_path / "spool")
     assert "no field 'text'" in refusal([{"body": "x"}])
@@ -139,12 +139,14 @@ def test_sentences_of_words_lose_nothing_but_white_space(sentences):
 
 def test_fields_choose_words_and_sentences():
     row = {"text": "他来了", "words": [["他", "来了"]], "sentences": ["他", "来了"]}
-    assert read([row])[0] == Document("他来了", source="documents")
+    assert read([row])[0] == Document("他来了", source="documents", words=[["他", "来了"]])
     assert read([row], field="words")[0].words == [["他", "来了"]]
     assert read([row], field="sentences")[0].sentences == ["他", "来了"]
-    assert "field 'words' holds int" in refusal([{"words": 3}])
-    assert "holds list of int and str" in refusal([{"words": ["a", 3]}])
-    assert "field 'sentences' holds dict" in refusal([{"sentences": {"a": 1}}])
+    assert "field 'words' holds an int" in refusal([{"words": 3}])
+    assert "field 'sentences' holds a str" in refusal([{"sentences": "他。来了。"}])
+    assert read([{"sentences": "他来了"}], field="sentences")[0].text == "他来了"  # asked for by name
+    assert "holds a list of int and str" in refusal([{"words": ["a", 3]}])
+    assert "field 'sentences' holds a dict" in refusal([{"sentences": {"a": 1}}])
 
 
 def test_long_sentences_of_words_and_long_documents_are_divided(monkeypatch):

@@ -108,3 +108,26 @@ def test_files_about_the_text_are_not_the_text(tmp_path):
         (tmp_path / name).write_text("text")
     assert [file.name for file in list_files([tmp_path])] == ["a.md", "readmeagain.txt"]
     assert list_files([tmp_path / "README.md"]) == [tmp_path / "README.md"]
+
+
+def test_what_is_passed_over_is_counted(tmp_path):
+    make(tmp_path, "a.txt", "b.md", "c.pdf", "README", "README.md", ".hidden", ".git/x", "d/e.docx", "d/f.txt")
+    counts = Counts()
+    assert len(list(Reader(tmp_path, Reading(), None).documents(counts))) == 3
+    assert counts.other_files == 4
+    counts = Counts()
+    assert len(list(Reader([tmp_path, tmp_path / "README.md"], Reading(), None).documents(counts))) == 4
+    assert counts.other_files == 3
+    counts = Counts()
+    list(Reader(str(tmp_path / "*"), Reading(), None).documents(counts))
+    assert counts.other_files == 3  # c.pdf, README, d/e.docx: what a pattern names itself is read
+    counts = Counts()
+    list(Reader(tmp_path / "a.txt", Reading(), None).documents(counts))
+    assert counts.other_files == 0
+
+
+@pytest.mark.parametrize("texts", [["A sentence. Another one.", "More."], ["今天天气很好。"], ["one/two and three"]])
+def test_texts_in_place_of_paths(texts):
+    assert "pass iter(texts) or rows" in refusal(*texts)
+    assert "iter" not in refusal("nothing")
+    assert "iter" not in refusal("my corpus.txt")

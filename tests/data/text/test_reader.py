@@ -327,3 +327,35 @@ def test_memory_stays_the_same_for_50_mb(tmp_path, kind, encoding):
     assert file.stat().st_size > 50_000_000
     assert read_characters > 50_000_000
     assert grown < 30_000 * (1 if sys.platform != "darwin" else 1024)  # kB
+
+
+@pytest.mark.parametrize("mark", [",", ";", "|", "\t"])
+@pytest.mark.parametrize("kind", [".csv", ".tsv"])
+def test_what_separates_cells_is_told_from_the_header(tmp_path, kind, mark):
+    file = tmp_path / f"a{kind}"
+    file.write_text(
+        f"\nid{mark}text\n1{mark}One; two, three.\n2{mark}Four\n".replace("; two,", "" if mark in ";," else "; two,")
+    )
+    assert texts(file) == ["One three." if mark in ";," else "One; two, three.", "Four"]
+    assert "the columns are id, text" in refusal(file, field="body")
+    file.write_text(f"id{mark}text\n1\n")
+    assert "line 2" in refusal(file)
+
+
+def test_a_column_of_text_keeps_every_mark(tmp_path):
+    (tmp_path / "a.csv").write_text("text\nOne; two | three.\n")
+    assert texts(tmp_path / "a.csv") == ["One; two | three."]
+    (tmp_path / "a.csv").write_text("text;x|text\n1\n")  # two marks could be meant
+    assert "no column 'text'" in refusal(tmp_path / "a.csv")
+
+
+def test_a_column_that_stands_twice(tmp_path):
+    (tmp_path / "a.csv").write_text("text,text\nx,y\n")
+    assert "two columns are called 'text'" in refusal(tmp_path / "a.csv")
+    (tmp_path / "a.csv").write_text("id,id,text\n1,2,x\n")
+    assert texts(tmp_path / "a.csv") == ["x"]
+    table = pyarrow.Table.from_arrays([pyarrow.array(["x"]), pyarrow.array(["y"])], names=["text", "text"])
+    pyarrow.feather.write_feather(
+        table.rename_columns(["text", "text"]), tmp_path / "a.arrow", compression="uncompressed"
+    )
+    assert "two columns are called 'text'" in refusal(tmp_path / "a.arrow")

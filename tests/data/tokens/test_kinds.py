@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from clozeworks.data.tokens import training as tokenizer_training
 from clozeworks.data.tokens.encode import encode
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.tokens.training import KINDS
+from clozeworks.data.tokens.training import KINDS, SMALLEST
 from clozeworks.errors import InputError
 from tests.conftest import SHARED
 from tests.data.tokens.test_tokenizer import CHINESE, ENGLISH
@@ -315,3 +315,30 @@ def test_transformers_gives_the_same_ids_on_real_lines(kind, lang, tmp_path):
     tokenizer.save(tmp_path)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert theirs(lines, add_special_tokens=False)["input_ids"] == [one.ids.tolist() for one in tokenizer.encode(lines)]
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "chars"])
+@both
+def test_places_left_free_go_to_the_alphabet(kind, lang):
+    """However small the share of the alphabet, a vocabulary is as large as asked where the text has the characters."""
+    letters = [chr(0x4E00 + number) for number in range(90)]
+    text = "，".join("".join(letters[at : at + 9]) for at in range(0, 90, 9))
+    texts = [text, "a few words"]
+    whole = Tokenizer.train(texts, kind, 2000, lang=lang)
+    assert whole.unk not in ids(whole, text)
+    sizes = []
+    for vocab in (64, 80, 120, 150, 200, whole.size):
+        found = Tokenizer.train(texts, kind, vocab, lang=lang)
+        sizes.append(found.size)
+        assert found.size >= min(vocab, whole.size) - 1, vocab  # a letter takes two places, so one may stay free
+        assert found.size <= max(vocab, SMALLEST)
+        assert len({found.token(index) for index in range(found.size)}) == found.size
+    assert found.unk not in ids(found, text)
+    assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "chars"])
+def test_characters_of_the_text_go_before_others(kind):
+    found = Tokenizer.train(["今天天气很好。"] * 3, kind, 64, lang="zh")
+    assert found.unk not in ids(found, "今天天气很好。")
+    assert found.unk in ids(found, "z") or kind != "wordpiece"

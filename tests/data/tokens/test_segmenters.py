@@ -212,3 +212,40 @@ def test_segmented_text_passes_as_it_is():
     words, problems = segment(words_between_spaces, sentences)
     assert words == [["我", "喜欢", "吃"], None]
     assert not problems.counts
+
+
+# ---- functions that do what they should not
+
+
+def _exits(sentence: str) -> list[str]:
+    if "西瓜" in sentence:
+        sys.exit("no melon")
+    print("a word to the world")
+    return list(sentence)
+
+
+def test_a_segmenter_that_exits_costs_its_sentence_only(capsys):
+    words, problems = segment(_exits, [MELON, NOODLES])
+    assert words == [None, list(NOODLES)]
+    assert problems.counts == {"raised": 1}
+    assert "SystemExit: no melon" in problems.messages[0]
+    assert capsys.readouterr().out == ""
+    with pytest.raises(InputError, match="SystemExit"):
+        segment(_exits, [MELON] * segmenters.TRIAL)
+    with pytest.raises(KeyboardInterrupt):
+        segment(_interrupts, [MELON])
+
+
+def _interrupts(sentence: str) -> list[str]:
+    raise KeyboardInterrupt
+
+
+def test_a_file_that_exits_or_prints(tmp_path, capsys):
+    (tmp_path / "exits.py").write_text("import sys\nsys.exit(3)\ndef cut(text): return [text]\n")
+    with pytest.raises(InputError, match="SystemExit: 3; it must run without an error"):
+        segmenter(f"{tmp_path / 'exits.py'}:cut")
+    (tmp_path / "prints.py").write_text("print('loaded')\ndef cut(text):\n    print(text)\n    return [text]\n")
+    words, _ = segment(segmenter(f"{tmp_path / 'prints.py'}:cut"), [MELON])
+    assert words == [[MELON]]
+    told = capsys.readouterr()
+    assert (told.out, told.err) == ("", f"loaded\n{MELON}\n")

@@ -2,7 +2,6 @@ import json
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +14,7 @@ from clozeworks.data.tokens.encode import encode
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.tokens.word_borders import is_han, is_punctuation
 from clozeworks.errors import InputError
+from tests.conftest import SHARED
 
 ENGLISH = [
     "The quick brown fox jumps over the lazy dog, doesn't it?",
@@ -27,7 +27,6 @@ CHINESE = [
     "这本书写得很好，值得一读！",
     "１９９８年的Python教程在北京出版。",
 ] * 5
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,15 @@
 """Word starts of every kind of tokenizer, built with the `tokenizers` library itself."""
 
+import re
+import sys
+
 import pytest
 import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
+from clozeworks.data.tokens import word_borders
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.tokens.word_borders import is_han
 
@@ -225,3 +229,10 @@ def test_marks_that_combine_stay_with_their_letter(kind):
     assert words(kind, "各\u0301") == ["各\u0301"]
     assert words(kind, "ae\u0301 b") == ["ae\u0301", "b"]
     assert words(kind, "a👨\u200d👩 b") == ["a👨\u200d👩", "b"]
+
+
+def test_han_is_what_the_class_says():
+    known = re.compile(f"[{word_borders.HAN}]")
+    for code in range(sys.maxunicode + 1):
+        assert is_han(chr(code)) == (known.match(chr(code)) is not None), hex(code)
+    assert not is_han("")

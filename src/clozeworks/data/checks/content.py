@@ -179,7 +179,8 @@ def _boilerplate(seen: Seen) -> Iterator[Finding]:
     part = sum(len(line) * count for line, count in found)
     if 200 * part > survey.characters:
         told = listed([f"{line[:50]!r} {count:,} times" for line, count in found], 2)
-        text = f"{amount(len(found), 'line')} of {LINE[0]} characters or more come again in many documents"
+        come = "comes" if len(found) == 1 else "come"
+        text = f"{amount(len(found), 'line')} of {LINE[0]} characters or more {come} again in many documents"
         yield Finding(
             "note", f"{text}, {share(part, survey.characters)} of the text: {told}", "remove what is no content"
         )

@@ -67,11 +67,11 @@ class Seen:
     counts: Counts = field(default_factory=Counts)
     files: int = 0
     bytes: int = 0
-    dangling: int = 0
     troubled: list[File] = field(default_factory=list)
     plain: list[Layout] = field(default_factory=list)
     encodings: dict[str, int] = field(default_factory=dict)  # files that do not fit the encoding asked for, by theirs
     damaged: dict[str, int] = field(default_factory=dict)  # sequences that do not decode, files that hold them, ...
+    mixed: int = 0  # files in two encodings
     refused: int = 0
     other: int = 0  # files outside ASCII that fit the encoding asked for
 

@@ -7,9 +7,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from clozeworks.data.checks.finding import Finding, Seen, share
+from clozeworks.data.checks.finding import Finding, Seen, amount, share
 from clozeworks.data.checks.survey import characters, is_cjk
-from clozeworks.data.tokens.training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST
+from clozeworks.data.tokens import segmenters
+from clozeworks.data.tokens.training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST, places_of
+from clozeworks.errors import InputError
 
 LETTERS = 4.4  # characters a token where there are spaces; a Chinese character is a token
 ENOUGH = 60  # characters a piece of the vocabulary
@@ -40,6 +42,7 @@ def about_needs(seen: Seen) -> Iterator[Finding]:
     if seen.survey.documents:
         yield from _language(seen)
         yield from _words(seen)
+        yield from _segmenter(seen)
         yield from _vocabulary(seen)
         yield from _lengths(seen)
     yield from _room(seen)
@@ -79,6 +82,31 @@ def _words(seen: Seen) -> Iterator[Finding]:
         yield Finding("wrong", text, "pip install 'clozeworks[zh]', or --segmenter none")
 
 
+def _segmenter(seen: Seen) -> Iterator[Finding]:
+    """A function of the user's own, tried on sentences of the sample."""
+    name, texts = seen.aim.segmenter or "", seen.survey.sample.texts
+    if ":" not in name:
+        return
+    try:
+        _, problems = segmenters.segment(_found(name), texts)
+    except InputError as error:
+        yield Finding("wrong", f"--segmenter {name}: {error.given}; {error.needed}", error.todo)
+        return
+    failed = problems.counts.total()
+    if failed:
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(problems.counts.items()))
+        text = f"--segmenter {name} fails on {failed:,} of {len(texts):,} sentences ({kinds}): {problems.messages[0]}"
+        yield Finding("note", text, "mend it; such sentences are left to the tokenizer's own borders")
+    elif texts:
+        yield Finding("fine", f"--segmenter {name} gives words for {amount(len(texts), 'sentence')} of a sample")
+
+
+def _found(name: str) -> segmenters.Segmenter:
+    found = segmenters.segmenter(name)
+    assert found is not None, name  # a function of a file
+    return found
+
+
 def _vocabulary(seen: Seen) -> Iterator[Finding]:
     aim, survey, sample = seen.aim, seen.survey, seen.survey.sample
     if aim.tokenizer is not None:
@@ -101,7 +129,7 @@ def _vocabulary(seen: Seen) -> Iterator[Finding]:
         return
     each = survey.characters / aim.vocab
     alphabet, left = _alphabet(seen)
-    size = max(least, _round(survey.characters / ENOUGH), alphabet)
+    size = max(least, _round(survey.characters / ENOUGH), alphabet, _round_up(_letters(seen)))
     if each < ENOUGH and size < aim.vocab:
         text = f"{survey.characters:,} characters are few for {aim.vocab:,} pieces ({each:.0f} a piece)"
         todo = f"more text, or --vocab {size}"
@@ -121,13 +149,23 @@ def _round(number: float) -> int:
     return 1 << max(1, int(number)).bit_length() - 1
 
 
+def _round_up(number: int) -> int:
+    return math.ceil(number / 50) * 50
+
+
+def _letters(seen: Seen) -> int:
+    """How many pieces every character needs."""
+    kind, lang = seen.aim.kind, seen.aim.lang or language(seen)
+    return 0 if kind == "words" else places_of((c for c, _ in characters(seen.survey.counts)), kind, lang)
+
+
 def _alphabet(seen: Seen) -> tuple[int, float]:
     """The least vocabulary with a place for all but the rarest Chinese characters, and the share that now has none."""
     counts = sorted((n for c, n in characters(seen.survey.counts) if is_cjk(c)), reverse=True)
     if len(counts) < 200 or seen.aim.kind == "bytes":
         return 0, 0.0
     part, total = ALPHABET_SHARE[seen.aim.lang or language(seen)], sum(counts)
-    left = sum(counts[int(seen.aim.vocab * part) :]) / total
+    left = sum(counts[int(seen.aim.vocab * part) :]) / total if _letters(seen) > seen.aim.vocab else 0.0
     covered = needed = 0
     while covered < 0.9995 * total:
         covered += counts[needed]

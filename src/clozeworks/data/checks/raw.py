@@ -7,6 +7,8 @@ from pathlib import Path
 
 from clozeworks.data.text.compressed import open_bytes
 from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
+from clozeworks.data.text.frequent import FREQUENT
+from clozeworks.data.text.mixture import find_mixture
 
 CHUNK = 1 << 20
 PLACES = 3  # lines named
@@ -22,6 +24,7 @@ class Raw:
     lines: list[int] = field(default_factory=list)  # the first that hold some
     nul: int = 0
     ascii: bool = True
+    mixed: str | None = None  # two encodings in it, and where they meet
 
     @property
     def better(self) -> str | None:
@@ -46,6 +49,8 @@ def look(file: Path, packing: str, encoding: str, progress: Callable[[int], None
                 _note_lines(raw, chunk, line)
             line += chunk.count(b"\n")
             progress(position())
+    if raw.invalid or (raw.encoding in FREQUENT and not raw.ascii):
+        raw.mixed = find_mixture(file, packing)
     doubtful = raw.invalid or raw.nul * 8 > size or (raw.encoding != "utf-8" and not raw.ascii)
     if doubtful and not asked:
         raw.likely = detect_file(file, packing)

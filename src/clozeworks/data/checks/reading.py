@@ -7,10 +7,12 @@ from clozeworks.data.text.encodings import AUTO
 
 
 def about_reading(seen: Seen) -> Iterator[Finding]:
+    yield from _mixed(seen)
     yield from _encodings(seen)
     yield from _damage(seen)
     yield from _rows(seen)
     yield from _spans(seen)
+    yield from _words(seen)
     yield from _empty(seen)
     if seen.reading.pairs:
         yield from _pairs(seen)
@@ -20,13 +22,13 @@ def _encodings(seen: Seen) -> Iterator[Finding]:
     """Files in another encoding than the one they would be read in."""
     asked = seen.reading.encoding
     if not seen.encodings:
-        if seen.files and not seen.damaged and seen.counts.documents:
+        if seen.files and not seen.damaged and not seen.mixed and seen.counts.documents:
             told = ", ".join(
                 f"{name} ({amount(count, 'file')})" for name, count in sorted(seen.counts.encodings.items())
             )
             yield Finding("fine", f"every byte decodes: {told}")
         return
-    files = [file for file in seen.troubled if file.raw.better]
+    files = [file for file in seen.troubled if file.raw.better and not file.raw.mixed]
     total = sum(seen.encodings.values())
     told = [f"{file.name} looks like {file.raw.better}{_begins(file)}" for file in files]
     alone = len(seen.encodings) == 1 and not seen.other
@@ -40,11 +42,20 @@ def _encodings(seen: Seen) -> Iterator[Finding]:
     )
 
 
+def _mixed(seen: Seen) -> Iterator[Finding]:
+    """Files that no encoding reads."""
+    for file in [file for file in seen.troubled if file.raw.mixed][:3]:
+        todo = "divide or convert it; --encoding auto --errors skip leaves out what is not UTF-8"
+        yield Finding("wrong", f"{file.name}: {file.raw.mixed}", todo, {"--encoding": AUTO, "--errors": "skip"})
+    if seen.mixed > 3:
+        yield Finding("wrong", f"{amount(seen.mixed - 3, 'other file')} with two encodings")
+
+
 def _damage(seen: Seen) -> Iterator[Finding]:
     """Bytes that decode in no likely encoding, or only in part."""
     if not seen.damaged:
         return
-    files = [file for file in seen.troubled if file.raw.invalid and not file.raw.better]
+    files = [file for file in seen.troubled if file.raw.invalid and not file.raw.better and not file.raw.mixed]
     told = [f"{file.name}{_places(file)}" for file in files]
     count, many = seen.damaged["sequences"], seen.damaged["files"]
     text = f"{amount(count, 'sequence')} of bytes in {amount(many, 'file')} cannot be decoded: {listed(told, 5, many)}"
@@ -72,34 +83,58 @@ def _places(file: File) -> str:
 
 
 def _rows(seen: Seen) -> Iterator[Finding]:
-    refused = [file.refused for file in seen.troubled if file.refused is not None]
+    refused = [file.refused for file in seen.troubled if file.refused is not None and not file.raw.mixed]
     for error in refused[:3]:
         errors = next((errors for errors in ("skip", "replace") if f"--errors {errors}" in error.todo), None)
         options = {"--errors": errors} if errors else {}
         yield Finding("wrong", f"{error.where}: {error.given}; {error.needed}", error.todo, options)
     if seen.refused > 3:
-        yield Finding("wrong", f"{amount(seen.refused - 3, 'other file')} cannot be read as they are either")
+        told = amount(seen.refused - 3, "other file cannot be read as it is", "other files cannot be read as they are")
+        yield Finding("wrong", f"{told} either")
     if seen.reading.errors == "skip" and seen.counts.skipped:
         lost = share(seen.counts.skipped, seen.counts.skipped + seen.counts.documents)
         yield Finding(
             "note",
-            f"{amount(seen.counts.skipped, 'line or row', 'lines or rows')} ({lost}) cannot be read and are left out",
+            f"{amount(seen.counts.skipped, 'line or row', 'lines or rows')} ({lost}) cannot be read and "
+            f"{_are(seen.counts.skipped)} left out",
         )
-    elif seen.counts.skipped and not seen.refused and not seen.encodings and not seen.damaged:
+    elif seen.counts.skipped and not (seen.refused or seen.encodings or seen.damaged or seen.mixed):
         text = f"{amount(seen.counts.skipped, 'row')} cannot be read"
-        yield Finding("wrong", text, "mend them, or --errors skip leaves them out", {"--errors": "skip"})
-    elif seen.files and seen.counts.documents and not seen.refused and not seen.encodings and not seen.damaged:
+        yield Finding("wrong", text, _mend(seen.counts.skipped), {"--errors": "skip"})
+    elif seen.files and seen.counts.documents and not (seen.refused or seen.encodings or seen.damaged or seen.mixed):
         yield Finding("fine", f"every line and row can be read as {amount(seen.counts.documents, 'document')}")
 
 
 def _spans(seen: Seen) -> Iterator[Finding]:
-    if seen.counts.bad_spans and seen.reading.errors != "strict":
-        yield Finding(
-            "note", f"{amount(seen.counts.bad_spans, 'phrase or entity span')} do not fit their text and are left out"
-        )
-    elif seen.counts.bad_spans:
-        told = f"{amount(seen.counts.bad_spans, 'phrase or entity span')} in all do not fit their text"
-        yield Finding("wrong", told, "mend them, or --errors skip leaves them out", {"--errors": "skip"})
+    bad = seen.counts.bad_spans
+    if not bad:
+        return
+    told = amount(bad, "phrase or entity span does not fit its text", "phrase or entity spans do not fit their text")
+    if seen.reading.errors != "strict":
+        yield Finding("note", f"{told} and {_are(bad)} left out")
+    else:
+        yield Finding("wrong", told, _mend(bad), {"--errors": "skip"})
+
+
+def _words(seen: Seen) -> Iterator[Finding]:
+    bad, cut = seen.counts.bad_words, seen.counts.cut_words
+    told = amount(bad, "row has words that do not join to its text", "rows have words that do not join to their text")
+    if bad and seen.reading.errors != "strict":
+        yield Finding("note", f"{told}: the text is read without them")
+    elif bad:
+        yield Finding("wrong", told, "mend them, or --errors replace leaves them out", {"--errors": "replace"})
+    if cut:
+        told = amount(cut, "word lies across the border of two sentences", "words lie across borders of sentences")
+        yield Finding("note", f"{told} and {_are(cut)} divided there")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+def _mend(count: int) -> str:
+    them = "it" if count == 1 else "them"
+    return f"mend {them}, or --errors skip leaves {them} out"
 
 
 def _empty(seen: Seen) -> Iterator[Finding]:
@@ -114,10 +149,14 @@ def _empty(seen: Seen) -> Iterator[Finding]:
     if seen.counts.empty_rows and not seen.reading.pairs:
         rows = seen.counts.empty_rows
         yield Finding(
-            "note", f"{amount(rows, 'row has', 'rows have')} no text in {seen.reading.field!r} and are passed over"
+            "note",
+            f"{amount(rows, 'row has', 'rows have')} no text in {seen.reading.field!r} and {_are(rows)} passed over",
         )
-    if seen.dangling:
-        yield Finding("note", f"{amount(seen.dangling, 'link leads', 'links lead')} nowhere and are passed over")
+    if links := seen.counts.dangling_links:
+        yield Finding("note", f"{amount(links, 'link leads', 'links lead')} nowhere and {_are(links)} passed over")
+    if others := seen.counts.other_files:
+        told = amount(others, "other file is of a kind that is", "other files are of kinds that are")
+        yield Finding("note", f"{told} not read, and passed over")
 
 
 def _pairs(seen: Seen) -> Iterator[Finding]:
@@ -128,11 +167,13 @@ def _pairs(seen: Seen) -> Iterator[Finding]:
     if empty:
         yield Finding(
             "note",
-            f"{amount(empty, 'pair has', 'pairs have')} an empty side and are left out ({share(empty, empty + rows)})",
+            f"{amount(empty, 'pair has', 'pairs have')} an empty side and {_are(empty)} left out "
+            f"({share(empty, empty + rows)})",
         )
     usual = sides.ratios.quantile(0.5) / 1000
     if absurd:
-        text = f"{amount(absurd, 'pair')} ({share(absurd, rows)}) have sides that differ in length"
+        have = "has" if absurd == 1 else "have"
+        text = f"{amount(absurd, 'pair')} ({share(absurd, rows)}) {have} sides that differ in length"
         yield Finding(
             "note", f"{text} five times more than usual", "look at them: such pairs are often not translations"
         )

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.sentences import LONGEST, split_sentences
@@ -12,6 +12,7 @@ from clozeworks.data.units import sentences_of
 
 CHARACTERS = 1_500_000  # in the sample, more or less
 PIECE = 100_000  # characters of one document that are looked at
+SEGMENTED = 300  # Chinese sentences that a segmenter is tried on
 TOKENISED = 400_000  # characters that a tokenizer is tried on
 MARKS = 2_000  # combining marks that `unicodedata` may sort: its time grows with the square of a run
 
@@ -29,6 +30,8 @@ class Sample:
 
     share: float
     tokenizer: Tokenizer | None = None
+    kept: int = 0  # how many sentences to keep for a segmenter
+    texts: list[str] = field(default_factory=list)
     characters: int = 0
     documents: int = 0
     whole: int = 0  # documents that were looked at to their end
@@ -69,6 +72,8 @@ class Sample:
         given = document.words is not None or document.sentences is not None
         sentences = sentences_of(document) if given else split_sentences(text[:PIECE], longest=PIECE)
         self.sentences += len(sentences)
+        if len(self.texts) < self.kept and document.words is None:
+            self.texts += [text for text in sentences if _JOINED.search(text)][: self.kept - len(self.texts)]
         self.longest = max(self.longest, max(map(len, sentences), default=0))
         self.cut += sum(len(sentence) >= LONGEST for sentence in sentences)
         if document.part == 0 and len(text) <= PIECE:

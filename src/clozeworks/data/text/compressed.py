@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,12 +15,12 @@ from clozeworks.errors import InputError
 
 CHUNK = 1 << 14  # of compressed bytes: a small step bounds what a highly compressible file unpacks to at once
 NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}
-_MAGIC = {b"\x1f\x8b": ".gz", b"\x28\xb5\x2f\xfd": ".zst", b"\xfd7zXZ\x00": ".xz", b"BZh": ".bz2"}
+_MAGIC = {rb"\x1f\x8b": ".gz", rb"\x28\xb5\x2f\xfd": ".zst", rb"\xfd7zXZ\x00": ".xz", rb"BZh\d(1AY&|\x17rE8)": ".bz2"}
 
 
 def packing_of(head: bytes) -> str:
-    """How bytes that begin so are compressed: an ending, or nothing."""
-    return next((ending for magic, ending in _MAGIC.items() if head.startswith(magic)), "")
+    """How bytes that begin so (eight are enough) are compressed: an ending, or nothing."""
+    return next((ending for magic, ending in _MAGIC.items() if re.match(magic, head)), "")
 
 
 @contextmanager
@@ -38,8 +39,7 @@ def open_bytes(file: Path, packing: str | None = None) -> Iterator[tuple[IO[byte
         except (gzip.BadGzipFile, zlib.error, lzma.LZMAError, OSError) as error:
             if isinstance(error, OSError) and (error.errno or not name):  # bz2 speaks of its content by a bare OSError
                 raise
-            needed = f"a whole {name} file is needed"
-            raise InputError(file, f"not {name} ({error})", needed, "compress it again") from None
+            raise _refused(file, raw, packing, error) from None
 
 
 def _unpacked(raw: IO[bytes], packing: str, file: Path) -> Any:
@@ -50,6 +50,19 @@ def _unpacked(raw: IO[bytes], packing: str, file: Path) -> Any:
     if packing == ".bz2":
         return bz2.BZ2File(raw)
     return _Zstd(raw, file)
+
+
+def _refused(file: Path, raw: IO[bytes], packing: str, error: Exception) -> InputError:
+    name = NAMES[packing]
+    raw.seek(0)
+    if isinstance(error, gzip.BadGzipFile) and "Not a gzipped" in str(error) and packing_of(raw.read(8)) == packing:
+        return _trailing(file, name)  # it began as gzip, so this speaks of what follows the first end
+    return InputError(file, f"not {name} ({error})", f"a whole {name} file is needed", "compress it again")
+
+
+def _trailing(file: Path, name: str) -> InputError:
+    needed = f"nothing but {name} is needed"
+    return InputError(file, "data behind its end that is not compressed", needed, "copy or compress it again")
 
 
 def _truncated(file: Path) -> InputError:
@@ -68,6 +81,7 @@ class _Zstd(io.RawIOBase):
         self._zstd: Any = zstandard
         self._raw, self._file = raw, file
         self._frame: Any = None
+        self._seen = False  # a whole frame
         self._ready = memoryview(b"")
 
     def readable(self) -> bool:
@@ -91,10 +105,13 @@ class _Zstd(io.RawIOBase):
                 raise _truncated(self._file)
             return False
         if self._frame is None or self._frame.eof:
+            self._seen = self._frame is not None
             self._frame = self._zstd.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
         try:
             self._ready = memoryview(self._frame.decompress(data))
         except self._zstd.ZstdError as error:
+            if self._seen:
+                raise _trailing(self._file, "zstd") from None
             given = f"not zstd ({error})"
             raise InputError(self._file, given, "a whole zstd file is needed", "compress it again") from None
         return True

@@ -21,8 +21,8 @@ class Document:
     """One document: `text` with a newline between paragraphs, or `sentences` already split.
 
     `words` are gold words, one list a sentence, that join to the sentence: a word carries the space before it, where
-    there is one. `phrases` and `entities` are spans [begin, end) of characters in `text`. `label` is for
-    classification.
+    there is one. With a `text` they are the words of its sentences. `phrases` and `entities` are spans [begin, end) of
+    characters in `text`. `label` is for classification.
     `part` counts the pieces of a document too long to hold at once: part 1 continues the document before it.
     """
 
@@ -51,7 +51,10 @@ class Counts:
     long_documents: int = 0  # read in parts
     normalised: int = 0  # documents that Unicode normalisation changed
     bad_spans: int = 0  # phrases and entities left out
+    bad_words: int = 0  # rows whose words do not join to their text: the text is read without them
+    cut_words: int = 0  # words across the border of two sentences, divided there
     dangling_links: int = 0  # in directories, passed over
+    other_files: int = 0  # in directories and patterns, of kinds that are not read, passed over
     encodings: dict[str, int] = field(default_factory=dict)  # files read in each
 
     def as_dict(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -176,8 +176,8 @@ class Transcoded(io.RawIOBase):
     So whoever reads lines of UTF-8 reads every encoding, those too in which a newline is two or four bytes long.
     """
 
-    def __init__(self, raw: IO[bytes], encoding: str, name: str, strict: bool):
-        self._raw, self._encoding, self._name = raw, encoding, name
+    def __init__(self, raw: IO[bytes], encoding: str, name: str, strict: bool, advice: Callable[[], str] | None = None):
+        self._raw, self._encoding, self._name, self._advice = raw, encoding, name, advice
         self._decoder = codecs.getincrementaldecoder(encoding)("strict" if strict else _MARKING)
         self._ready = memoryview(b"")
         self._read, self._lines, self._ended = 0, 0, False
@@ -214,5 +214,5 @@ class Transcoded(io.RawIOBase):
             place += len(chunk) - len(error.object) + error.start  # the decoder keeps bytes of the chunk before
             given = f"0x{error.object[error.start]:02x} is not {self._encoding}"
         where = f"{self._name} line {line}, byte {place}"
-        todo = "try --encoding auto, or use --errors replace or skip"
+        todo = self._advice() if self._advice else "use --errors replace or skip"
         return InputError(where, given, f"{self._encoding} text is needed", todo)

@@ -14,9 +14,12 @@ from clozeworks import atomic
 from clozeworks.data.text.compressed import open_bytes, packing_of
 from clozeworks.data.text.documents import Counts, Document, Reading
 from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
+from clozeworks.data.text.frequent import FREQUENT
 from clozeworks.data.text.lines import Lines, read_lines
-from clozeworks.data.text.listing import ARROW, PACKED, TABLES, TEXT, kind_of, list_files
+from clozeworks.data.text.listing import ARROW, PACKED, TABLES, TEXT, Passed, kind_of, list_files
+from clozeworks.data.text.mixture import advice, find_mixture
 from clozeworks.data.text.records import read_records
+from clozeworks.data.text.signatures import refuse_other
 from clozeworks.data.text.tables import ArrowTable, json_rows, table_rows
 from clozeworks.errors import InputError
 
@@ -41,13 +44,13 @@ class TextFiles:
 
     def __init__(self, paths: Sequence[StrPath], reading: Reading, spool: Path | None):
         self._reading, self._spool = reading, None
-        dangling: list[Path] = []
+        passed = Passed()
         found: dict[Path, TextFile] = {}  # each file once, where it was first met
         for path in paths or list_files([]):
             if path == INPUT:
                 found[Path(INPUT)] = TextFile(Path(INPUT), INPUT, "", "", True)
                 continue
-            for file in list_files([path], dangling):
+            for file in list_files([path], passed):
                 place, named = file.resolve(), file == Path(path)
                 if named or place not in found:
                     found[place] = _file(file, named)
@@ -55,13 +58,14 @@ class TextFiles:
             self._spool = keep_input(spool)
             found[Path(INPUT)] = _spooled(self._spool)
         self._files = list(found.values())
-        self._dangling = len(set(dangling))
+        self._passed = passed
+        passed.others -= {file.path for file in self._files}
         self._encodings: dict[Path, str] = {}
         self.name = str(paths[0]) if paths[0] != INPUT else "standard input"
         self.total = sum(_size(file) for file in self._files)
 
     def documents(self, counts: Counts) -> Iterator[Document]:
-        counts.dangling_links = self._dangling
+        counts.dangling_links, counts.other_files = len(self._passed.dangling), len(self._passed.others)
         for file in self._files:
             before, start = counts.documents, counts.bytes
             try:
@@ -93,10 +97,11 @@ class TextFiles:
                 counts.bytes = start + table.position()
                 yield document
             return
+        refuse_other(file.path, file.name, file.packing)
         encoding = self._encoding(file)
         counts.encodings[encoding] = counts.encodings.get(encoding, 0) + 1
         with self._opened(file, encoding) as (stream, position):
-            lines = Lines(stream, file.name, self._reading, counts, lambda: detect_file(file.path, file.packing))
+            lines = Lines(stream, file.name, self._reading, counts, lambda: self._advice(file))
             for document in _documents(lines, file.kind):
                 counts.bytes = start + position()
                 yield document
@@ -106,7 +111,8 @@ class TextFiles:
         """The file as UTF-8 bytes."""
         with open_bytes(file.path, file.packing) as (stream, position):
             if not is_utf8(encoding):
-                raw = Transcoded(stream, encoding, file.name, self._reading.errors == "strict")
+                strict = self._reading.errors == "strict"
+                raw = Transcoded(stream, encoding, file.name, strict, lambda: self._advice(file))
                 stream = io.BufferedReader(raw, 1 << 16)
             yield stream, position
 
@@ -115,11 +121,20 @@ class TextFiles:
             return "utf-8" if is_utf8(self._reading.encoding) else self._reading.encoding
         if file.path not in self._encodings:
             found = detect_file(file.path, file.packing)
+            if (found is None or found in FREQUENT) and (mixture := find_mixture(file.path, file.packing)):
+                if self._reading.errors == "strict":
+                    todo = "divide or convert it, or use --errors skip to leave out what is not UTF-8"
+                    raise InputError(file.name, mixture, "one encoding is needed", todo)
+                found = "utf-8"  # the lines in the other one are then counted; they would turn into wrong characters
             if found is None:
                 needed = "an encoding that can be recognised is needed"
                 raise InputError(file.name, "text in an unknown encoding", needed, "name it by --encoding NAME")
             self._encodings[file.path] = found
         return self._encodings[file.path]
+
+    def _advice(self, file: TextFile) -> str:
+        """What to do about bytes that do not decode."""
+        return advice(file.path, file.packing, self._reading.encoding)
 
     def identity(self) -> list[dict[str, Any]] | None:
         if self._spool is not None:

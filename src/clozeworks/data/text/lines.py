@@ -21,14 +21,14 @@ _FOLD = re.compile(r"(\S)?[^\S\n]*\n[^\S\n]*(?=(\S))")
 class Lines:
     """One file of UTF-8: its bytes, what it is called, and how its lines become text.
 
-    `likely` names the encoding the file seems to have; it is asked when the file turns out not to be UTF-8.
+    `advice` says what to do; it is asked when the file turns out not to be UTF-8.
     """
 
     stream: IO[bytes]
     name: str
     reading: Reading
     counts: Counts
-    likely: Callable[[], str | None] = field(default=lambda: None)
+    advice: Callable[[], str] = field(default=lambda: "name its encoding, or use --errors replace or skip")
 
     def decode(self, raw: bytes, number: int, offset: int) -> str | None:
         """Text of a line without NULs and without the mark at the beginning; None when it is to be left out."""
@@ -39,7 +39,7 @@ class Lines:
             found = raw.count(b"\0")
             if errors == "strict" and len(raw) > 15 and found * 3 > len(raw):
                 given = f"{found} NUL bytes among {len(raw)}"
-                raise InputError(f"{self.name} line {number}", given, "UTF-8 text is needed", self._advice())
+                raise InputError(f"{self.name} line {number}", given, "UTF-8 text is needed", self.advice())
             self.counts.nul += found
             raw = raw.replace(b"\0", b"")
         try:
@@ -48,21 +48,13 @@ class Lines:
             if errors == "strict":
                 where = f"{self.name} line {number}, byte {offset + error.start}"
                 given = f"0x{raw[error.start]:02x} is not UTF-8"
-                raise InputError(where, given, "UTF-8 text is needed", self._advice()) from None
+                raise InputError(where, given, "UTF-8 text is needed", self.advice()) from None
             if errors == "skip":
                 self.counts.skipped += 1
                 return None
             text = raw.decode("utf-8", "replace")
             self.counts.replaced += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
             return text
-
-    def _advice(self) -> str:
-        likely = self.likely()
-        if likely is None:
-            return "name its encoding by --encoding NAME, or use --errors replace or skip"
-        if likely == "utf-8":
-            return "mend the line, or use --errors replace or skip"
-        return f"it looks like {likely.upper()}: use --encoding {likely} (or auto), or --errors replace or skip"
 
 
 def read_lines(lines: Lines) -> Iterator[Document]:
@@ -96,7 +88,7 @@ def read_lines(lines: Lines) -> Iterator[Document]:
                     yield document(_folded("".join(texts), reading))
                 texts, held, part, changed = [], 0, 0, False
             else:
-                texts.append("\n" if whole else line)
+                texts.append(line + "\n" if whole else line)
         inside = not whole
         number += whole
         if is_long(held):

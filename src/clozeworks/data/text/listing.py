@@ -6,6 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from clozeworks.errors import InputError
@@ -22,6 +23,8 @@ NEEDED = (
 
 _ABOUT = re.compile(r"\.|(readme|license|licence|changelog)\b", re.IGNORECASE)  # hidden, or about the text beside it
 
+_PROSE = re.compile(r"\s|[^\x00-\x7f]")  # seldom in a path, often in a text
+
 StrPath = str | os.PathLike[str]
 
 
@@ -33,9 +36,17 @@ def kind_of(file: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-def list_files(paths: Iterable[StrPath], dangling: list[Path] | None = None) -> list[Path]:
+@dataclass(slots=True)
+class Passed:
+    """What was passed over in directories and by patterns."""
+
+    dangling: set[Path] = field(default_factory=set)  # links that lead nowhere
+    others: set[Path] = field(default_factory=set)  # files of another kind, or about the text; hidden ones do not count
+
+
+def list_files(paths: Iterable[StrPath], passed: Passed | None = None) -> list[Path]:
     """The files behind the paths, each once: directories give every file with a known ending, recursively, sorted by
-    name; so do patterns. Links in directories that lead nowhere are passed over and added to `dangling`.
+    name; so do patterns. What is passed over there is added to `passed`.
     """
     files: dict[Path, Path] = {}
     for given in paths:
@@ -44,7 +55,7 @@ def list_files(paths: Iterable[StrPath], dangling: list[Path] | None = None) -> 
         if "\0" in os.fspath(given):
             raise InputError(repr(given)[:60], "no such file", "a path that exists is needed", "check the spelling")
         try:
-            for file in _files_of(Path(given), [] if dangling is None else dangling):
+            for file in _files_of(Path(given), Passed() if passed is None else passed):
                 files.setdefault(file.resolve(), file)
         except OSError as error:
             raise _refused(given, error) from error
@@ -63,11 +74,11 @@ def _refused(given: StrPath, error: OSError) -> InputError:
     return InputError(where, error.strerror or error, "a readable path is needed", "check it")
 
 
-def _files_of(path: Path, dangling: list[Path]) -> list[Path]:
+def _files_of(path: Path, passed: Passed) -> list[Path]:
     if path.is_dir():
-        return _files_below(path, dangling)
+        return _files_below(path, passed)
     if not path.exists() and glob.has_magic(str(path)):
-        return _files_matching(path, dangling)
+        return _files_matching(path, passed)
     if not path.exists():
         if path.is_symlink():
             given = f"a link to {os.readlink(path)}, which does not exist"
@@ -82,30 +93,36 @@ def _files_of(path: Path, dangling: list[Path]) -> list[Path]:
     return [path]
 
 
-def _files_below(directory: Path, dangling: list[Path]) -> list[Path]:
+def _files_below(directory: Path, passed: Passed) -> list[Path]:
     def stop(error: OSError) -> None:
         raise error
 
     found: list[Path] = []
     for folder, folders, names in os.walk(directory, onerror=stop):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        found += [Path(folder, name) for name in names if name.lower().endswith(ENDINGS) and not _ABOUT.match(name)]
-    files = _regular(sorted(found), dangling)
+        for name in names:
+            if name.lower().endswith(ENDINGS) and not _ABOUT.match(name):
+                found.append(Path(folder, name))
+            elif not name.startswith("."):
+                passed.others.add(Path(folder, name))
+    files = _regular(sorted(found), passed)
     if not files:
         given = "no readable file in this directory"
         raise InputError(directory, given, f"{NEEDED} is needed", "rename the files or name another")
     return files
 
 
-def _files_matching(pattern: Path, dangling: list[Path]) -> list[Path]:
+def _files_matching(pattern: Path, passed: Passed) -> list[Path]:
     found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     files: list[Path] = []
     for path in found:
         if path.is_dir():
             if "**" not in pattern.parts:  # ** gives the directories and what is below them
-                files += _files_below(path, dangling)
+                files += _files_below(path, passed)
         elif path.name.lower().endswith(ENDINGS):
-            files += _regular([path], dangling)
+            files += _regular([path], passed)
+        else:
+            passed.others.add(path)
     if not files:
         given = "a pattern that no file fits" if not found else f"a pattern that fits {found[0]} only"
         todo = "check the pattern" if not found else "change the pattern"
@@ -113,14 +130,16 @@ def _files_matching(pattern: Path, dangling: list[Path]) -> list[Path]:
     return files
 
 
-def _regular(paths: list[Path], dangling: list[Path]) -> list[Path]:
-    dangling += [path for path in paths if path.is_symlink() and not path.exists()]
+def _regular(paths: list[Path], passed: Passed) -> list[Path]:
+    passed.dangling.update(path for path in paths if path.is_symlink() and not path.exists())
     return [path for path in paths if path.is_file()]
 
 
 def _near(path: Path) -> str:
     parent = path.parent
-    if not parent.is_dir():
-        return f"{parent} does not exist either: check the spelling"
-    close = difflib.get_close_matches(path.name, os.listdir(parent), n=1)
-    return f"did you mean {parent / close[0]}?" if close else "check the spelling"
+    close = difflib.get_close_matches(path.name, os.listdir(parent), n=1) if parent.is_dir() else []
+    if close:
+        return f"did you mean {parent / close[0]}?"
+    if not path.name.lower().endswith(ENDINGS) and _PROSE.search(str(path)):
+        return 'if these are texts, pass iter(texts) or rows {"text": ...}; if it is a path, check the spelling'
+    return "check the spelling" if parent.is_dir() else f"{parent} does not exist either: check the spelling"

@@ -1,7 +1,7 @@
 """Long documents in parts, so that no document has to fit in memory, and spans that follow their text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from clozeworks.data.text.documents import Counts, Document, Span
@@ -50,22 +50,43 @@ def _within(spans: list[Span], begin: int, end: int, cut: int, counts: Counts) -
 def _sentences_in_parts(document: Document, counts: Counts) -> Iterator[Document]:
     units = document.words if document.words is not None else document.sentences or []
     part, first, held = document.part, 0, 0
+    rest = replace(
+        document, **{kind: sorted(getattr(document, kind), reverse=True) for kind in ("phrases", "entities")}
+    )
+    at = 0  # how much of the text went with the parts before
     for index, unit in enumerate(units):
         size = len(unit) if isinstance(unit, str) else sum(map(len, unit))
         if held and is_long(held + size):
-            yield count_document(_slice(document, first, index, part), counts)
-            part, first, held = part + 1, index, 0
+            end = _after(document.text, units[first:index], at)
+            yield count_document(_slice(rest, first, index, part, at, end, counts), counts)
+            part, first, held, at = part + 1, index, 0, end
         held += size
-    yield count_document(_slice(document, first, len(units), part), counts)
+    if first == 0:
+        yield count_document(document, counts)
+    else:
+        yield count_document(_slice(rest, first, len(units), part, at, len(document.text), counts), counts)
 
 
-def _slice(document: Document, first: int, last: int, part: int) -> Document:
+def _after(text: str, units: Sequence[str | list[str]], at: int) -> int:
+    """Where the last of these sentences ends in the text; as far as it was if it does not stand there."""
+    for unit in units:
+        sentence = unit if isinstance(unit, str) else "".join(unit)
+        place = text.find(sentence, at)
+        at = at if place < 0 else place + len(sentence)
+    return at
+
+
+def _slice(document: Document, first: int, last: int, part: int, begin: int, end: int, counts: Counts) -> Document:
+    """Some of the sentences, with the text and the spans (the last first) that go with them."""
     words, sentences = document.words, document.sentences
+    own = {kind: _within(getattr(document, kind), begin, end, end, counts) for kind in ("phrases", "entities")}
     return replace(
         document,
+        text=document.text[begin:end],
         words=None if words is None else words[first:last],
         sentences=None if sentences is None else sentences[first:last],
         part=part,
+        **own,
     )
 
 
@@ -83,10 +104,10 @@ def cut_part(text: str) -> tuple[str, str]:
 def count_document(document: Document, counts: Counts) -> Document:
     counts.documents += document.part == 0
     counts.long_documents += document.part == 1
-    if document.words is not None:
-        counts.characters += sum(len(word) for words in document.words for word in words)
-    elif document.sentences is not None:
-        counts.characters += sum(map(len, document.sentences))
-    else:
+    if document.text:
         counts.characters += len(document.text)
+    elif document.words is not None:
+        counts.characters += sum(len(word) for words in document.words for word in words)
+    else:
+        counts.characters += sum(map(len, document.sentences or ()))
     return document

@@ -1,7 +1,7 @@
 """Rows of named fields, whatever they come from, into documents.
 
 A row brings one text; or, where that field is absent, its `sentences` or its `words`; or, with `pairs`, two sides.
-Beside a text it may bring `phrases` and `entities`: lists of [begin, end) in characters.
+Beside a text it may bring its `words`, and `phrases` and `entities`: lists of [begin, end) in characters.
 """
 
 import re
@@ -12,11 +12,12 @@ from typing import Any
 from clozeworks.data.text.documents import Counts, Document, Reading, Span
 from clozeworks.data.text.normal import moved, normalise
 from clozeworks.data.text.parts import in_parts
-from clozeworks.data.text.segmented import in_sentences
+from clozeworks.data.text.segmented import described, in_sentences, words_of
 from clozeworks.data.text.sentences import LONGEST
 from clozeworks.errors import InputError, suggest
 
 SPANS = ("phrases", "entities")
+BESIDE = ("words", *SPANS)  # what is read beside a text
 Place = Callable[[], str]  # tells where a row stands; asked only for a message
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -56,13 +57,19 @@ def fields_read(names: Collection[str], where: object, reading: Reading, what: s
     """Those of a row's fields that make its document; refused when the one that is asked for is missing."""
     wanted = reading.pairs or (reading.field,)
     missing = [name for name in wanted if name not in names]
+    read = ()
     if not missing:
-        return (*wanted, *(name for name in SPANS if name in names and reading.pairs is None and name not in wanted))
-    if reading.pairs is None and reading.field == "text":
-        for name in ("sentences", "words"):
-            if name in names:
-                return (name,)
-    todo = f"{suggest(missing[0], names)} (--field NAME)" if names else "there is none at all"
+        read = (*wanted, *(name for name in BESIDE if name in names and reading.pairs is None and name not in wanted))
+    elif reading.pairs is None and reading.field == "text":
+        read = tuple(name for name in ("sentences", "words") if name in names)[:1]
+    if read:
+        doubled = [name for name in read if sum(name == other for other in names) > 1]
+        if doubled:
+            given = f"two {what}s are called {doubled[0]!r}"
+            raise InputError(where, given, "one of each name is needed", "rename one")
+        return read
+    option = "--field NAME" if reading.pairs is None else "--pairs A,B"
+    todo = f"{suggest(missing[0], names)} ({option})" if names else "there is none at all"
     needed = f"the {what}s are {', '.join(names) or 'none'}"
     raise InputError(where, f"no {what} {missing[0]!r}", needed, todo)
 
@@ -74,7 +81,7 @@ def document_of_row(
     if isinstance(row, Document):
         return _given(row, where, reading, counts)
     if not isinstance(row, Mapping):
-        given = f"a {type(row).__name__}"
+        given = described(row)
         raise InputError(where(), given, f"an object with a field {reading.field!r} is needed", 'write {"text": "..."}')
     name = reading.field
     if reading.pairs is not None or name not in row:
@@ -84,10 +91,42 @@ def document_of_row(
     value = row[name]
     if value is None:
         return None
-    if name in ("words", "sentences") and not (name == "sentences" and isinstance(value, str)):
+    if name == "words" or (name == "sentences" and not (isinstance(value, str) and name == reading.field)):
         return _segmented(value, name, source, where, reading, counts)
     spans = {kind: row[kind] for kind in SPANS if kind in row and kind != name}
-    return _text(_string(value, name, where), spans, Document(source=source), where, reading, counts)
+    document = _text(_string(row, name, where), spans, Document(source=source), where, reading, counts)
+    words = row.get("words")
+    if document is None or not words or not (isinstance(words, list | tuple) or _is_words(words)):
+        return document
+    return _with_words(document, words, where, reading, counts)
+
+
+def _is_words(value: Any) -> bool:
+    """A string of words with spaces; a table's column of that name may hold their number instead."""
+    return isinstance(value, str) and any(map(str.isalpha, value))
+
+
+def _with_words(document: Document, value: Any, where: Place, reading: Reading, counts: Counts) -> Document:
+    """The document with the words of its sentences; without them where they are not those of its text."""
+
+    def tidy(word: str) -> str:
+        return normalise(clean(word, where, reading, Counts()), reading.unicode).strip()
+
+    try:
+        flat = [word for words in in_sentences(value, "words", where, tidy) for word in words]
+        found = words_of(document.text, flat)
+        if found is None:
+            given = "field 'words' does not join to the text"
+            needed = "the words of the whole text, in order, are needed"
+            raise InputError(where(), given, needed, "mend them, or use --errors replace or skip to leave them out")
+    except (InputError, UnreadableError):
+        if reading.errors == "strict":
+            raise
+        counts.bad_words += 1
+        return document
+    words, cut = found
+    counts.cut_words += cut
+    return replace(document, text=document.text.rstrip("\n"), words=words)
 
 
 def _text(
@@ -145,10 +184,14 @@ def _tidy(text: str) -> str:
     return text.replace("\0", "").replace("\r\n", "\n")
 
 
-def _string(value: Any, name: str, where: Place) -> str:
+def _string(row: Mapping[str, Any], name: str, where: Place) -> str:
+    value = row[name]
     if not isinstance(value, str):
-        given = f"field {name!r} holds {type(value).__name__}"
-        raise InputError(where(), given, "a string is needed", "join paragraphs by newline")
+        others = [str(other) for other, held in row.items() if isinstance(held, str) and other != name]
+        todo = f"is {' or '.join(others[:5])} meant?" if others else "is another field meant?"
+        if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
+            todo = 'join paragraphs by newline, or call the field "sentences"'
+        raise InputError(where(), f"field {name!r} holds {described(value)}", "a string is needed", todo)
     return value
 
 
@@ -158,7 +201,7 @@ def _pair(row: Mapping[str, Any], source: str, where: Place, reading: Reading, c
     for name in reading.pairs or ():
         if row[name] is None:
             return None
-        side = clean(_string(row[name], name, where), where, reading, counts)
+        side = clean(_string(row, name, where), where, reading, counts)
         normal = normalise(side, reading.unicode)
         changed |= normal != side
         sides.append(_BREAK.sub(" ", normal.strip()))
@@ -201,7 +244,7 @@ def _spans(
         return []
     spans: list[Span] = []
     if not isinstance(given, list | tuple):
-        _bad(f"{kind} that are {type(given).__name__}", where, reading, counts)
+        _bad(f"{kind} that are {described(given)}", where, reading, counts)
         return []
     for span in given:
         if _is_span(span, len(original)):

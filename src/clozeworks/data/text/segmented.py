@@ -7,7 +7,8 @@ and it belongs to the word that follows: `["New", " York"]`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from clozeworks.data.text.sentences import LONGEST
+from clozeworks.data.text.sentences import LONGEST, split_sentences
+from clozeworks.data.tokens.alignment import word_begins
 from clozeworks.data.tokens.word_borders import is_han
 from clozeworks.errors import InputError
 
@@ -50,7 +51,7 @@ def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable
             "a list of strings, or of lists of them, is needed" if name == "words" else "a list of strings is needed"
         )
         raise InputError(
-            where(), f"field {name!r} holds {_shape(value)}", needed, "write one string a word or sentence"
+            where(), f"field {name!r} holds {described(value)}", needed, "write one string a word or sentence"
         )
     found: list[list[str]] = []
     for words in lists:
@@ -62,10 +63,37 @@ def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable
     return found
 
 
-def _shape(value: Any) -> str:
+def described(value: Any) -> str:
+    """What kind of value it is, for a message."""
+    name = type(value).__name__
+    article = "an" if name[0] in "aeiouAEIOU" else "a"
     if isinstance(value, list | tuple) and value:
-        return f"{type(value).__name__} of {' and '.join(sorted({type(item).__name__ for item in value}))}"
-    return type(value).__name__
+        return f"{article} {name} of {' and '.join(sorted({type(item).__name__ for item in value}))}"
+    return name if name == "bytes" or value is None else f"{article} {name}"
+
+
+def words_of(text: str, words: Sequence[str]) -> tuple[list[list[str]], int] | None:
+    """The words of each sentence of the text, white space before them included, and how many were across the border of
+    two sentences and are divided there; None if the words do not join to the text."""
+    begins = word_begins(text, words)
+    if begins is None:
+        return None
+    cores = [core for word in words if (core := word.strip())]
+    ends = [begin + len(core) for begin, core in zip(begins, cores, strict=True)]
+    found: list[list[str]] = []
+    divided = number = at = 0
+    for sentence in split_sentences(text):
+        first = text.index(sentence, at)
+        at = first + len(sentence)
+        own: list[str] = []
+        while first < at:
+            last = min(ends[number], at)
+            own.append(text[first:last])
+            first = last
+            divided += ends[number] > last
+            number += ends[number] == last
+        found.append(own)
+    return found, divided
 
 
 def _divided(words: list[str]) -> list[list[str]]:

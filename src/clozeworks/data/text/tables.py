@@ -1,6 +1,7 @@
 """Rows of .jsonl, .csv and .tsv files and of arrow tables, one at a time."""
 
 import csv
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,11 +10,12 @@ from typing import Any
 
 from clozeworks.data.text.documents import Reading
 from clozeworks.data.text.lines import Lines
-from clozeworks.data.text.records import Place, fields_read
+from clozeworks.data.text.records import SPANS, Place, fields_read
 from clozeworks.errors import InputError
 
 ROW_BYTES = 1 << 30  # a row of .jsonl has to be parsed whole, so it has a limit
 CELL_CHARACTERS = 1 << 27  # a quote that is never closed makes one cell of all that follows
+MARKS = (",", ";", "\t", "|")  # that may separate cells
 BATCH_ROWS = 256  # of an arrow table read at once
 
 Rows = Iterator[tuple[Place, Mapping[str, Any]]]
@@ -37,7 +39,10 @@ def json_rows(lines: Lines) -> Rows:
 
 
 def table_rows(lines: Lines, kind: str) -> Rows:
-    """The rows of a .csv or .tsv file below its header. A quoted cell may hold newlines; a quote in it is doubled."""
+    """The rows of a .csv or .tsv file below its header. A quoted cell may hold newlines; a quote in it is doubled.
+
+    Cells are separated by what the ending says, unless only another mark (, ; | or tab) gives the header its field.
+    """
     csv.field_size_limit(max(csv.field_size_limit(), CELL_CHARACTERS))
     unreadable: list[int] = []  # lines that did not decode, since the last row
     number = 0
@@ -51,11 +56,15 @@ def table_rows(lines: Lines, kind: str) -> Rows:
                 text = raw.decode("utf-8", "replace")
             yield text
 
-    reader = csv.reader(texts(), delimiter="\t" if kind == ".tsv" else ",", strict=True)
+    source = texts()
+    first = next((text for text in source if text.strip()), "")
+    delimiter = _delimiter(first, "\t" if kind == ".tsv" else ",", lines.reading)
+    reader = csv.reader(itertools.chain([first], source), delimiter=delimiter, strict=True)
     header: list[str] | None = None
     places: dict[str, int] = {}
+    ahead = 1  # lines taken and not yet parsed
     while True:
-        begin = number + 1
+        begin, ahead = number + 1 - ahead, 0
         where = _place(lines.name, begin)
         try:
             row = next(reader)
@@ -67,8 +76,7 @@ def table_rows(lines: Lines, kind: str) -> Rows:
             if header is None:
                 header = [name.strip() for name in row]
                 read = fields_read(header, where(), lines.reading, "column")
-                wanted = lines.reading.pairs or read[:1]
-                places = {name: header.index(name) for name in wanted}
+                places = {name: header.index(name) for name in read if name not in SPANS}
                 continue
             if len(row) != len(header):
                 raise csv.Error(f"{len(row)} cells under {len(header)} headers")
@@ -82,6 +90,27 @@ def table_rows(lines: Lines, kind: str) -> Rows:
             unreadable.clear()
             continue
         yield where, {name: row[place] for name, place in places.items()}
+
+
+def _delimiter(header: str, usual: str, reading: Reading) -> str:
+    """What separates the names of a header: the usual mark, or the only other one that gives the fields to read; where
+    none does, the only one that divides it at all, so that a message can name the fields."""
+    try:
+        names = {mark: [name.strip() for name in next(csv.reader([header], delimiter=mark), [])] for mark in MARKS}
+    except csv.Error:
+        return usual
+    fit = [mark for mark in MARKS if _has_fields(names[mark], reading)]
+    several = [mark for mark in MARKS if len(names[mark]) > 1]
+    if usual in fit or (usual in several and len(fit) != 1):
+        return usual
+    return fit[0] if len(fit) == 1 else several[0] if len(several) == 1 and not fit else usual
+
+
+def _has_fields(names: list[str], reading: Reading) -> bool:
+    try:
+        return bool(fields_read(names, "", reading))
+    except InputError:
+        return False
 
 
 def _whole_lines(lines: Lines, doubt: str) -> Iterator[tuple[int, bytes, str | None]]:

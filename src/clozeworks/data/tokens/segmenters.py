@@ -1,9 +1,10 @@
 """Chinese words from a segmenter: jieba, the spaces of a segmented text, or a function of the user's own.
 
 A segmenter takes a sentence and gives its words. It decides word borders only, never tokens, so one that fails costs
-the borders of that sentence and nothing else.
+the borders of that sentence and nothing else. What it prints goes to standard error: standard output is ours.
 """
 
+import contextlib
 import importlib.util
 import itertools
 import re
@@ -86,7 +87,8 @@ class Segmentation:
 
     def __call__(self, sentences: Sequence[str]) -> tuple[list[list[str] | None], Problems]:
         problems = Problems()
-        return [self._words(sentence, problems) for sentence in sentences], problems
+        with contextlib.redirect_stdout(sys.stderr):
+            return [self._words(sentence, problems) for sentence in sentences], problems
 
     def _words(self, sentence: str, problems: Problems) -> list[str] | None:
         if not _TWO_HAN.search(sentence):
@@ -95,7 +97,7 @@ class Segmentation:
         try:
             given: Any = self._segmenter(sentence)
             words = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else given
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             said = f"{type(error).__name__}: {error}"
             self._raised += 1
             if not self._answered and self._raised >= TRIAL:
@@ -279,8 +281,9 @@ def _module(file: str) -> ModuleType:
         module = importlib.util.module_from_spec(found)
         sys.modules[name] = module
         try:
-            found.loader.exec_module(module)
-        except Exception as error:
+            with contextlib.redirect_stdout(sys.stderr):
+                found.loader.exec_module(module)
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
             given = f"{type(error).__name__}: {error}"
             raise InputError(file, given, "it must run without an error", "mend it") from error

@@ -191,12 +191,13 @@ class Tokenizer:
         """The ids alone of many texts, where word borders follow from them (`borders.needs == "ids"`)."""
         seamed = without_specials(self._inner)
         seamed.add_tokens([tokenizers.AddedToken(SEAM, normalized=False, special=False)])
+        seam: int = seamed.get_vocab(with_added_tokens=True)[SEAM]
 
         def encode(texts: list[str], bundled: bool) -> list[list[int]]:
             inner = seamed if bundled else self._plain
             return [one.ids for one in _said(lambda: inner.encode_batch_fast(texts, add_special_tokens=False))]
 
-        return WordIds(encode, seamed.token_to_id(SEAM))
+        return WordIds(encode, seam)
 
     def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
         return self._facts.decode(self._inner, [int(index) for index in ids], skip_specials)

@@ -6,6 +6,7 @@ before they start; the unigram model has a trainer of its own. Texts are cut and
 words, and of unspaced text, where nearly every clause is distinct, a sample of bounded size.
 """
 
+import itertools
 import json
 import re
 import zlib
@@ -37,6 +38,7 @@ SPECIALS = {
 }
 SMALLEST, LARGEST = 64, 1_000_000
 # An alphabet is capped at this share of the vocabulary; a letter takes two places (x and ##x), a Chinese character one.
+# What words then leave free goes to the characters that were cut.
 ALPHABET_SHARE = {"en": 0.125, "zh": 0.8}
 ALPHABET_LEAST = 256  # places, or half of a very small vocabulary: letters, digits and punctuation come first
 SMALL_TEXT = 100_000  # characters; in a larger text one occurrence is not enough
@@ -65,7 +67,7 @@ def train(texts: Texts, kind: str, vocab: int, lowercase: bool, lang: str) -> to
 
 def _wordpiece(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.Tokenizer:
     normalizer = parts.wordpiece_normalizer(lowercase)
-    alphabet = _alphabet(texts(), normalizer, _places(vocab, lang), _twice_inside)
+    alphabet, rest = _alphabet(texts(), normalizer, _places(vocab, lang), _twice_inside)
     order = [*BRACKETS.values(), *alphabet, *("##" + letter for letter in alphabet if _can_continue(letter))]
     tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizer
@@ -79,7 +81,9 @@ def _wordpiece(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenize
         show_progress=False,
     )
     tokenizer.train_from_iterator(_pieces(texts()), trainer)
-    return parts.wordpiece_tokenizer(tokenizer.get_vocab(with_added_tokens=True), normalizer, BRACKETS)
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    _fill(vocabulary, vocab, rest, lambda letter: [letter, "##" + letter] if _can_continue(letter) else [letter])
+    return parts.wordpiece_tokenizer(vocabulary, normalizer, BRACKETS)
 
 
 def _byte_pairs(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.Tokenizer:
@@ -105,14 +109,15 @@ def _pairs(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.T
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=ANGLES["unk"]))
     if spaced:
         normalizer = parts.spaced_normalizer(lowercase, compatible=False)
-        alphabet = sorted({*_alphabet(texts(), normalizer, _places(vocab, lang), _once), SPACE})
+        alphabet, rest = _alphabet(texts(), normalizer, _places(vocab, lang), _once)
+        alphabet = sorted({*alphabet, SPACE})
         order = [*ANGLES.values(), *alphabet]
         # pieces of words and of clauses, not of both with their punctuation
         marks = pre_tokenizers.Split(tokenizers.Regex(rf"{SPACE}?[\p{{L}}\p{{M}}]+|{SPACE}?\p{{N}}+"), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(SPACE, "never"), marks])
     else:
         normalizer = parts.wordpiece_normalizer(lowercase)
-        alphabet = _alphabet(texts(), normalizer, _places(vocab, lang), _twice_inside)
+        alphabet, rest = _alphabet(texts(), normalizer, _places(vocab, lang), _twice_inside)
         inside = [letter for letter in alphabet if _can_continue(letter)]
         order = [*ANGLES.values(), *inside, *(letter + END for letter in alphabet)]
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -130,7 +135,9 @@ def _pairs(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.T
     tokenizer.train_from_iterator(read, trainer)
     vocabulary, merges = _merges(tokenizer)
     if spaced:
+        _fill(vocabulary, vocab, rest, lambda letter: [letter])
         return parts.spaced_tokenizer(models.BPE(vocabulary, merges, unk_token="<unk>"), normalizer, "never", ANGLES)
+    _fill(vocabulary, vocab, rest, lambda letter: [letter + END, *([letter] if _can_continue(letter) else [])])
     return parts.suffix_tokenizer(vocabulary, merges, normalizer, ANGLES)
 
 
@@ -138,14 +145,17 @@ def _unigram(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers
     """As SentencePiece has it: `▁` for a space, pieces of one script only; Chinese pieces lie inside a clause."""
     normalizer = parts.spaced_normalizer(lowercase, compatible=lang != "zh")
     prefix = "never" if lang == "zh" else "first"
-    alphabet = {*_alphabet(texts(), normalizer, _places(vocab, lang), _once), SPACE}
+    alphabet, rest = _alphabet(texts(), normalizer, _places(vocab, lang), _once)
     counts: Counter[str] = Counter()
     for text in _pieces(texts()):
         spelt = normalizer.normalize_str(text).replace(" ", SPACE)
         counts.update(_runs(spelt if lang == "zh" else SPACE + spelt))
         if len(counts) > RUNS:
             counts = _thinned(counts)
-    pieces = unigram_training.train(counts, alphabet, vocab - len(MIXED))
+    pieces = unigram_training.train(counts, {*alphabet, SPACE}, vocab - len(MIXED))
+    rarest = min(score for _, score in pieces)
+    free = max(0, vocab - len(MIXED) - len(pieces))
+    pieces += [(letter, rarest) for letter in rest if letter != SPACE][:free]
     model = models.Unigram([*((name, 0.0) for name in MIXED.values()), *pieces], unk_id=list(MIXED).index("unk"))
     return parts.spaced_tokenizer(model, normalizer, prefix, MIXED)
 
@@ -163,7 +173,7 @@ def _words(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.T
 def _characters(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.Tokenizer:
     """Every character a token, the space written `▁`; BPE without merges, so that words keep their borders."""
     normalizer = parts.spaced_normalizer(lowercase, compatible=False)
-    alphabet = _alphabet(texts(), normalizer, vocab - len(BRACKETS) - 1, _once, rare=1)
+    alphabet, _ = _alphabet(texts(), normalizer, vocab - len(BRACKETS) - 1, _once, rare=1)
     vocabulary = {token: index for index, token in enumerate([*BRACKETS.values(), SPACE, *alphabet])}
     return parts.spaced_tokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"), normalizer, "never", BRACKETS)
 
@@ -232,6 +242,15 @@ def _places(vocab: int, lang: str) -> int:
     return max(int(vocab * ALPHABET_SHARE[lang]), min(vocab // 2, ALPHABET_LEAST))
 
 
+def places_of(characters: Iterable[str], kind: str, lang: str) -> int:
+    """How large a vocabulary has to be to hold each of these characters, the specials and ASCII."""
+    if kind == "bytes":
+        return 256 + len(ANGLES)
+    cost = _twice_inside if kind == "wordpiece" or (kind == "bpe" and lang != "zh") else _once
+    known = {lower for c in (*characters, *map(chr, range(33, 127))) for lower in c.lower() if not lower.isspace()}
+    return len(SPECIALS[kind]) + 1 + sum(map(cost, known))
+
+
 def _can_continue(character: str) -> bool:
     """May it stand inside a word? BERT splits off punctuation and Chinese characters."""
     return not is_han(character) and not is_punctuation(character)
@@ -251,8 +270,9 @@ def _alphabet(
     places: int,
     cost: Callable[[str], int],
     rare: float | None = None,
-) -> list[str]:
-    """The commonest characters after normalisation, as many as the places hold, in code point order."""
+) -> tuple[list[str], list[str]]:
+    """The commonest characters after normalisation, as many as the places hold, in code point order; then those that
+    found no place, the commonest first."""
     raw: Counter[str] = Counter()
     for text in texts:
         raw.update(text)
@@ -265,11 +285,18 @@ def _alphabet(
         counts[normalizer.normalize_str(character)] += 0
     if rare is None:
         rare = 1 if counts.total() < SMALL_TEXT else min(5.0, max(2.0, counts.total() * RARE))
-    chosen = []
-    for character, count in sorted(counts.items(), key=lambda item: (not item[0].isascii(), -item[1], item[0])):
-        if count >= rare or character.isascii():
-            places -= cost(character)
-            if places < 0:
-                break
-            chosen.append(character)
-    return sorted(chosen)
+    order = sorted(counts.items(), key=lambda item: (not item[1], not item[0].isascii(), -item[1], item[0]))
+    worthy = [character for character, count in order if count >= rare or character.isascii()]
+    ends = itertools.accumulate(map(cost, worthy))
+    fit = sum(end <= places for end in ends)
+    return sorted(worthy[:fit]), worthy[fit:]
+
+
+def _fill(vocabulary: dict[str, int], size: int, rest: list[str], spell: Callable[[str], list[str]]) -> None:
+    """Give the places that training left free to characters beyond the share of the alphabet, in place."""
+    for letter in rest:
+        fresh = [piece for piece in spell(letter) if piece not in vocabulary]
+        if len(vocabulary) + len(fresh) > size:
+            return
+        for piece in fresh:
+            vocabulary[piece] = len(vocabulary)

@@ -23,15 +23,20 @@ from clozeworks.data.tokens.alignment import Alignment, classes_of
 
 HAN = r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
 SPACE, WIDE_JOINER = "▁", "\u200d"  # white space as SentencePiece writes it; what glues emoji
-_HAN = re.compile(f"[{HAN}]")
 _FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")  # a byte, where SentencePiece falls back on bytes
 
 Needs = Literal["ids", "pre-tokens", "text"]
 
 
 def is_han(character: str) -> bool:
-    """One of the characters BERT splits off: the CJK blocks of its `BasicTokenizer`."""
-    return _HAN.fullmatch(character) is not None
+    """One of the characters BERT splits off: the CJK blocks of its `BasicTokenizer`, as in `HAN`."""
+    return character >= "\u3400" and (
+        "\u4e00" <= character <= "\u9fff"
+        or character <= "\u4dbf"
+        or "\U00020000" <= character <= "\U0002ceaf"
+        or "\uf900" <= character <= "\ufaff"
+        or "\U0002f800" <= character <= "\U0002fa1f"
+    )
 
 
 def is_punctuation(character: str) -> bool:
