@@ -41,7 +41,7 @@ def processes(count: int) -> Engine:
                 yield from _ordered(lambda unit: pool.submit(_make, unit), Future.result, units, ahead=count + 1)
             except BrokenProcessPool as error:
                 given = "a worker process died"
-                todo = 'if memory is not short, is the call under `if __name__ == "__main__":`? it goes on from what is done'
+                todo = 'memory short? or a script without `if __name__ == "__main__":`? it goes on from what is done'
                 raise InputError("prepare", given, "workers that stay alive", todo) from error
             finally:
                 pool.shutdown(cancel_futures=True)
