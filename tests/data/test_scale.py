@@ -273,16 +273,16 @@ def test_many_spans_in_a_long_document_take_linear_time(tmp_path):
     [
         ("x" * 300, "too long"),
         ("/proc/xx/yy", "cannot be made"),
-        ("afile", "Not a directory"),
+        ("taken", "Not a directory"),
         ("", "path of a directory"),
     ],
 )
 def test_places_that_cannot_be(corpus, tmp_path, monkeypatch, out, message):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "afile").write_text("precious")
+    (tmp_path / "taken").write_text("precious")
     with pytest.raises(InputError, match=message):
         prepare([corpus], out, vocab=300, overwrite=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["afile", "text"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["taken", "text"]
 
 
 def test_a_source_that_fails_leaves_nothing(tmp_path):
