@@ -11,6 +11,7 @@ from clozeworks.bench.contestant import Meter
 from clozeworks.bench.workload import THEIRS, Workload
 from clozeworks.data.rows import Rows, Source, collate
 from clozeworks.errors import InputError
+from clozeworks.train.settings import AdamW
 
 SETTINGS: dict[str, Any] = {
     "optim": "adamw_torch_fused",
@@ -61,6 +62,7 @@ def train(folder: Path, meter: Meter) -> None:
     # With dropout on the weights torch's fused attention falls back to a path that is slower than the plain one.
     model = transformers.BertForMaskedLM.from_pretrained(folder / THEIRS, attn_implementation="eager")
     adam = work.recipe.train.optimizer
+    assert isinstance(adam, AdamW), "the Trainer is given the same optimizer"
     with tempfile.TemporaryDirectory() as out:
         arguments = transformers.TrainingArguments(
             out,

@@ -96,7 +96,7 @@ def fit(
             if clip is not None and grad_norm > clip:
                 clip_grads_with_norm_(parameters, clip, norm)
             for group in optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
         skips = 0 if finite else skips + 1
         step = Step(

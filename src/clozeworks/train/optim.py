@@ -1,26 +1,48 @@
-"""The optimizer, and its state as named tensors."""
+"""The optimizer of a model, and its state as named tensors."""
 
+import re
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
 from clozeworks.errors import InputError
-from clozeworks.train.settings import AdamW
+from clozeworks.train.optimizers.optimizer import Group, Optimizer
+
+_BLOCK = re.compile(r"(?:^|\.)encoder\.stack\.blocks\.(\d+)\.")
+_EMBED = re.compile(r"(?:^|\.)encoder\.embed\.")
 
 
-def optimizer(model: nn.Module, settings: AdamW, learning_rate: float) -> torch.optim.AdamW:
-    """AdamW, fused, in two groups: matrices and embeddings decay; biases and norms do not.
+def optimizer(model: nn.Module, settings: Optimizer, learning_rate: float) -> torch.optim.Optimizer:
+    """What the recipe asks for, over the parameters of a model."""
+    return settings.build(groups_of(model, settings), learning_rate)
 
-    A Parameter that several layers share stands in it once.
+
+def groups_of(model: nn.Module, settings: Optimizer) -> list[Group]:
+    """Parameters by the share of the rate they get, the largest first, those that decay before those that do not.
+
+    A Parameter that several layers share stands in it once, under the first of them.
     """
-    decay, keep = [], []
+    depth = depth_of(model)
+    found: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            (decay if decays(name, parameter) else keep).append(parameter)
-    groups = [{"params": decay, "weight_decay": settings.decay}, {"params": keep, "weight_decay": 0.0}]
-    groups = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=settings.betas, eps=settings.eps, fused=True)
+            key = settings.share(layers_below(name, depth)), decays(name, parameter)
+            found.setdefault(key, []).append(parameter)
+    return [Group(found[share, decay], decay, share) for share, decay in sorted(found, reverse=True)]
+
+
+def depth_of(model: nn.Module) -> int:
+    """Blocks of the encoder, those too whose parameters are all another's."""
+    numbers = [match[1] for name, _ in model.named_parameters(remove_duplicate=False) if (match := _BLOCK.search(name))]
+    return max(map(int, numbers), default=-1) + 1
+
+
+def layers_below(name: str, depth: int) -> int:
+    """How far a parameter stands below the heads: they 0, the last block 1, the embedding furthest."""
+    if match := _BLOCK.search(name):
+        return depth - int(match[1])
+    return depth + 1 if _EMBED.search(name) else 0
 
 
 def decays(name: str, parameter: Tensor) -> bool:
@@ -55,4 +77,6 @@ def restore(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[s
                 f"the model has {shape}",
                 "take the recipe this checkpoint was made with",
             )
-        optimizer.state[parameter][moment] = value.to(parameter.device, copy=True)
+        # Torch's fused optimizers count on the device, ours in main memory.
+        counted_here = moment == "step" and not optimizer.defaults.get("fused")
+        optimizer.state[parameter][moment] = value.to("cpu" if counted_here else parameter.device, copy=True)

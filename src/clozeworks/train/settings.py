@@ -5,15 +5,15 @@ from typing import Literal
 
 from clozeworks.errors import RecipeError
 from clozeworks.spec import Spec
+from clozeworks.train.optimizers.adagrad import Adagrad
+from clozeworks.train.optimizers.adam import Adam
+from clozeworks.train.optimizers.adamw import AdamW
+from clozeworks.train.optimizers.lamb import Lamb
+from clozeworks.train.optimizers.layer_rates import LayerRates
+from clozeworks.train.optimizers.optimizer import Optimizer
+from clozeworks.train.schedule import Polynomial, Schedule, SlantedTriangular, Word
 
-
-@dataclass(slots=True)
-class AdamW(Spec):
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019); biases and norms do not decay."""
-
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-6
-    decay: float = 0.01
+__all__ = ["Adagrad", "Adam", "AdamW", "Lamb", "LayerRates", "Phase", "Polynomial", "SlantedTriangular", "Train"]
 
 
 @dataclass(slots=True)
@@ -30,6 +30,7 @@ class Train(Spec):
 
     `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
     changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
+    `schedule` is a word, or a part where it has fields of its own.
     """
 
     steps: int = 10_000
@@ -37,8 +38,8 @@ class Train(Spec):
     micro_tokens: int | None = None
     learning_rate: float = 1e-3
     warmup: float = 0.05
-    schedule: Literal["linear", "cosine", "inverse_sqrt", "constant"] = "linear"
-    optimizer: AdamW = field(default_factory=AdamW)
+    schedule: Word | Schedule = "linear"
+    optimizer: Optimizer = field(default_factory=AdamW)
     clip: float | None = 1.0
     phases: tuple[Phase, ...] = ()
     seed: int = 0
@@ -59,6 +60,3 @@ class Train(Spec):
         if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             shares = " + ".join(str(phase.share) for phase in self.phases)
             raise RecipeError(f"{where}.phases", shares, "the shares must add up to 1", "change them")
-
-    def warmup_steps(self) -> int:
-        return round(self.warmup * self.steps) if self.warmup < 1 else round(self.warmup)
