@@ -303,8 +303,26 @@ def pretrain(parser: Parser) -> None:
     )
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that --from is made of")
     parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
+    parser.add_argument(
+        "--log",
+        type=one_of("tensorboard", "wandb"),
+        action="append",
+        default=[],
+        metavar="tensorboard|wandb",
+        help="write the rows of metrics.jsonl there too; may be repeated",
+    )
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1, ... (auto)")
     _allow_pickle(parser)
+    _json(parser)
+
+
+def runs(parser: Parser) -> None:
+    """Runs and their state: running, stopped, finished or broken
+
+    clozeworks runs
+    clozeworks runs experiments --json
+    """
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="where to look, below it too (here)")
     _json(parser)
 
 
@@ -390,7 +408,7 @@ def conformance(parser: Parser) -> None:
 GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
     "start": (quickstart, doctor),
     "models": (recipes, show, diff),
-    "the road": (prepare, examples, pretrain, evaluate, fill_mask, export),
+    "the road": (prepare, examples, pretrain, runs, evaluate, fill_mask, export),
     "and": (import_, bench, conformance),
 }
 COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}

@@ -38,6 +38,7 @@ EXTRAS = {
     "serve": ("starlette", "uvicorn"),
     "ray": ("ray",),
     "arrow": ("pyarrow",),
+    "watch": ("tensorboard",),
 }
 Option = TypeVar("Option", int, str)
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")

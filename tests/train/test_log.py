@@ -44,6 +44,21 @@ def test_rows_of_later_steps_and_a_torn_line_are_cut_off(tmp_path: Path):
     assert written(path) == [1, 2, 4, 4, 6]
 
 
+def test_the_tail_of_a_long_file_skips_what_is_damaged(tmp_path: Path):
+    path = tmp_path / "metrics.jsonl"
+    lines = [json.dumps({"step": number, "loss": 1.0}) for number in range(1, 1001)]
+    lines[989:992] = ["\x00" * 20, "[" * 100_000, '"a string"']
+    path.write_text("\n".join([*lines, '{"step": 1001, "lo']))
+    rows, damaged = log.tail(path)
+    assert ([row["step"] for row in rows], damaged) == ([*range(1, 990), *range(993, 1001)], 3)
+    rows, damaged = log.tail(path, size=200)
+    assert ([row["step"] for row in rows], damaged) == ([995, 996, 997, 998, 999, 1000], 0), (
+        "the first line may be a part"
+    )
+    path.write_text("")
+    assert log.tail(path) == ([], 0)
+
+
 def test_each_row_is_there_at_once(tmp_path: Path):
     metrics = log.Metrics(tmp_path / "metrics.jsonl")
     metrics.write({"step": 1})
@@ -102,18 +117,6 @@ def test_without_a_terminal_the_line_is_plain_and_rare():
     assert lines[0].startswith("step 1 of 1,000  loss 2.500  accuracy 25.0%  200 tokens/s")
     assert lines[1].startswith("step 1,000 of 1,000")
     assert "\x1b" not in out.getvalue()
-
-
-def test_on_a_terminal_there_is_one_live_line():
-    out = io.StringIO()
-    line = Line(10, console=Console(file=out, force_terminal=True, width=120))
-    for number in range(1, 11):
-        line.update(step(number))
-    line.say("a line that stays")
-    line.close()
-    assert "10/10" in out.getvalue()
-    assert "loss 2.500  accuracy 25.0%  200 tokens/s" in out.getvalue()
-    assert "a line that stays" in out.getvalue()
 
 
 def test_silence_when_asked():

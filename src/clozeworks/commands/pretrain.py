@@ -14,6 +14,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
+from clozeworks.train import writers
 from clozeworks.train.run import Result, open_data, pretrain
 
 
@@ -32,7 +33,14 @@ def run(options: Options) -> int:
     if options.out is None:
         raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
     done = pretrain(
-        recipe, data, options.out, source=source, device=options.device, progress=not options.json, console=console
+        recipe,
+        data,
+        options.out,
+        source=source,
+        device=options.device,
+        progress=not options.json,
+        console=console,
+        writers=writers.named(options.log, options.out),
     )
     if options.json:
         paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}

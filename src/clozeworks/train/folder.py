@@ -21,8 +21,10 @@ from clozeworks.data.shards import Corpus
 from clozeworks.errors import InputError
 from clozeworks.pretraining import Recipe
 from clozeworks.spec import to_dict
+from clozeworks.train.listing import METRICS, RECIPE, RUN
 
-RECIPE, RUN, METRICS = "recipe.json", "run.json", "metrics.jsonl"
+__all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "read", "versions"]
+
 # These change what is kept of a run, not what it computes. `steps` is not among them: the rate of every step depends
 # on it, so a longer run would not be the one that was begun.
 FREE = ("train.log_every", "train.save_every", "train.evaluate_every")

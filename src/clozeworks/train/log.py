@@ -5,10 +5,12 @@ import math
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from clozeworks import atomic
-from clozeworks.train.loop import Step
+
+if TYPE_CHECKING:  # torch comes with it, and whoever only reads rows does without
+    from clozeworks.train.loop import Step
 
 TIMINGS = ("tokens_per_second", "tokens_per_cpu_second", "data_wait_share", "peak_memory_mb")
 
@@ -46,13 +48,30 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [row for _, row in _rows(path.read_bytes())] if path.exists() else []
 
 
+def tail(path: Path, size: int = 1 << 20) -> tuple[list[dict[str, Any]], int]:
+    """The rows in the last `size` bytes, and how many lines there are none; a torn last line is not one of these."""
+    with path.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        begin = max(file.tell() - size, 0)
+        file.seek(begin)
+        lines = file.read().splitlines(keepends=True)[1 if begin else 0 :]  # of a cut, the first is a part
+    rows, damaged = [], 0
+    for line in lines:
+        row = _row(line)
+        if row is not None:
+            rows.append(row)
+        elif line is not lines[-1] or line.endswith(b"\n"):
+            damaged += 1
+    return rows, damaged
+
+
 class Pace:
     """Speed since it was last asked: evaluation and saving do not count."""
 
     def __init__(self) -> None:
         self.tokens, self.seconds, self.cpu_seconds, self.waited = 0, 0.0, 0.0, 0.0
 
-    def add(self, step: Step) -> None:
+    def add(self, step: "Step") -> None:
         self.tokens += step.tokens
         self.seconds += step.seconds
         self.cpu_seconds += step.cpu_seconds
@@ -70,7 +89,7 @@ class Pace:
         return row
 
 
-def row_of(step: Step, tokens: int, pace: dict[str, float]) -> dict[str, Any]:
+def row_of(step: "Step", tokens: int, pace: dict[str, float]) -> dict[str, Any]:
     """A row of metrics.jsonl; `tokens` are those of the run so far."""
     row = {
         "step": step.number,
@@ -101,14 +120,19 @@ def _rows(content: bytes) -> list[tuple[bytes, dict[str, Any]]]:
     """Whole lines with what they hold, up to the first that is torn."""
     rows = []
     for line in content.splitlines(keepends=True):
-        try:
-            row = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
-            break
-        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+        row = _row(line)
+        if row is None:
             break
         rows.append((line, row))
     return rows
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and isinstance(row.get("step"), int) else None
 
 
 def _plain(value: Any) -> Any:

@@ -25,11 +25,13 @@ from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, folder, log, optim
 from clozeworks.train.feed import Feed
+from clozeworks.train.guess import Guesser
 from clozeworks.train.loop import fit
 from clozeworks.train.progress import Line
 from clozeworks.train.schedule import rate
 from clozeworks.train.source import digest, transfer
-from clozeworks.train.stop import Stop
+from clozeworks.train.stop import Question, Stop
+from clozeworks.train.writers import Writer, Writers
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
 
@@ -65,11 +67,13 @@ def pretrain(
     progress: bool = True,
     console: Console | None = None,
     keep: int = 2,
+    writers: Sequence[Writer] = (),
 ) -> Result:
     """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
 
-    `source` is a model whose weights the run starts from. Ctrl-C or SIGTERM finish the step, save and return. What can
-    be refused is refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
+    `source` is a model whose weights the run starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and
+    SIGTERM finish the step, save and return; SIGUSR1 says on standard error where the run is. What can be refused is
+    refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
@@ -87,7 +91,7 @@ def pretrain(
         state = session.restore()
         folder.enter(run, recipe, record)
         tokenizer.save(run)
-        return session.train(state, record["precision"], progress, console)
+        return session.train(state, record["precision"], progress, console, writers)
 
 
 class Session:
@@ -104,7 +108,7 @@ class Session:
         source: Model | None = None,
     ):
         self.recipe, self.corpora, self.run, self.device, self.keep = recipe, corpora, run, device, keep
-        self.vocabulary = tokenizer.vocabulary()
+        self.tokenizer, self.vocabulary = tokenizer, tokenizer.vocabulary()
         self.feed = Feed(recipe, corpora, self.vocabulary)
         if not (run / folder.RUN).exists():
             rehearse(self.feed)
@@ -118,24 +122,34 @@ class Session:
         self.notes += self.feed.notes
 
     def train(
-        self, state: dict[str, Any], precision: Literal["fp32", "bf16"], progress: bool, console: Console | None
+        self,
+        state: dict[str, Any],
+        precision: Literal["fp32", "bf16"],
+        progress: bool,
+        console: Console | None,
+        writers: Sequence[Writer] = (),
     ) -> Result:
         train, model, adam, feed, texts = self.recipe.train, self.model, self.adam, self.feed, self.texts
         start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
-        figures = self.last_figures(start)
+        past = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= start]
+        figures = last_figures(past)
         feed.start, feed.position = start, state["position"] or feed.position
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
             metrics = closing.enter_context(contextlib.closing(log.Metrics(self.run / folder.METRICS, start)))
-            line = closing.enter_context(contextlib.closing(Line(train.steps, start, console, progress)))
             batches = closing.enter_context(contextlib.closing(iter(feed)))  # pyright: ignore[reportArgumentType]
+            guesser = Guesser(model, self.tokenizer, batches)
+            line = Line(train.steps, start, console, progress, guesser.look, past)
+            closing.enter_context(contextlib.closing(line))
+            closing.enter_context(Question(line.answer))
+            others = closing.enter_context(contextlib.closing(Writers(writers, line.say)))
             for note in self.notes:
                 line.say(note)
             step = None
             for step in fit(
                 model,
-                batches,
+                guesser,
                 adam,
                 functools.partial(rate, train=train),
                 steps=train.steps,
@@ -149,14 +163,19 @@ class Session:
                 pace.add(step)
                 line.update(step)
                 if step.first or step.last or step.skipped or step.every(train.log_every):
-                    metrics.write(log.row_of(step, tokens, pace.take()))
+                    row = log.row_of(step, tokens, pace.take())
+                    metrics.write(row)
+                    others.write(row)
                 if texts and (step.last or step.every(train.evaluate_every)):
                     figures = heldout.measure(model, self.heldout_batches(texts))
-                    metrics.write({"step": step.number, "split": "heldout", **figures})
+                    row = {"step": step.number, "split": "heldout", **figures}
+                    metrics.write(row)
+                    others.write(row)
                     line.heldout(step.number, figures)
                 if step.last or step.every(train.save_every) or stop.asked:
                     metrics.sync()  # before the checkpoint, which promises the rows up to its step
                     self.save(step.number, tokens, seconds, feed.position)
+                    line.saved = step.number
                 if stop.asked:
                     break
         done = step.number if step else start
@@ -226,9 +245,10 @@ class Session:
             for text in texts
         )
 
-    def last_figures(self, step: int) -> dict[str, Any] | None:
-        rows = [r for r in log.read(self.run / folder.METRICS) if r.get("split") == "heldout" and r["step"] <= step]
-        return {name: value for name, value in rows[-1].items() if name not in ("step", "split")} if rows else None
+
+def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    heldout = [row for row in rows if row.get("split") == "heldout"]
+    return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None
 
 
 def rehearse(feed: Feed) -> None:

@@ -1,10 +1,12 @@
-"""Ctrl-C and SIGTERM as a request: finish the step, save, leave."""
+"""Signals: Ctrl-C and SIGTERM as a request to finish the step, save and leave; SIGUSR1 as the question where it is."""
 
 import signal
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+QUESTION: int | None = getattr(signal, "SIGUSR1", None)  # Windows has none
 
 
 class Stop:
@@ -20,11 +22,32 @@ class Stop:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
-        self._before = {}
+        _restore(self._before)
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         if self.asked:
             raise KeyboardInterrupt
         self.asked = signal.Signals(number).name
+
+
+class Question:
+    """Calls `answer` whenever SIGUSR1 comes, between two instructions of whatever goes on, and lets that go on."""
+
+    def __init__(self, answer: Callable[[], None]):
+        self._answer = answer
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> "Question":
+        if QUESTION is not None and threading.current_thread() is threading.main_thread():
+            self._before = {QUESTION: signal.signal(QUESTION, lambda _number, _frame: self._answer())}
+            signal.siginterrupt(QUESTION, False)  # a system call of a library that is no Python goes on, too
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _restore(self._before)
+
+
+def _restore(before: dict[int, object]) -> None:
+    for number, handler in before.items():
+        signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+    before.clear()

@@ -1,0 +1,83 @@
+"""What the model makes of a hidden token."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+import torch
+
+from clozeworks.pretraining import build
+from clozeworks.train.feed import Feed
+from clozeworks.train.guess import Guesser, first_example
+from clozeworks.train.run import fitted, open_data
+from tests.train.conftest import tiny_recipe
+
+
+@pytest.fixture
+def guesser(data: Path) -> Guesser:
+    corpora, tokenizer = open_data([(data, 1.0)])
+    recipe = fitted(tiny_recipe(), tokenizer)
+    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary()))
+    return Guesser(build(recipe), tokenizer, itertools.islice(feed, 3))
+
+
+def test_batches_pass_through(guesser: Guesser):
+    assert guesser.look() is None, "no batch yet"
+    seen = list(guesser)
+    assert len(seen) == 3
+    assert guesser.last is seen[-1][0]
+
+
+def test_the_guess_is_that_of_the_whole_batch(guesser: Guesser):
+    """Alone or packed with others, an example gives the same vectors."""
+    for micro in guesser:
+        found = guesser.look()
+        assert found is not None
+        batch = micro[0]
+        one = first_example(batch)
+        assert one is not None
+        chosen = len(one.targets) // 2
+        with torch.no_grad():
+            hidden = guesser.model(batch).hidden
+            best = guesser.model.head("masked_lm").logits(hidden.at(batch)).argmax(-1)
+        assert found.guess == guesser.tokenizer.decode([int(best[chosen])]).removeprefix("##")
+        assert found.truth == guesser.tokenizer.decode([int(batch.labels[chosen])]).removeprefix("##")
+        assert "[SEP]" not in found.before + found.after
+        assert "[CLS]" not in found.before
+
+
+def test_looking_draws_nothing_and_leaves_no_gradient(guesser: Guesser):
+    next(guesser)
+    before = torch.get_rng_state()
+    weights = {name: value.clone() for name, value in guesser.model.named_parameters()}
+    graphs: list[bool] = []
+    guesser.model.encoder.register_forward_hook(lambda *_: graphs.append(torch.is_grad_enabled()))
+    guesser.look()
+    assert graphs == [False]
+    assert torch.equal(torch.get_rng_state(), before)
+    for name, value in guesser.model.named_parameters():
+        assert value.grad is None
+        assert torch.equal(value, weights[name])
+
+
+def test_a_batch_without_targets_has_no_example(guesser: Guesser):
+    batch = next(guesser)[0]
+    batch.targets, batch.labels = batch.targets[:0], batch.labels[:0]
+    assert first_example(batch) is None
+    assert guesser.look() is None
+
+
+def test_an_example_further_on_is_cut_out_whole(guesser: Guesser):
+    batch = next(guesser)[0]
+    start, length = batch.borders.starts[1], batch.borders.lengths[1]
+    assert batch.targets is not None
+    later = batch.targets >= start
+    batch.targets, batch.labels = batch.targets[later], batch.labels[later]
+    one = first_example(batch)
+    assert one is not None
+    assert one.targets is not None
+    assert torch.equal(one.tokens[0], batch.tokens.flatten()[start : start + length])
+    assert one.side.position[0].tolist() == list(range(length))
+    count = len(one.targets)
+    assert torch.equal(one.targets + start, batch.targets[:count])
+    assert torch.equal(one.labels, batch.labels[:count])
