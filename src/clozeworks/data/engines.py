@@ -24,10 +24,10 @@ Engine = Callable[[Method, Iterator[Unit]], Iterator[Made]]
 
 
 def here(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
-    """In this process: one unit is read and split while `tokenizers`, with threads of its own, works on another."""
+    """In this process: the next unit is read while the last one is tokenised (`tokenizers` has threads of its own)."""
     make = Maker(method)
-    with ThreadPoolExecutor(2) as pool:
-        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=2)
+    with ThreadPoolExecutor(1) as pool:
+        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=1)
 
 
 def processes(count: int) -> Engine:

@@ -1,6 +1,6 @@
 """From text to a prepared directory: train a tokenizer, turn units of text into tokens, merge them into shards.
 
-Memory stays bounded whatever the corpus: text passes in units of two million characters, a tokenizer is trained on at
+Memory stays bounded whatever the corpus: text passes in units of a million characters, a tokenizer is trained on at
 most SAMPLE bytes, and what has to be known of every document (a hash) lies on disk.
 """
 

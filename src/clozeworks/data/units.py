@@ -26,8 +26,8 @@ from clozeworks.data.tokens.encode import Spans, Tokens, encode
 from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
-UNIT_CHARACTERS = 2_000_000  # about half a second of work, and a few megabytes on their way to a worker
-BATCH_CHARACTERS = 250_000  # of sentences tokenised at once: `tokenizers` needs some hundred bytes a token meanwhile
+UNIT_CHARACTERS = 1_000_000  # a fraction of a second of work, a few megabytes on their way to a worker
+BATCH_CHARACTERS = 100_000  # of sentences tokenised at once: `tokenizers` needs some hundred bytes a token meanwhile
 UNKNOWNS = 1000  # different ones remembered of a unit
 GAP = 100_000  # characters of white space that may stand between two sentences
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from clozeworks.examples import ragged_arange
 
-HELD = 1 << 21  # characters of words remembered; then it starts anew, so memory is bounded whatever the text
+HELD = 1 << 21  # characters of words remembered, so memory is bounded whatever the text; the common ones come first
+STALE = 0.2  # of the words of a batch unknown: the text has changed, so it starts to remember anew
 SEAM = "\U0010fffe"  # a token of its own between words that are cut together; no character, so no text should have it
 BUNDLE = 64  # words cut together: what a call costs by itself is most of the time for one word
 RARE = 12  # characters a word: text of longer ones has few spaces (Chinese), and its stretches hardly come again
@@ -40,24 +41,29 @@ class WordIds:
         if sum(map(len, texts)) > RARE * len(words) or any(SEAM in text for text in texts):
             return self._cut(list(texts), 1)
         with self._lock:
-            self._learn(words)
+            new = list(set(words).difference(self._number))
+            full = self._held > HELD
+            before = self._first, self._ids
+            self._learn(new)
             number = np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
             sizes = self._first[number + 1] - self._first[number]
             ids = self._ids[ragged_arange(self._first[number], sizes)]
+            if full and np.count_nonzero(number >= len(before[0]) - 1) > STALE * len(words):
+                self._forget()
+            elif full:
+                self._first, self._ids = before
+                for word in new:
+                    del self._number[word]
         ends = np.concatenate([[0], np.cumsum(sizes)])[np.concatenate([[0], np.cumsum(counts)])]
         return ids, np.diff(ends)
 
-    def _learn(self, words: list[str]) -> None:
-        if self._held > HELD:
-            self._forget()
-        new = list(set(words).difference(self._number))
-        if not new:
-            return
+    def _learn(self, new: list[str]) -> None:
         ids, sizes = self._cut(new, BUNDLE)
         self._number.update(zip(new, itertools.count(len(self._number)), strict=False))
         self._first = np.concatenate([self._first, self._first[-1] + np.cumsum(sizes)])
         self._ids = np.concatenate([self._ids, ids])
-        self._held += sum(map(len, new))
+        if self._held <= HELD:
+            self._held += sum(map(len, new))
 
     def _cut(self, texts: list[str], bundle: int) -> tuple[np.ndarray, np.ndarray]:
         """The tokenizer at work, on so many texts a call."""
