@@ -114,6 +114,13 @@ def test_kinds_of_spans_may_overlap():
     assert (document.phrases, document.entities) == ([(0, 13)], [(0, 8)])
 
 
+def test_a_span_of_white_space_goes_with_it(monkeypatch):
+    monkeypatch.setattr(parts, "PART_CHARACTERS", 5)
+    counts = Counts()
+    list(Reader([{"text": "xaaaa   aax", "entities": [[0, 1], [5, 6]]}], Reading(), None).documents(counts))
+    assert counts.bad_spans == 1
+
+
 @given(st.text(st.sampled_from("ab中。. \n"), min_size=1, max_size=200), st.data())
 @settings(max_examples=300)
 def test_spans_survive_the_cutting_of_long_documents(text, data):

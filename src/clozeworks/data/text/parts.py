@@ -32,6 +32,8 @@ def in_parts(document: Document, counts: Counts) -> Iterator[Document]:
         if piece.strip():
             yield count_document(replace(document, text=piece, part=part, **own), counts)
             part += 1
+        else:  # spans of white space go with it
+            counts.bad_spans += sum(map(len, own.values()))
         begin = end
 
 
