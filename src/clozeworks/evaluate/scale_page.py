@@ -23,7 +23,7 @@ def _opening(plan: Plan) -> Iterator[str]:
         "hold the counts against real models on a CPU; times follow from the assumptions below, and are as good as "
         "those. Sharded weights and recomputed layers are counted whether or not a run uses them."
     )
-    yield from ["```bash", "python3 -m clozeworks.evaluate.scale", "```", ""]
+    yield from ["```text", "python3 -m clozeworks.evaluate.scale", "```", ""]
     yield from _paragraph(
         "prints this page, and a test holds it so. `--gpus 16,128`, `--recipe NAME` and `--set gpu.memory=40e9` ask "
         "for others, `--json` gives every figure in bytes and seconds. GB are 10^9 bytes."
