@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 import clozeworks as cw
 from clozeworks import draws
 from clozeworks.batch import from_padded
-from clozeworks.commands.cost import cost_of
+from clozeworks.train.cost import cost_of
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import read_manifest
 from clozeworks.errors import InputError

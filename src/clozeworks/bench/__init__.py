@@ -10,6 +10,7 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
+    "quality": "our held-out loss against the Trainer's, after the same tokens",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
@@ -34,8 +35,10 @@ def main(
         return 0
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
-    if data is not None and name != "prepare":
-        raise InputError("--data", data, f"{name} has a text of its own", "leave it out, or choose prepare")
+    if data is not None and name not in ("prepare", "quality"):
+        raise InputError("--data", data, f"{name} has a text of its own", "leave it out, or choose prepare or quality")
+    if data is not None and not data.exists():
+        raise InputError("--data", data, "no such path", "check it")
 
     benchmark = importlib.import_module(f"clozeworks.bench.{name}")
     setting = benchmark.Setting.quick() if quick else benchmark.Setting()
