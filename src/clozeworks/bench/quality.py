@@ -123,7 +123,8 @@ def render(figures: dict[str, Any]) -> "RenderableType":
     }
     return Group(
         f"{work['recipe']}, {work['parameters']:,} parameters, vocabulary {work['vocabulary']:,}; "
-        f"text: {figures['text']}; fp32, {machine['threads']} threads; {figures['repetitions']} seeds, the same first weights for both",
+        f"text: {figures['text']}; fp32, {machine['threads']} threads; "
+        f"{figures['repetitions']} seeds, the same first weights for both",
         "",
         table,
         "",
