@@ -10,7 +10,7 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
-    "quality": "our held-out loss against the Trainer's, after the same tokens",
+    "quality": "our held-out loss against that of the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
