@@ -90,7 +90,7 @@ class Cost:
 def cost_of(recipe: Recipe) -> Cost:
     """Of full rows, each one document, in fp32.
 
-    Where the lengths of documents differ from batch to batch, fewer bytes are alive, but under dropout on the weights of
+    Where the lengths of documents differ from batch to batch, fewer bytes are alive, but under dropout on weights of
     attention the tiles leave holes in the heap that no other tile fits: with rows of 512 the measured peak went on
     growing beyond this estimate, by 40 % and more.
     """
