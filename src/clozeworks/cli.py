@@ -386,11 +386,11 @@ def bench(parser: Parser) -> None:
     clozeworks bench pretrain --profile --only mini-8k base-512
     clozeworks bench prepare --data corpus.jsonl
     """
-    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, masking, prepare or loader (a list of them)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare or loader (all)")
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain: mini-8k, base-512 ...")
-    parser.add_argument("--data", metavar="FILE", help="for prepare: text of your own, .jsonl or .txt (embedded text)")
+    parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
     parser.add_argument("--out", metavar="FILE", help="write the figures there too")
     _json(parser)
 

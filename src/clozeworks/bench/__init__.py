@@ -10,6 +10,7 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
+    "quality": "our held-out loss against that of the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
@@ -18,7 +19,7 @@ NAMES = {
 
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
-    "data": ("a text of its own", "prepare"),
+    "data": ("a text of its own", "prepare or quality"),
     "cells": ("no cells", "pretrain"),
     "profile": ("no profile", "pretrain"),
 }
@@ -48,6 +49,8 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
             has, other = OWN[field]
             option = "--only" if field == "cells" else f"--{field}"
             raise InputError(option, value, f"{name} has {has}", f"leave it out, or choose {other}")
+    if "data" in asked and not Path(str(asked["data"])).exists():
+        raise InputError("--data", asked["data"], "no such path", "check it")
     figures = benchmark.run(dataclasses.replace(setting, **asked))
     if out is not None:
         atomic.write_json(out, figures)

@@ -93,14 +93,12 @@ def report(options: Options, done: Result) -> None:
 
 def tell(found: Forecast) -> None:
     console = screen()
+    free = "" if found.memory_free_bytes is None else f"; {size(found.memory_free_bytes)} are free"
     rows = [
         ("tokens", f"{short(found.tokens)} in {found.steps:,} steps"),
         ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
         ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
-        (
-            "memory",
-            f"about {size(found.memory_bytes)} for {found.parameters:,} parameters, besides 0.3 GB of torch itself",
-        ),
+        ("memory", f"about {size(found.memory_bytes)} for {found.parameters:,} parameters{free}"),
         ("disk", f"{size(found.disk_bytes)} for two checkpoints"),
     ]
     console.print(facts(rows))

@@ -23,7 +23,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import allocator, checkpoint, folder, log, optim
+from clozeworks.train import allocator, checkpoint, folder, log, optim, room
 from clozeworks.train.feed import Feed
 from clozeworks.train.guess import Guesser
 from clozeworks.train.loop import fit
@@ -145,6 +145,8 @@ class Session:
             closing.enter_context(contextlib.closing(line))
             closing.enter_context(Question(line.answer))
             others = closing.enter_context(contextlib.closing(Writers(writers, line.say)))
+            if start < train.steps:
+                self.notes.append(room.told(self.recipe, self.device))
             for note in self.notes:
                 line.say(note)
             step = None

@@ -37,6 +37,14 @@ class Adagrad(Optimizer):
         if not self.start >= 0:
             raise RecipeError(f"{where}.start", self.start, "0 or more is needed", "0 is usual")
 
+    @property
+    def kept(self) -> int:
+        return 1
+
+    @property
+    def spare(self) -> int:
+        return 1
+
     def build(self, groups: list[Group], learning_rate: float) -> torch.optim.Optimizer:
         options = [group.options(learning_rate) for group in groups]
         return ClippedAdagrad(options, {"clip": self.clip, "eps": self.eps, "start": self.start})

@@ -27,6 +27,10 @@ class Lamb(Moments):
 
     correction: bool = False
 
+    @property
+    def spare(self) -> int:
+        return 1
+
     def build(self, groups: list[Group], learning_rate: float) -> torch.optim.Optimizer:
         options = [
             group.options(learning_rate, weight_decay=self.decay_of(group), adapts=group.decays) for group in groups
