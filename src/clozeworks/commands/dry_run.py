@@ -63,7 +63,7 @@ def forecast(
         parameters=cost.parameters,
         memory_bytes=memory.need,
         memory_free_bytes=None if memory.free is None else memory.free + memory.held,
-        disk_bytes=2 * cost.saving,
+        disk_bytes=train.keep.last * cost.saving,
     )
 
 

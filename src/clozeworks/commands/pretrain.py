@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
     else:
         report(options, done)
-    return 0 if done.finished else 130
+    return 128 + done.signal if done.signal else 0
 
 
 def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
@@ -99,7 +99,7 @@ def tell(found: Forecast) -> None:
         ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
         ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
         ("memory", f"about {size(found.memory_bytes)} for {found.parameters:,} parameters{free}"),
-        ("disk", f"{size(found.disk_bytes)} for two checkpoints"),
+        ("disk", f"{size(found.disk_bytes)} for the last checkpoints"),
     ]
     console.print(facts(rows))
     closing(console, None, "the same command without --dry-run, with --out RUN")
