@@ -2,6 +2,7 @@
 
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
 
+Where processes hold parts of the tensors, each writes its own files (`slices`); the rest is the same.
 The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
 after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes.
 """
@@ -10,7 +11,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from torch import Tensor, nn
 from clozeworks import atomic
 from clozeworks.errors import InputError
 from clozeworks.exchange.tensors import assign
+from clozeworks.train import slices
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -36,7 +38,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def tensors(self, file: str = MODEL) -> dict[str, Tensor]:
-        return safetensors.torch.load_file(self.path / file)
+        return slices.read(self.path, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,17 @@ class Found:
 
 
 def save(
-    run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
+    run: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    keep: int = 2,
+    also: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Write the checkpoint of a step, `tensors` by file name, then delete all but the `keep` last up to it."""
+    """Write the checkpoint of a step, `tensors` by file name, then delete all but the `keep` last up to it.
+
+    `also` may add files to the directory before it is sealed.
+    """
     path = run / name_of(step)
     _need_room(path, sum(tensor.nbytes for file in tensors.values() for tensor in file.values()) + _SLACK)
     # A damaged one of the same step may be in the way.
@@ -59,6 +69,8 @@ def save(
             safetensors.torch.save_file(
                 {key: value.detach().cpu().contiguous() for key, value in content.items()}, new / name
             )
+        if also is not None:
+            also(new)
         (new / STATE).write_text(json.dumps({"step": step, **state}, indent=2, allow_nan=False) + "\n")
         files = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
@@ -95,7 +107,7 @@ class DamagedError(Exception):
 def verify(path: Path) -> Checkpoint:
     """Hold every file to the manifest."""
     files = _json(path, MANIFEST).get("files")
-    if not isinstance(files, dict) or not {MODEL, STATE} <= set(files):
+    if not isinstance(files, dict) or STATE not in files or not slices.complete(files, MODEL):
         raise DamagedError(f"{path.name}: {MANIFEST} does not list what a checkpoint holds")
     for name, fact in files.items():
         file, fact = path / name, fact if isinstance(fact, dict) else {}

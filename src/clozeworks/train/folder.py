@@ -25,9 +25,16 @@ from clozeworks.train.listing import METRICS, RECIPE, RUN
 
 __all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "read", "versions"]
 
-# These change what is kept of a run, not what it computes. `steps` is not among them: the rate of every step depends
-# on it, so a longer run would not be the one that was begun.
-FREE = ("train.log_every", "train.save_every", "train.evaluate_every")
+# These change what is kept of a run and how a step is worked off, not what it computes. `steps` is not among them: the
+# rate of every step depends on it, so a longer run would not be the one that was begun.
+FREE = (
+    "train.log_every",
+    "train.save_every",
+    "train.evaluate_every",
+    "train.micro_tokens",
+    "train.processes",
+    "train.parallel",
+)
 
 
 def expect(run: Path) -> None:

@@ -18,6 +18,7 @@ from clozeworks.batch import Batch
 from clozeworks.errors import InputError
 from clozeworks.key import Key
 from clozeworks.model import Model
+from clozeworks.train.world import World, gradients
 
 PATIENCE = 10  # steps in a row that may be skipped
 
@@ -33,9 +34,9 @@ class Step:
     learning_rate: float
     grad_norm: float  # before clipping
     tokens: int  # without padding
-    examples: tuple[int, ...]
+    examples: tuple[int, ...]  # of this process; of all where the step was skipped
     seconds: float
-    cpu_seconds: float
+    cpu_seconds: float  # of all processes, taken to be alike
     waited: float  # seconds of them spent waiting for data
     skipped: bool = False  # something was not finite: nothing was changed
 
@@ -64,13 +65,17 @@ def fit(
     dropout: bool = True,
     precision: Literal["fp32", "bf16"] = "fp32",
     device: torch.device | str = "cpu",
+    world: World | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
     Each loss is a sum over its predictions divided by their number in the whole step, so that any cut of a step into
     micro-batches gives the same gradient. A step whose loss or gradient is not finite changes nothing and is
     reported as skipped; ten of them in a row are an error.
+
+    In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
     """
+    world = world or World()
     batches, skips = iter(data), 0
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for number in range(start + 1, steps + 1):
@@ -84,10 +89,12 @@ def fit(
 
         optimizer.zero_grad(set_to_none=True)
         keys = [Key.make(seed, number, index) if dropout else None for index in range(len(micro))]
-        means = accumulate(model, micro, keys, precision)
-        norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-        *values, grad_norm = torch.stack([*means.values(), norm.detach().to(device)]).tolist()  # the one wait a step
-        metrics = dict(zip(means, values, strict=True))
+        counts, tokens = count(model, micro, world)
+        parts = accumulate(model, micro, keys, precision, world, counts)
+        norm = get_total_norm(gradients(parameters)).detach().to(device)
+        means, norm = world.settled(torch.stack(list(parts.values())), norm)
+        *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
+        metrics = dict(zip(parts, values, strict=True))
         loss = sum(spec.weight * metrics[spec.name] for spec in model.specs)
 
         rate = schedule(number)
@@ -99,6 +106,7 @@ def fit(
                 group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
         skips = 0 if finite else skips + 1
+        examples = tuple(index for batch in micro for index in batch.index)
         step = Step(
             number,
             steps,
@@ -106,10 +114,10 @@ def fit(
             metrics,
             rate,
             grad_norm,
-            tokens=sum(batch.real for batch in micro),
-            examples=tuple(index for batch in micro for index in batch.index),
+            tokens,
+            examples=examples if finite else world.joined(examples),
             seconds=time.perf_counter() - begin,
-            cpu_seconds=time.process_time() - cpu_begin,
+            cpu_seconds=(time.process_time() - cpu_begin) * world.size,
             waited=waited,
             skipped=not finite,
         )
@@ -118,22 +126,38 @@ def fit(
             raise diverged(step)
 
 
+def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int], int]:
+    """The predictions of each loss and the tokens in the step, those of other processes too."""
+    mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
+    *counts, tokens = world.totals([*mine, sum(batch.real for batch in micro)])
+    return {spec.name: found for spec, found in zip(model.specs, counts, strict=True)}, tokens
+
+
 def accumulate(
-    model: Model, micro: list[Batch], keys: list[Key | None], precision: Literal["fp32", "bf16"] = "fp32"
+    model: Model,
+    micro: list[Batch],
+    keys: list[Key | None],
+    precision: Literal["fp32", "bf16"] = "fp32",
+    world: World | None = None,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradients of one step; give each loss and metric of the step by name, still on the device."""
-    counts = {spec.name: sum(spec.count(batch) for batch in micro) for spec in model.specs}
+    """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
+    world = world or World()
+    counts = counts or count(model, micro, world)[0]
     device = micro[0].tokens.device
     means: dict[str, Tensor] = {}
-    for batch, key in zip(micro, keys, strict=True):
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            output = model(batch, key)
-        total = torch.zeros((), device=device)
-        for spec in model.specs:
-            if counts[spec.name]:  # a loss without a prediction in this step says nothing
-                total = total + spec.weight * output.losses[spec.name].float() / counts[spec.name]
-        if total.requires_grad:
-            total.backward()
+    for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
+        with world.running(model, last=number == len(micro)) as run:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                output = run(batch, key)
+            total = torch.zeros((), device=device)
+            for spec in model.specs:
+                if counts[spec.name]:  # a loss without a prediction in this step says nothing
+                    total = total + spec.weight * output.losses[spec.name].float() / counts[spec.name]
+                elif world.size > 1:  # but every process waits for the gradients of every parameter
+                    total = total + 0.0 * output.losses[spec.name].float()
+            if total.requires_grad:
+                total.backward()
         sums = {name: (name, value) for name, value in output.losses.items()} | output.metrics
         for name, (loss, value) in sums.items():
             part = value.detach().float() / max(counts[loss], 1)

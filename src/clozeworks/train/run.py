@@ -23,7 +23,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, folder, log, optim
+from clozeworks.train import checkpoint, folder, log, optim, together
 from clozeworks.train.feed import Feed
 from clozeworks.train.guess import Guesser
 from clozeworks.train.loop import fit
@@ -31,6 +31,7 @@ from clozeworks.train.progress import Line
 from clozeworks.train.schedule import rate
 from clozeworks.train.source import digest, transfer
 from clozeworks.train.stop import Question, Stop
+from clozeworks.train.world import World, several
 from clozeworks.train.writers import Writer, Writers
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
@@ -74,24 +75,42 @@ def pretrain(
     `source` is a model whose weights the run starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and
     SIGTERM finish the step, save and return; SIGUSR1 says on standard error where the run is. What can be refused is
     refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
+
+    Started by torchrun, it is one process of several: all train, and the first of them writes, shows and evaluates.
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
-    corpora, tokenizer = open_data(data)
-    recipe = fitted(recipe, tokenizer, source)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    run = Path(out)
-    facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
-    folder.compare(run, recipe, corpora, facts)
-    session = Session(recipe, corpora, tokenizer, run, device, keep, source)
-    with atomic.held(run, "is training into it"):
-        record = folder.compare(run, recipe, corpora, facts)  # again: only now does nobody else write there
-        if record["source"] and source is None and checkpoint.newest(run) is None:
-            raise InputError(run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
-        state = session.restore()
-        folder.enter(run, recipe, record)
-        tokenizer.save(run)
-        return session.train(state, record["precision"], progress, console, writers)
+    world = join(recipe, device)
+    with world.together():
+        corpora, tokenizer = open_data(data, verify="hash" if world.main else "size")
+        recipe = fitted(recipe, tokenizer, source)
+        device = world.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        run = Path(out)
+        facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
+        world.first(lambda: folder.compare(run, recipe, corpora, facts))
+        session = Session(recipe, corpora, tokenizer, run, device, keep, source, world)
+        with atomic.held(run, "is training into it") if world.main else contextlib.nullcontext():
+            # Again: only now does nobody else write there.
+            record = world.first(lambda: folder.compare(run, recipe, corpora, facts))
+            state = session.restore(record)
+            if world.main:
+                folder.enter(run, recipe, record)
+                tokenizer.save(run)
+            result = session.train(state, record["precision"], progress, console, writers)
+            world.leave()
+            return result
+
+
+def join(recipe: Recipe, device: str) -> World:
+    """The processes that train together: those the environment tells of, or this one alone."""
+    if several():
+        from clozeworks.train import distributed
+
+        return distributed.join(recipe.train.parallel, device)
+    if recipe.train.processes > 1:
+        needed, todo = "so many processes have to be started", "use clozeworks pretrain or torchrun, or set it to 1"
+        raise RecipeError(f"{recipe.name}.train.processes", recipe.train.processes, needed, todo)
+    return World()
 
 
 class Session:
@@ -106,10 +125,13 @@ class Session:
         device: str,
         keep: int,
         source: Model | None = None,
+        world: World | None = None,
     ):
+        self.world = world or World()
         self.recipe, self.corpora, self.run, self.device, self.keep = recipe, corpora, run, device, keep
+        self.source = source
         self.tokenizer, self.vocabulary = tokenizer, tokenizer.vocabulary()
-        self.feed = Feed(recipe, corpora, self.vocabulary)
+        self.feed = Feed(recipe, corpora, self.vocabulary, share=(self.world.rank, self.world.size))
         if not (run / folder.RUN).exists():
             rehearse(self.feed)
         self.model = build(recipe)
@@ -117,6 +139,7 @@ class Session:
         self.model.to(device)
         if not run.exists():
             checkpoint.expect_room(run, self.model)
+        self.world.place(self.model)
         self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
         self.texts = self.heldout_texts()
         self.notes += self.feed.notes
@@ -131,19 +154,23 @@ class Session:
     ) -> Result:
         train, model, adam, feed, texts = self.recipe.train, self.model, self.adam, self.feed, self.texts
         start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
-        past = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= start]
+        world, main = self.world, self.world.main
+        past = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= start] if main else []
         figures = last_figures(past)
         feed.start, feed.position = start, state["position"] or feed.position
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
-            metrics = closing.enter_context(contextlib.closing(log.Metrics(self.run / folder.METRICS, start)))
+            world.asked = lambda: stop.asked
+            metrics = log.Metrics(self.run / folder.METRICS, start) if main else log.Unwritten()
+            closing.enter_context(contextlib.closing(metrics))
             batches = closing.enter_context(contextlib.closing(iter(feed)))  # pyright: ignore[reportArgumentType]
             guesser = Guesser(model, self.tokenizer, batches)
-            line = Line(train.steps, start, console, progress, guesser.look, past)
+            look = None if world.sharded else guesser.look  # of a shard, all would have to look
+            line = Line(train.steps, start, console if main else Console(quiet=True), progress and main, look, past)
             closing.enter_context(contextlib.closing(line))
-            closing.enter_context(Question(line.answer))
-            others = closing.enter_context(contextlib.closing(Writers(writers, line.say)))
+            closing.enter_context(Question(line.answer if main else lambda: None))
+            others = closing.enter_context(contextlib.closing(Writers(writers if main else (), line.say)))
             for note in self.notes:
                 line.say(note)
             step = None
@@ -158,6 +185,7 @@ class Session:
                 seed=train.seed,
                 precision=precision,
                 device=self.device,
+                world=world,
             ):
                 tokens, seconds = tokens + step.tokens, seconds + step.seconds
                 pace.add(step)
@@ -167,16 +195,17 @@ class Session:
                     metrics.write(row)
                     others.write(row)
                 if texts and (step.last or step.every(train.evaluate_every)):
-                    figures = heldout.measure(model, self.heldout_batches(texts))
-                    row = {"step": step.number, "split": "heldout", **figures}
-                    metrics.write(row)
-                    others.write(row)
-                    line.heldout(step.number, figures)
-                if step.last or step.every(train.save_every) or stop.asked:
+                    if main or world.sharded:  # what is gathered is gathered by all
+                        figures = heldout.measure(model, self.heldout_batches(texts))
+                        row = {"step": step.number, "split": "heldout", **figures}
+                        metrics.write(row)
+                        others.write(row)
+                        line.heldout(step.number, figures)
+                if step.last or step.every(train.save_every) or world.stopping:
                     metrics.sync()  # before the checkpoint, which promises the rows up to its step
                     self.save(step.number, tokens, seconds, feed.position)
                     line.saved = step.number
-                if stop.asked:
+                if world.stopping:
                     break
         done = step.number if step else start
         if done < train.steps:
@@ -184,9 +213,11 @@ class Session:
         path = self.run / checkpoint.name_of(done)
         return Result(self.run, path, done, train.steps, tokens, seconds, figures, start or None, self.notes)
 
-    def restore(self) -> dict[str, Any]:
+    def restore(self, record: dict[str, Any]) -> dict[str, Any]:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
-        found = checkpoint.find(self.run)
+        found = together.find(self.world, self.run)
+        if record["source"] and self.source is None and found.checkpoint is None:
+            raise InputError(self.run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
         self.notes += [f"damaged checkpoint passed over: {reason}" for reason in found.damaged]
         if found.checkpoint is None:
             if found.damaged:
@@ -198,8 +229,7 @@ class Session:
         if state["recipe"] != folder.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        checkpoint.restore(found.checkpoint, self.model)
-        optim.restore(self.model, self.adam, found.checkpoint.tensors(checkpoint.OPTIMIZER))
+        together.restore(self.world, found.checkpoint, self.model, self.adam)
         if state["step"] < self.recipe.train.steps:
             checkpoint.expect_room(self.run, self.model)
             self.notes.append(f"going on from step {state['step']:,}")
@@ -211,8 +241,6 @@ class Session:
         return state
 
     def save(self, step: int, tokens: int, seconds: float, position: dict[str, Any]) -> None:
-        moments = optim.state_of(self.model, self.adam)
-        tensors = {checkpoint.MODEL: dict(self.model.named_parameters()), checkpoint.OPTIMIZER: moments}
         state = {
             "tokens": tokens,
             "seconds": round(seconds, 3),
@@ -220,7 +248,7 @@ class Session:
             "recipe": folder.fingerprint(self.recipe),
             "versions": folder.versions(),
         }
-        checkpoint.save(self.run, step, tensors, state, self.keep)
+        together.save(self.world, self.run, step, self.model, self.adam, state, self.keep)
 
     def heldout_texts(self) -> list[Corpus]:
         """The held-out splits that have at least one example; it is no fault to have none."""
@@ -229,7 +257,7 @@ class Session:
             if "heldout" not in corpus.manifest["splits"]:
                 self.notes.append(f"no evaluation on {corpus.directory}: no document was held out")
                 continue
-            text = Corpus.open(corpus.directory, "heldout", verify="hash")
+            text = Corpus.open(corpus.directory, "heldout", verify="hash" if self.world.main else "size")
             try:
                 next(heldout.batches(text, self.recipe.objective, self.vocabulary))
                 texts.append(text)
@@ -258,14 +286,16 @@ def rehearse(feed: Feed) -> None:
             source.epoch(0).examples(np.zeros(1, dtype=np.int64))
 
 
-def open_data(data: Sequence[tuple[StrPath, float]]) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
-    """The training splits, every byte verified, and the one tokenizer they share."""
+def open_data(
+    data: Sequence[tuple[StrPath, float]], verify: Literal["size", "hash"] = "hash"
+) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
+    """The training splits, every byte verified unless only sizes are asked for, and the one tokenizer they share."""
     if not data:
         raise InputError("--data", "nothing", "at least one prepared directory is needed", "see clozeworks prepare")
     for directory, weight in data:
         if not weight > 0:
             raise InputError(f"--data {directory}", weight, "a share above 0 is needed", "change it or leave it out")
-    corpora = [(Corpus.open(directory, "train", verify="hash"), float(weight)) for directory, weight in data]
+    corpora = [(Corpus.open(directory, "train", verify=verify), float(weight)) for directory, weight in data]
     first = corpora[0][0]
     for corpus, _ in corpora[1:]:
         if corpus.tokenizer_fingerprint != first.tokenizer_fingerprint:
@@ -294,9 +324,6 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
         where = f"{recipe.name}.objective.losses"
         raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
-    if recipe.train.processes != 1:
-        where = f"{recipe.name}.train.processes"
-        raise RecipeError(where, recipe.train.processes, "training runs in one process so far", "use 1")
     return recipe
 
 
