@@ -6,7 +6,7 @@ logging, saving and evaluating happen in the caller's `for`.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -88,7 +88,7 @@ def fit(
         micro = [batch.to(device) for batch in micro]
 
         optimizer.zero_grad(set_to_none=True)
-        keys = [Key.make(seed, number, index) if dropout else None for index in range(len(micro))]
+        keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
         counts, tokens = count(model, micro, world)
         parts = accumulate(model, micro, keys, precision, world, counts)
         norm = get_total_norm(gradients(parameters)).detach().to(device)
@@ -126,6 +126,16 @@ def fit(
             raise diverged(step)
 
 
+def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
+    """Of each micro-batch, by the numbers of its rows within the step: cut otherwise, a step drops the same."""
+    keys, end = [], 0
+    for batch in micro:
+        begin = end if batch.row is None else batch.row
+        end = begin + len(batch.tokens)
+        keys.append(Key.make(seed, step, rows=range(begin, end)).to(batch.tokens.device))
+    return keys
+
+
 def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int], int]:
     """The predictions of each loss and the tokens in the step, those of other processes too."""
     mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
@@ -136,7 +146,7 @@ def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int
 def accumulate(
     model: Model,
     micro: list[Batch],
-    keys: list[Key | None],
+    keys: Sequence[Key | None],
     precision: Literal["fp32", "bf16"] = "fp32",
     world: World | None = None,
     counts: dict[str, int] | None = None,
