@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.distributed as dist
@@ -122,12 +122,15 @@ class Replicas(Several):
 
     _spread: list[DistributedDataParallel] = field(default_factory=list)
 
+    @property
+    def factor(self) -> int:
+        """Torch averages. A hook that adds instead would run Python in the threads of gloo, which can lock up."""
+        return self.size
+
     @contextlib.contextmanager
     def running(self, model: nn.Module, last: bool):
         if not self._spread or self._spread[0].module is not model:
-            spread = DistributedDataParallel(model, gradient_as_bucket_view=True)
-            spread.register_comm_hook(None, added)
-            self._spread[:] = [spread]
+            self._spread[:] = [DistributedDataParallel(model, gradient_as_bucket_view=True)]
         with contextlib.nullcontext() if last else self._spread[0].no_sync():
             yield self._spread[0]
 
@@ -135,11 +138,9 @@ class Replicas(Several):
         dist.all_reduce(means)
         return means, norm
 
-
-def added(_: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """Gradients of all processes, summed and not averaged."""
-    work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
-    return work.get_future().then(lambda done: done.value()[0])
+    def leave(self) -> None:
+        self._spread.clear()  # before what it communicates through
+        Several.leave(self)
 
 
 @dataclass(slots=True)

@@ -167,7 +167,7 @@ def accumulate(
                 elif world.size > 1:  # but every process waits for the gradients of every parameter
                     total = total + 0.0 * output.losses[spec.name].float()
             if total.requires_grad:
-                total.backward()
+                (total if world.factor == 1 else total * world.factor).backward()
         sums = {name: (name, value) for name, value in output.losses.items()} | output.metrics
         for name, (loss, value) in sums.items():
             part = value.detach().float() / max(counts[loss], 1)

@@ -45,6 +45,11 @@ class World:
         return False
 
     @property
+    def factor(self) -> int:
+        """What a loss is multiplied by so that its gradients come out summed."""
+        return 1
+
+    @property
     def stopping(self) -> str:
         """The signal that asked any process to stop, the same on all of them after the same step."""
         return self.asked()
