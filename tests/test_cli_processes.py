@@ -43,7 +43,9 @@ def test_threads_are_divided_and_every_process_knows_who_it_is(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
     found = [processes.environment(rank, 2, 1234) for rank in range(2)]
     assert [each["RANK"] for each in found] == [each["LOCAL_RANK"] for each in found] == ["0", "1"]
-    assert {(each["WORLD_SIZE"], each["OMP_NUM_THREADS"], each["MASTER_PORT"]) for each in found} == {("2", "2", "1234")}
+    assert {(each["WORLD_SIZE"], each["OMP_NUM_THREADS"], each["MASTER_PORT"]) for each in found} == {
+        ("2", "2", "1234")
+    }
 
 
 def test_the_exit_code_is_that_of_the_process_that_failed(capfd):

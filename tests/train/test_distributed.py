@@ -116,7 +116,7 @@ def test_each_shard_writes_its_rows(two: tuple[str, Path], alone: dict[str, Any]
     whole = len(alone["adamw"][1][table])
     assert sizes == [-(-whole // 2), whole // 2]
     (path / "model-1-of-2.safetensors").rename(out / "away")
-    with pytest.raises(checkpoint.DamagedError, match="model-1-of-2.safetensors is missing"):
+    with pytest.raises(checkpoint.DamagedError, match=r"model-1-of-2\.safetensors is missing"):
         checkpoint.verify(path)
     (out / "away").rename(path / "model-1-of-2.safetensors")
 

@@ -51,7 +51,7 @@ def test_what_is_missing_is_told(tmp_path: Path):
     with pytest.raises(InputError, match=r"no model\.safetensors, nor parts of it"):
         slices.Slices(tmp_path, "model.safetensors")
     (written(tmp_path, 2) / "model-1-of-2.safetensors").unlink()
-    with pytest.raises(InputError, match="of the rows 0 to [0-9]+; all of them are needed"):
+    with pytest.raises(InputError, match=r"of the rows 0 to [0-9]+; all of them are needed"):
         slices.read(tmp_path, "model.safetensors")
 
 

@@ -59,7 +59,7 @@ class Group:
             self._before[question] = signal.signal(question, self._ask)
         port = free_port()
         for rank in range(self.size):
-            self.told.append(tempfile.TemporaryFile())  # noqa: SIM115
+            self.told.append(tempfile.TemporaryFile())
             first = rank == 0
             self.processes.append(
                 subprocess.Popen(

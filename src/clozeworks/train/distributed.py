@@ -38,7 +38,7 @@ def join(way: Literal["replicate", "shard"], device: str) -> World:
     near = int(os.environ.get("LOCAL_RANK", rank))
     if size == 1:
         return World()
-    cuda = device == "auto" and torch.cuda.is_available() or device.startswith("cuda")
+    cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if cuda:
         if ":" in device or near >= torch.cuda.device_count():
             given = f"{device} for process {near} of this machine, which has {torch.cuda.device_count()} GPUs"
@@ -200,4 +200,3 @@ def show_tensors_of_outputs() -> None:
             lambda output: ([output.losses, output.metrics], output.hidden),
             lambda values, hidden: Output(hidden, *values),  # pyright: ignore[reportArgumentType]
         )
-

@@ -26,7 +26,8 @@ def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
 class Feed:
     """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends.
 
-    `share` (r, W) is what this process takes of each step. A batch size that some phase cannot have is refused at once. `notes` is what the user should know of the data.
+    `share` (r, W) is what this process takes of each step. A batch size that some phase cannot have is refused at once.
+    `notes` is what the user should know of the data.
     """
 
     def __init__(

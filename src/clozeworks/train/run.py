@@ -156,6 +156,7 @@ class Session:
         train, model, adam, feed, texts = self.recipe.train, self.model, self.adam, self.feed, self.texts
         start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
         world, main = self.world, self.world.main
+        measures = main or world.sharded  # shards are gathered by all, or by none
         past = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= start] if main else []
         figures = last_figures(past)
         feed.start, feed.position = start, state["position"] or feed.position
@@ -195,13 +196,12 @@ class Session:
                     row = log.row_of(step, tokens, pace.take())
                     metrics.write(row)
                     others.write(row)
-                if texts and (step.last or step.every(train.evaluate_every)):
-                    if main or world.sharded:  # what is gathered is gathered by all
-                        figures = heldout.measure(model, self.heldout_batches(texts))
-                        row = {"step": step.number, "split": "heldout", **figures}
-                        metrics.write(row)
-                        others.write(row)
-                        line.heldout(step.number, figures)
+                if texts and measures and (step.last or step.every(train.evaluate_every)):
+                    figures = heldout.measure(model, self.heldout_batches(texts))
+                    row = {"step": step.number, "split": "heldout", **figures}
+                    metrics.write(row)
+                    others.write(row)
+                    line.heldout(step.number, figures)
                 if step.last or step.every(train.save_every) or world.stopping:
                     metrics.sync()  # before the checkpoint, which promises the rows up to its step
                     self.save(step.number, tokens, seconds, feed.position)

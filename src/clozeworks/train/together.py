@@ -71,9 +71,7 @@ def _write(world: World, directory: str, tensors: dict[str, dict[str, Tensor]]) 
     world.wait()
 
 
-def restore(
-    world: World, found: checkpoint.Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer
-) -> None:
+def restore(world: World, found: checkpoint.Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Fill the parameters and the optimizer; of a shard only its rows are read."""
     if not world.sharded:
         assign(model, found.tensors(), found.path)

@@ -57,7 +57,9 @@ class AdaptedAdam(torch.optim.Optimizer):
                 if group["weight_decay"]:
                     torch._foreach_add_(updates, batch.parameters, alpha=group["weight_decay"])
                 if group["adapts"]:
-                    torch._foreach_mul_(updates, ratios(*(norms(tensors, group) for tensors in (batch.parameters, updates))))
+                    torch._foreach_mul_(
+                        updates, ratios(*(norms(tensors, group) for tensors in (batch.parameters, updates)))
+                    )
                 torch._foreach_add_(batch.parameters, updates, alpha=-group["lr"])
 
 
