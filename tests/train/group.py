@@ -1,4 +1,4 @@
-"""One process of a test's world: `group.py WAY DATA OUT`; the main one writes OUT/WAY-SIZE.json and checkpoints."""
+"""One process of a test's world: `group.py DATA OUT`; writes OUT/WAY.json, and checkpoints into OUT/WAY-NAME."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from clozeworks.nn.stack import Share
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import distributed, optim, together
 from clozeworks.train.feed import Feed
@@ -25,11 +26,12 @@ EACH: dict[str, tuple[Optimizer, int]] = {
     "lamb": (Lamb(), 8),
     "adagrad": (Adagrad(start=1e-4), 8),
     "layer_rates": (LayerRates(Adam(correction=True), factor=0.5), 8),
+    "shared": (AdamW(), 8),  # layers with the same Parameters
 }
 
 
 def tiny(optimizer: Optimizer, **train: object) -> Recipe:
-    """Rows that three processes cannot share evenly."""
+    """Without dropout of attention's weights, which the rows beside a row still have a say in."""
     r = tiny_recipe(steps=LONG, optimizer=optimizer, **train)
     r.encoder.stack.block_at(0).mixer.dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
     return r
@@ -38,7 +40,10 @@ def tiny(optimizer: Optimizer, **train: object) -> Recipe:
 def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any]:
     optimizer, steps = EACH[name]
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe = fitted(tiny(optimizer, **train), tokenizer)
+    recipe = tiny(optimizer, **train)
+    if name == "shared":
+        recipe.encoder.stack.share = Share(attention=1, ffn=1)
+    recipe = fitted(recipe, tokenizer)
     model = build(recipe)
     world.place(model)
     adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
@@ -54,12 +59,17 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
     return found, model, adam
 
 
-def main(way: str, data: str, out: str) -> None:
+def main(data: str, out: str) -> None:
     torch.set_num_threads(1)
-    assert way in ("replicate", "shard")
-    world = distributed.join(way, "cpu")
+    world = distributed.join("replicate", "cpu")
+    checked(world, "replicate", ["adamw", "lamb", "shared"], data, out)
+    checked(distributed.Shards(world.rank, world.size), "shard", list(EACH), data, out)
+    world.leave()
+
+
+def checked(world: World, way: str, names: list[str], data: str, out: str) -> None:
     report: dict[str, Any] = {"told": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
-    for name in EACH if way == "shard" else ["adamw", "lamb"]:
+    for name in names:
         report[name], model, adam = trained(world, data, name)
         run = Path(out) / f"{way}-{name}"
         if world.main:
@@ -71,7 +81,6 @@ def main(way: str, data: str, out: str) -> None:
     report["stopping"] = world.stopping
     if world.main:
         (Path(out) / f"{way}.json").write_text(json.dumps(report))
-    world.leave()
 
 
 if __name__ == "__main__":

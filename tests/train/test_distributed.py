@@ -69,16 +69,16 @@ def alone(data: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(scope="module", params=["replicate", "shard"])
-def two(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
-    out = tmp_path_factory.mktemp(request.param)
-    group(2, ROOT / "tests" / "train" / "group.py", request.param, data, out)
-    return request.param, out
+@pytest.fixture(scope="module")
+def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("two")
+    group(2, ROOT / "tests" / "train" / "group.py", data, out)
+    return out
 
 
-def test_two_processes_give_what_one_gives(two: tuple[str, Path], alone: dict[str, Any]):
-    way, out = two
-    report = json.loads((out / f"{way}.json").read_text())
+@pytest.mark.parametrize("way", ["replicate", "shard"])
+def test_two_processes_give_what_one_gives(way: str, two: Path, alone: dict[str, Any]):
+    report = json.loads((two / f"{way}.json").read_text())
     assert report["told"] == {"rank": 0}
     assert report["joined"] == [0, 1]
     assert report["totals"] == [1, 2]
@@ -93,7 +93,7 @@ def test_two_processes_give_what_one_gives(two: tuple[str, Path], alone: dict[st
         assert found["norm"] == pytest.approx(one["norm"], abs=1e-5), name
         for a, b in zip(found["metrics"], one["metrics"], strict=True):
             assert a == pytest.approx(b, abs=1e-5)
-        saved = checkpoint.newest(out / f"{way}-{name}")
+        saved = checkpoint.newest(two / f"{way}-{name}")
         assert saved is not None
         for file, wanted in ((checkpoint.MODEL, weights), (checkpoint.OPTIMIZER, state)):
             kept = saved.tensors(file)
@@ -102,23 +102,22 @@ def test_two_processes_give_what_one_gives(two: tuple[str, Path], alone: dict[st
                 torch.testing.assert_close(kept[key], value, rtol=1e-5, atol=1e-5, msg=f"{name} {key}")
 
 
-def test_each_shard_writes_its_rows(two: tuple[str, Path], alone: dict[str, Any]):
-    way, out = two
-    path = next((out / f"{way}-adamw").glob("step-*"))
+def test_each_shard_writes_its_rows(two: Path, alone: dict[str, Any]):
+    path = next((two / "replicate-adamw").glob("step-*"))
+    whole = {checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE, checkpoint.MANIFEST}
+    assert {file.name for file in path.iterdir()} == whole
+    path = next((two / "shard-adamw").glob("step-*"))
     names = {file.name for file in path.iterdir()}
-    if way == "replicate":
-        assert names == {checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE, checkpoint.MANIFEST}
-        return
     parts = {f"{kind}-{rank}-of-2.safetensors" for kind in ("model", "optimizer") for rank in (0, 1)}
     assert names == {*parts, checkpoint.STATE, checkpoint.MANIFEST}
     table = "encoder.embed.words.table.weight"
     sizes = [len(load_file(path / f"model-{rank}-of-2.safetensors")[table]) for rank in (0, 1)]
-    whole = len(alone["adamw"][1][table])
-    assert sizes == [-(-whole // 2), whole // 2]
-    (path / "model-1-of-2.safetensors").rename(out / "away")
+    count = len(alone["adamw"][1][table])
+    assert sizes == [-(-count // 2), count // 2]
+    (path / "model-1-of-2.safetensors").rename(two / "away")
     with pytest.raises(checkpoint.DamagedError, match=r"model-1-of-2\.safetensors is missing"):
         checkpoint.verify(path)
-    (out / "away").rename(path / "model-1-of-2.safetensors")
+    (two / "away").rename(path / "model-1-of-2.safetensors")
 
 
 def test_one_process_alone_is_asked_for_nothing():
