@@ -32,12 +32,12 @@ EACH: dict[str, tuple[Optimizer, int]] = {
 
 def tiny(optimizer: Optimizer, **train: object) -> Recipe:
     """Without dropout of attention's weights, which the rows beside a row still have a say in."""
-    r = tiny_recipe(steps=LONG, optimizer=optimizer, **train)
+    r = tiny_recipe(steps=LONG + 1, optimizer=optimizer, **train)
     r.encoder.stack.block_at(0).mixer.dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
     return r
 
 
-def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any]:
+def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any, Any]:
     optimizer, steps = EACH[name]
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = tiny(optimizer, **train)
@@ -55,8 +55,9 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
         found["tokens"].append(step.tokens)
         found["metrics"].append(step.metrics)
         found["examples"].append(world.joined(step.examples))
+    batch = next(feed)[0]
     feed.close()  # pyright: ignore[reportAttributeAccessIssue]
-    return found, model, adam
+    return found, model, adam, batch
 
 
 def main(data: str, out: str) -> None:
@@ -70,11 +71,14 @@ def main(data: str, out: str) -> None:
 def checked(world: World, way: str, names: list[str], data: str, out: str) -> None:
     report: dict[str, Any] = {"told": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
     for name in names:
-        report[name], model, adam = trained(world, data, name)
+        report[name], model, adam, batch = trained(world, data, name)
         run = Path(out) / f"{way}-{name}"
         if world.main:
             run.mkdir(parents=True)
         world.wait()
+        with torch.no_grad():
+            model(batch)  # an evaluation may come before a save
+        world.scatter(model)
         together.save(world, run, EACH[name][1], model, adam, {}, keep=2)
     world.asked = lambda: "SIGTERM" if world.rank == world.size - 1 else ""
     report["totals"] = world.totals([world.rank, 1])

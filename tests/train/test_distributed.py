@@ -63,7 +63,7 @@ def alone(data: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     found = {}
     for name in EACH:
-        figures, model, adam = trained(World(), str(data), name)
+        figures, model, adam, _ = trained(World(), str(data), name)
         weights = {key: value.detach() for key, value in model.named_parameters()}
         found[name] = figures, weights, optim.state_of(model, adam)
     return found

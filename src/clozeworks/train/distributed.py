@@ -171,6 +171,13 @@ class Shards(Several):
                 module.set_gradient_divide_factor(1.0)
                 module.set_force_sum_reduction_for_comms(True)  # gloo has no sum with a factor
 
+    def scatter(self, model: nn.Module) -> None:
+        from torch.distributed.fsdp import FSDPModule
+
+        for module in model.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()
+
     def settled(self, means: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
         numbers = torch.cat([means.double(), squares(norm)[None]])
         dist.all_reduce(numbers)

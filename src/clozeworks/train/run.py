@@ -198,6 +198,7 @@ class Session:
                     others.write(row)
                 if texts and measures and (step.last or step.every(train.evaluate_every)):
                     figures = heldout.measure(model, self.heldout_batches(texts))
+                    world.scatter(model)
                     row = {"step": step.number, "split": "heldout", **figures}
                     metrics.write(row)
                     others.write(row)

@@ -43,6 +43,7 @@ def save(
     keep: int,
 ) -> None:
     """Collective: all come here, and leave when the checkpoint has its name."""
+    assert all(sharded(parameter) == world.sharded for parameter in model.parameters()), "scatter them first"
     tensors = {
         checkpoint.MODEL: dict(model.named_parameters()),
         checkpoint.OPTIMIZER: optim.state_of(model, optimizer),

@@ -65,6 +65,9 @@ class World:
     def place(self, model: nn.Module) -> None:
         """Lay the parameters out; before an optimizer is made of them."""
 
+    def scatter(self, model: nn.Module) -> None:
+        """After passes that no backward pass followed: every process holds its own part again, and no more."""
+
     @contextlib.contextmanager
     def running(self, model: nn.Module, last: bool):
         """Give what to call instead of the model; gradients are those of the whole world once the `last` pass ends."""
