@@ -228,7 +228,7 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(
             directory, "no checkpoint that verifies", "a trained model is needed", "run the pretrain command again"
         )
-    return tensors.read(newest.path / tensors.FILE), card.read_facts(directory)
+    return newest.tensors(), card.read_facts(directory)
 
 
 def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:
