@@ -51,7 +51,7 @@ def _run(words: list[str]) -> int:
         raise InputError("clozeworks", words[0], f"there is no such {what}", suggest(words[0], COMMANDS))
     declare = COMMANDS[words[0]]
     options = parser_of(words[0]).read(words[1:])
-    options.words = words
+    options.command = words
 
     from clozeworks import doctor
 

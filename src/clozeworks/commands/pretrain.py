@@ -29,7 +29,7 @@ def run(options: Options) -> int:
     recipe, source, notes = start(options, data)
     if recipe.train.processes > 1 and not options.dry_run and not several():
         needed(options)
-        return processes.run(options.words, recipe.train.processes)
+        return processes.run(options.command, recipe.train.processes)
     main = os.environ.get("RANK", "0") == "0"
     try:
         return train(options, recipe, data, source, notes if main else [])
@@ -83,7 +83,7 @@ def launch(options: Options) -> int:
         raise InputError("--launch", options.launch, "it prints a command and starts nothing", "add --dry-run")
     needed(options)
     count = options.processes or named.recipe(options.recipe, options.set).train.processes
-    print(cluster.line(options.launch, options.words, options.nodes, count))
+    print(cluster.line(options.launch, options.command, options.nodes, count))
     return 0
 
 

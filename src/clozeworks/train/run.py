@@ -140,6 +140,9 @@ class Session:
         self.model = build(recipe)
         self.notes = transfer(source, self.model) if source is not None else []
         self.model.to(device)
+        self.model.encoder.stack.recompute = recipe.train.recompute
+        if recipe.train.compile:
+            compiled(self.model)
         if not run.exists():
             checkpoint.expect_room(run, self.model)
         self.world.place(self.model)
@@ -360,6 +363,16 @@ class Session:
             heldout.batches(text, self.recipe.objective, self.vocabulary, batch_tokens=size, limit_tokens=limit)
             for text in texts
         )
+
+
+def compiled(model: Model) -> None:
+    """Have torch compile each block on its first call, all by the same graph.
+
+    On CPU it repays nothing (docs/benchmarks.md): products are as fast as before, and attention with dropout takes the
+    dense path, since the borders of packed documents are other integers in every batch.
+    """
+    for block in model.encoder.stack.blocks:
+        block.compile()
 
 
 def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
