@@ -6,6 +6,7 @@ The directory takes its name only when every byte is on the disk (`atomic.direct
 after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -123,9 +124,11 @@ def _listed(run: Path) -> list[tuple[int, Path]]:
 
 
 def _delete(path: Path) -> None:
-    # The manifest first: what a kill in the middle leaves cannot be taken for a checkpoint.
-    (path / MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(path, ignore_errors=True)
+    # The manifest first: what a kill in the middle leaves cannot be taken for a checkpoint. A disk that lets nothing
+    # be deleted is no reason to end a run: the next save tries again.
+    with contextlib.suppress(OSError):
+        (path / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _json(path: Path, name: str) -> dict[str, Any]:
