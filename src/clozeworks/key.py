@@ -1,32 +1,64 @@
 """Randomness inside the model: a key in the context, folded by depth and site, decides every dropped unit.
 
-Nothing consults `train()` or a global generator. A shared layer gets other masks at each depth, recomputation
-gets the same ones, and a resumed run needs only the number of its step.
+Nothing consults `train()` or a global generator. What is dropped of a row depends on the run's seed, the step, the
+number of the row in that step, and the site; not on the rows beside it. So the same step cut into other
+micro-batches, or spread over other processes, drops the same; a shared layer gets other masks at each depth,
+recomputation gets the same ones, and a resumed run needs only the number of its step.
+
+The generator is that of `draws`, SplitMix64 as a counter, on whatever device the tensor is: a quarter of the cost of
+`bernoulli_`, which runs in one thread, and the same bits everywhere.
 """
 
 import zlib
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from clozeworks import draws
 
+LANES = 4  # draws of 16 bits in a word of 64
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A seed that changes with the step (a tensor: no recompilation) and a site that is fixed by the model."""
+    """Seeds that change with the step (a tensor: no recompilation) and a site that is fixed by the model.
 
-    seed: Tensor  # 0-dim int64 on the host
+    Each seed rules an equal share of what is drawn, in order: a row of the batch; one alone rules all.
+    """
+
+    seeds: Tensor  # [units] int64
     site: int = 0
+    starts: Tensor | None = None  # [units] where only single tokens of a unit are left: which one of its tokens
 
     @staticmethod
-    def make(*numbers: int) -> "Key":
-        """From run seed, step, micro-batch, rank, ..."""
-        return Key(torch.tensor(int(draws.fold(0, *numbers)) >> 1, dtype=torch.int64))
+    def make(*numbers: int, rows: range | None = None) -> "Key":
+        """From run seed, step, ...; with `rows`, the numbers of the rows of a batch within its step, one seed each."""
+        seeds = draws.fold(0, *numbers)
+        seeds = seeds[None] if rows is None else draws.fold(seeds, np.arange(rows.start, rows.stop))
+        return Key(torch.from_numpy(seeds.view(np.int64)))
 
     def at(self, *site: int | str) -> "Key":
-        return Key(self.seed, _fold(self.site, *site))
+        return Key(self.seeds, _fold(self.site, *site), self.starts)
+
+    def to(self, device: torch.device | str) -> "Key":
+        return Key(self.seeds.to(device), self.site, None if self.starts is None else self.starts.to(device))
+
+    def within(self, places: Tensor, total: int) -> "Key":
+        """A seed for each of `places`, offsets among the `total` of them that the units hold together."""
+        unit, place = self._unit(places, total)
+        return Key(_finalise(self.seeds[unit] + (place + 1) * _GOLDEN), self.site)
+
+    def tokens(self, places: Tensor, total: int) -> "Key":
+        """For the tokens at `places` alone: they are dropped as they would be among all."""
+        unit, place = self._unit(places, total)
+        return Key(self.seeds[unit], self.site, place)
+
+    def _unit(self, places: Tensor, total: int) -> tuple[Tensor, Tensor]:
+        share = total // len(self.seeds)
+        return places // share, places % share
 
 
 @torch.compiler.assume_constant_result  # sites are fixed by the model: a compiler need not look inside
@@ -37,20 +69,66 @@ def _fold(folded: int, *site: int | str) -> int:
 
 
 @torch.library.custom_op("clozeworks::keep", mutates_args=())
-def keep(seed: Tensor, site: int, like: Tensor, rate: float) -> Tensor:
-    """A bool mask of the shape of `like`, True with probability 1 - rate (to 1/65536)."""
-    generator = torch.Generator(device=like.device)
-    generator.manual_seed(int(draws.fold(int(seed), site)) >> 1)
-    words = -(-like.numel() // 4)
-    # The full int64 range: `random_()` alone never sets the top bit, which would bias every fourth draw.
-    noise = torch.empty(words, dtype=torch.int64, device=like.device).random_(-(2**63), None, generator=generator)
+def keep(seeds: Tensor, starts: Tensor | None, site: int, like: Tensor, rate: float) -> Tensor:
+    """A bool mask of the shape of `like`, True with probability 1 - rate (to 1/65536).
+
+    Draw j of token t of a unit is lane j % 4 of word t * ceil(D / 4) + j // 4 of that unit, D being the last dimension.
+    """
+    units, width = len(seeds), like.shape[-1]
+    words = -(-width // LANES)
+    state = _finalise(seeds * _GOLDEN + _constant(site))
+    if starts is not None:
+        state += starts * _signed(words * _GOLDEN)
+    each = like.numel() // max(units * width, 1)  # tokens of a unit
+    noise = _finalise(state[:, None] + _counters(each * words, like.device))
     threshold = round(rate * 65536) - 32768
-    return (noise.view(torch.int16)[: like.numel()] >= threshold).view(like.shape)
+    kept = noise.view(torch.int16) >= threshold
+    if width % LANES:
+        kept = kept.view(units, each, words * LANES)[..., :width]
+    return kept.reshape(like.shape).contiguous()
 
 
 @keep.register_fake
-def _(seed: Tensor, site: int, like: Tensor, rate: float) -> Tensor:
+def _(seeds: Tensor, starts: Tensor | None, site: int, like: Tensor, rate: float) -> Tensor:
     return torch.empty(like.shape, dtype=torch.bool, device=like.device)
+
+
+def _signed(value: int) -> int:
+    """The int64 of the same 64 bits."""
+    return (value + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+_GOLDEN = _signed(int(draws.GOLDEN))
+_FIRST, _SECOND = _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+def _finalise(bits: Tensor) -> Tensor:
+    """`draws.finalise` for int64, in place: integers of torch wrap around, but shift their sign in, hence the masks."""
+    moved = torch.empty_like(bits)
+    for shift, factor in ((30, _FIRST), (27, _SECOND), (31, None)):
+        torch.bitwise_right_shift(bits, shift, out=moved)
+        bits.bitwise_xor_(moved.bitwise_and_((1 << (64 - shift)) - 1))
+        if factor is not None:
+            bits.mul_(factor)
+    return bits
+
+
+@cache
+def _constant(site: int) -> int:
+    """What `draws.fold` adds for a number."""
+    with np.errstate(over="ignore"):
+        return _signed(int(draws.finalise(np.asarray(site, np.uint64) + draws.GOLDEN)))
+
+
+_counted: dict[torch.device, Tensor] = {}
+
+
+def _counters(size: int, device: torch.device) -> Tensor:
+    """1 .. size times the golden ratio; the longest so far is kept."""
+    table = _counted.get(device)
+    if table is None or len(table) < size:
+        table = _counted[device] = torch.arange(1, size + 1, device=device) * _GOLDEN
+    return table[:size]
 
 
 class _Drop(torch.autograd.Function):
@@ -71,4 +149,4 @@ def dropout(x: Tensor, rate: float, key: Key | None) -> Tensor:
     """Inverted dropout under a key; no key, no randomness."""
     if key is None or rate == 0:
         return x
-    return _Drop.apply(x, keep(key.seed, key.site, x, rate), rate)
+    return _Drop.apply(x, keep(key.seeds, key.starts, key.site, x, rate), rate)

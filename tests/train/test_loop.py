@@ -60,7 +60,8 @@ def assert_same(one: tuple[dict[str, float], list[torch.Tensor]], two: tuple[dic
         torch.testing.assert_close(a, b, rtol=1e-4, atol=2e-7)
 
 
-def test_accumulation_is_one_big_batch(tiny, data: Path):
+@pytest.mark.parametrize("dropout", [False, True])
+def test_accumulation_is_one_big_batch(tiny, data: Path, dropout: bool):
     recipe = fitted(tiny(), Tokenizer.load(data))
     runs = []
     for pieces in (1, 2, 4):
@@ -68,7 +69,7 @@ def test_accumulation_is_one_big_batch(tiny, data: Path):
         micro = [next(steps)[0] for _ in range(3)]
         steps.close()  # pyright: ignore[reportAttributeAccessIssue]
         assert [len(step) for step in micro] == [pieces] * 3
-        runs.append(trained(recipe, micro))
+        runs.append(trained(recipe, micro, dropout=dropout))
     counts = [len(batch.labels) for batch in micro[0] if batch.labels is not None]
     assert len(set(counts)) > 1, "pieces of equal counts would hide a mean of means"
     (model, steps), *others = runs

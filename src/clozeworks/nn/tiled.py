@@ -32,15 +32,17 @@ class Tiles:
     back: Tensor  # [B * L * H] the slot of each of them
     real: Tensor | None  # [slots, 1] bool, None if every slot is
     groups: tuple[tuple[int, int, Tensor | None], ...]  # tiles, width, what is added to their scores
+    firsts: Tensor  # [documents] where each begins, in the order of the tiles
 
     @staticmethod
     def make(borders: Borders, heads: int, causal: bool, device: torch.device) -> "Tiles":
         starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
         bucket = torch.bucketize(lengths, WIDTHS)
-        slots, real, groups = [], [], []
+        slots, real, groups, firsts = [], [], [], []
         for size in bucket.unique().tolist():
             first, length = starts[bucket == size], lengths[bucket == size]
-            place = torch.arange(int(length.max()))
+            # As wide as the bucket, not as its longest: what is dropped of a document must not depend on the others.
+            place = torch.arange(min(int(WIDTHS[size]), borders.width))
             inside = place < length[:, None]
             token = first[:, None] + place * inside
             slots.append((token[:, None] * heads + torch.arange(heads)[:, None]).flatten())
@@ -50,11 +52,16 @@ class Tiles:
                 hidden = hidden | (place > place[:, None])
             added = torch.zeros(hidden.shape).masked_fill_(hidden, -math.inf).to(device) if hidden.any() else None
             groups.append((len(first), len(place), added))
+            firsts.append(first)
         index, inside = torch.cat(slots), torch.cat(real)
         back = torch.empty(borders.rows * borders.width * heads, dtype=torch.int64)
         back[index[inside]] = inside.nonzero()[:, 0]
         return Tiles(
-            index.to(device), back.to(device), None if inside.all() else inside[:, None].to(device), tuple(groups)
+            index.to(device),
+            back.to(device),
+            None if inside.all() else inside[:, None].to(device),
+            tuple(groups),
+            torch.cat(firsts).to(device),
         )
 
     def cut(self, *flat: Tensor, heads: int) -> list[tuple[Tensor, ...]]:
@@ -73,10 +80,14 @@ def tiled(q: Tensor, keys: Keys, context: Context, rate: float) -> Tensor:
     assert borders is not None
     causal = context.kind == "causal"
     tiles = context.once(f"tiles.{heads}", lambda: Tiles.make(borders, heads, causal, q.device))
+    key = context.at("weights").key
+    if key is not None:
+        within, total = key.within, borders.rows * borders.width
+        key = Key(context.once("tiles.seeds", lambda: within(tiles.firsts, total).seeds), key.site)
     # The rows of one head lie apart in [B, L, H, d], which is what the projections wrote: no copy before the gather.
     rows = (tensor.transpose(1, 2).reshape(-1, q.shape[-1]) for tensor in (q, keys.k, keys.v))
     with torch.autocast(q.device.type, enabled=False):
-        out = _Tiled.apply(*rows, tiles, heads, context.at("weights").key, rate)
+        out = _Tiled.apply(*rows, tiles, heads, key, rate)
     return out.view(q.shape[0], q.shape[2], heads, q.shape[-1]).transpose(1, 2)
 
 
@@ -91,14 +102,17 @@ class _Tiled(torch.autograd.Function):
         v = v.index_select(0, tiles.slots).mul_(ctx.keep_scale)
         out, weights, kept = torch.empty_like(q), [], []
         pieces = tiles.cut(q, k, v, out, heads=heads)
-        for (count, width, added), (q_piece, k_piece, v_piece, out_piece) in zip(tiles.groups, pieces, strict=True):
+        seeds = [None] * len(pieces) if key is None else key.seeds.split([count for count, _, _ in tiles.groups])
+        for (count, width, added), (q_piece, k_piece, v_piece, out_piece), seed in zip(
+            tiles.groups, pieces, seeds, strict=True
+        ):
             scores = q_piece @ k_piece.transpose(1, 2)
             if added is not None:
                 scores.view(count, heads, width, width).add_(added)
             weight = scores.softmax(-1)
             weights.append(weight)
-            if key is not None and rate:
-                kept.append(keep(key.seed, key.at(width).site, weight, rate))
+            if key is not None and seed is not None and rate:
+                kept.append(keep(seed, None, key.site, weight, rate))
                 weight = kept[-1].to(weight.dtype).mul_(weight)
             torch.bmm(weight, v_piece, out=out_piece)
         ctx.save_for_backward(q, k, v, *weights, *kept)

@@ -4,9 +4,10 @@ It owns accumulation, clipping, precision and the guard against numbers that are
 logging, saving and evaluating happen in the caller's `for`.
 """
 
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,7 +84,7 @@ def fit(
         micro = [batch.to(device) for batch in micro]
 
         optimizer.zero_grad(set_to_none=True)
-        keys = [Key.make(seed, number, index) if dropout else None for index in range(len(micro))]
+        keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
         means = accumulate(model, micro, keys, precision)
         norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
         *values, grad_norm = torch.stack([*means.values(), norm.detach().to(device)]).tolist()  # the one wait a step
@@ -118,8 +119,15 @@ def fit(
             raise diverged(step)
 
 
+def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
+    """Of each micro-batch, by the numbers of its rows within the step: cut otherwise, a step drops the same."""
+    ends = itertools.accumulate(len(batch.tokens) for batch in micro)
+    rows = [range(end - len(batch.tokens), end) for batch, end in zip(micro, ends, strict=True)]
+    return [Key.make(seed, step, rows=each).to(batch.tokens.device) for each, batch in zip(rows, micro, strict=True)]
+
+
 def accumulate(
-    model: Model, micro: list[Batch], keys: list[Key | None], precision: Literal["fp32", "bf16"] = "fp32"
+    model: Model, micro: list[Batch], keys: Sequence[Key | None], precision: Literal["fp32", "bf16"] = "fp32"
 ) -> dict[str, Tensor]:
     """Add the gradients of one step; give each loss and metric of the step by name, still on the device."""
     counts = {spec.name: sum(spec.count(batch) for batch in micro) for spec in model.specs}
