@@ -40,7 +40,7 @@ def pretrain(
 ) -> Result:
     """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
 
-    `more` goes to `clozeworks.train.run.pretrain`: source, device, progress, keep, writers.
+    `more` goes to `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
     """
     several = [data] if isinstance(data, str | os.PathLike) else data
     weighed = [each if isinstance(each, tuple) else (each, 1.0) for each in several]

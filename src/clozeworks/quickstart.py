@@ -91,7 +91,7 @@ FIGURES = {
 
 
 def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
-    """Walk the road; 0, or 130 if it was interrupted and can go on."""
+    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can go on."""
     said = SAID[lang]
     say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
     recipe = recipe_for(lang, steps, seed)
@@ -119,7 +119,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     done = pretrain(recipe, [(data, 1.0)], out / "run", console=console)
     if not done.finished:
         console.print(f"\n{done.notes[-1]}")
-        return 130
+        return 128 + done.signal
     console.print(said["took"].format(seconds=done.seconds))
 
     trained = load(out / "run")

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from clozeworks.errors import InputError
 from clozeworks.train import checkpoint
+from clozeworks.train.keep import Keep
 
 FILES = (checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE, checkpoint.MANIFEST)
 
@@ -27,7 +28,9 @@ def tensors(value: float, rows: int = 8) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def save(run: Path, step: int, rows: int = 8, keep: int = 2) -> Path:
-    return checkpoint.save(run, step, tensors(float(step), rows), {"tokens": 10 * step}, keep)
+    path = checkpoint.save(run, step, tensors(float(step), rows), {"tokens": 10 * step})
+    checkpoint.prune(run, step, lambda steps: Keep(keep).choose(steps, {}))
+    return path
 
 
 def names(run: Path) -> list[str]:

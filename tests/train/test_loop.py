@@ -19,7 +19,8 @@ from clozeworks.model import Model
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import optim
-from clozeworks.train.loop import PATIENCE, Step, accumulate, fit
+from clozeworks.train.guard import PATIENCE
+from clozeworks.train.loop import Step, accumulate, fit
 from clozeworks.train.run import fitted
 
 

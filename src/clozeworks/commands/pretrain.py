@@ -47,7 +47,7 @@ def run(options: Options) -> int:
         emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
     else:
         report(options, done)
-    return 0 if done.finished else 130
+    return 128 + done.signal if done.signal else 0
 
 
 def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:

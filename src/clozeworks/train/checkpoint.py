@@ -1,9 +1,11 @@
 """Checkpoints: whole or absent, known by their hashes, the newest sound one found again.
 
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
+                        recipe.json  tokenizer.json  tokenizer_config.json
 
 The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
-after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes.
+after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer make it
+a model directory of its own. There is no gradient scaler in it: bf16 has the range of fp32 and needs none.
 """
 
 import contextlib
@@ -11,7 +13,7 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,24 +51,45 @@ class Found:
 
 
 def save(
-    run: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any], keep: int = 2
+    run: Path,
+    step: int,
+    tensors: Mapping[str, Mapping[str, Tensor]],
+    state: Mapping[str, Any],
+    files: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """Write the checkpoint of a step, `tensors` by file name, then delete all but the `keep` last up to it."""
-    path = run / name_of(step)
-    _need_room(path, sum(tensor.nbytes for file in tensors.values() for tensor in file.values()) + _SLACK)
+    """Write the checkpoint of a step: `tensors` and `files` by file name, and its state."""
+    path, files = run / name_of(step), files or {}
+    size = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
+    _need_room(path, size + sum(map(len, files.values())) + _SLACK)
     # A damaged one of the same step may be in the way.
     with atomic.directory(path, overwrite=True) as new:
         for name, content in tensors.items():
             safetensors.torch.save_file(
                 {key: value.detach().cpu().contiguous() for key, value in content.items()}, new / name
             )
+        for name, content in files.items():
+            (new / name).write_bytes(content)
         (new / STATE).write_text(json.dumps({"step": step, **state}, indent=2, allow_nan=False) + "\n")
-        files = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
-        (new / MANIFEST).write_text(json.dumps({"files": files}, indent=2) + "\n")
-    # Newer ones can only be damaged, or they would have been gone on from: they do not count.
-    for old in [old for number, old in _listed(run) if number <= step][max(keep, 1) :]:
-        _delete(old)
+        facts = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
+        (new / MANIFEST).write_text(json.dumps({"files": facts}, indent=2) + "\n")
     return path
+
+
+def prune(run: Path, step: int, keep: Callable[[list[int]], set[int]]) -> None:
+    """Of the checkpoints up to a step leave those that `keep` chooses, and the one of the step in any case.
+
+    Newer ones can only be damaged, or they would have been gone on from: they do not count.
+    """
+    there = {number: path for number, path in _listed(run) if number <= step}
+    for number in there.keys() - keep(list(there)) - {step}:
+        _delete(there[number])
+
+
+def drop_after(run: Path, step: int) -> None:
+    """Delete the checkpoints of later steps."""
+    for number, path in _listed(run):
+        if number > step:
+            _delete(path)
 
 
 def name_of(step: int) -> str:
@@ -78,10 +101,12 @@ def newest(run: Path) -> Checkpoint | None:
     return find(run).checkpoint
 
 
-def find(run: Path) -> Found:
-    """Look at the checkpoints of a run from the newest down until one verifies."""
+def find(run: Path, upto: int | None = None) -> Found:
+    """Look at the checkpoints of a run, those up to a step if one is given, from the newest down until one verifies."""
     damaged: list[str] = []
-    for _, path in _listed(run):
+    for number, path in _listed(run):
+        if upto is not None and number > upto:
+            continue
         try:
             return Found(verify(path), tuple(damaged))
         except DamagedError as error:

@@ -23,11 +23,12 @@ from clozeworks.pretraining import Recipe
 from clozeworks.spec import to_dict
 from clozeworks.train.listing import METRICS, RECIPE, RUN
 
-__all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "read", "versions"]
+__all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "is_free", "model_files",
+           "read", "versions"]  # fmt: skip
 
-# These change what is kept of a run, not what it computes. `steps` is not among them: the rate of every step depends
-# on it, so a longer run would not be the one that was begun.
-FREE = ("train.log_every", "train.save_every", "train.evaluate_every")
+# These fields, and what is below them, change what is kept of a run or the room it takes, not what it computes. `steps`
+# is not among them: the rate of every step depends on it, so a longer run would not be the one that was begun.
+FREE = ("train.log_every", "train.save_every", "train.evaluate_every", "train.keep", "train.micro_tokens")
 
 
 def expect(run: Path) -> None:
@@ -78,6 +79,12 @@ def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], fact
     return record
 
 
+def model_files(run: Path) -> dict[str, bytes]:
+    """What beside its weights makes a checkpoint a model of its own."""
+    names = (RECIPE, "tokenizer.json", "tokenizer_config.json")
+    return {name: (run / name).read_bytes() for name in names if (run / name).is_file()}
+
+
 def read(run: Path) -> dict[str, Any]:
     """The content of run.json."""
     why = "it says what this run is"
@@ -96,8 +103,13 @@ def _json(file: Path, why: str) -> dict[str, Any]:
 
 def fingerprint(recipe: Recipe) -> str:
     """SHA-256 of all that decides the weights."""
-    content = {path: value for path, value in flat(to_dict(recipe)) if path not in FREE}
+    content = {path: value for path, value in flat(to_dict(recipe)) if not is_free(path)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def is_free(path: str) -> bool:
+    """Whether a field may change between two sessions of a run."""
+    return any(path == free or path.startswith(free + ".") for free in FREE)
 
 
 def flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
@@ -111,7 +123,7 @@ def flat(value: Any, where: str = "") -> Iterator[tuple[str, Any]]:
 
 def _same_recipe(run: Path, before: Any, after: Any) -> None:
     old, new = dict(flat(before)), dict(flat(after))
-    changed = [path for path in old | new if old.get(path) != new.get(path) and path not in FREE]
+    changed = [path for path in old | new if old.get(path) != new.get(path) and not is_free(path)]
     if changed:
         shown = ", ".join(f"{path} {old.get(path)!r} -> {new.get(path)!r}" for path in changed[:5])
         shown += f" and {len(changed) - 5} more" if len(changed) > 5 else ""

@@ -19,14 +19,22 @@ class Metrics:
     """Appends rows. Opened for a run that goes on after `step`, it first cuts off the rows of later steps."""
 
     def __init__(self, path: Path, step: int = 0):
-        if path.exists():
-            before = path.read_bytes()
+        self.path = path
+        self._open(step)
+
+    def _open(self, step: int) -> None:
+        if self.path.exists():
+            before = self.path.read_bytes()
             kept = b"".join(line for line, row in _rows(before) if row["step"] <= step)
             if kept != before:
-                atomic.write_bytes(path, kept)
-        self.path = path
-        with atomic.explained(path):
-            self._file = path.open("ab", buffering=0)  # nothing is left to flush when a full disk ends the run
+                atomic.write_bytes(self.path, kept)
+        with atomic.explained(self.path):
+            self._file = self.path.open("ab", buffering=0)  # nothing is left to flush when a full disk ends the run
+
+    def back(self, step: int) -> None:
+        """Cut off the rows of steps after this one: they will be done again."""
+        self.close()
+        self._open(step)
 
     def write(self, row: dict[str, Any]) -> None:
         with atomic.explained(self.path):
@@ -101,7 +109,9 @@ def row_of(step: "Step", tokens: int, pace: dict[str, float]) -> dict[str, Any]:
         "grad_norm": step.grad_norm,
         **step.metrics,
     }
-    return row | {"skipped": True, "examples": list(step.examples)} if step.skipped else row
+    if not step.skipped:
+        return row
+    return row | {"skipped": True, "reason": step.reason, "examples": list(step.examples)}
 
 
 def peak_memory() -> int:

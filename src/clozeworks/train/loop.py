@@ -1,7 +1,7 @@
 """The training loop: one generator for every objective and task.
 
-It owns accumulation, clipping, precision and the guard against numbers that are not finite, and nothing else:
-logging, saving and evaluating happen in the caller's `for`.
+It owns accumulation, clipping and precision, and asks the guard before each update; logging, saving, evaluating and
+going back happen in the caller's `for`.
 """
 
 import itertools
@@ -16,11 +16,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from clozeworks.batch import Batch
-from clozeworks.errors import InputError
 from clozeworks.key import Key
 from clozeworks.model import Model
-
-PATIENCE = 10  # steps in a row that may be skipped
+from clozeworks.train.guard import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +36,9 @@ class Step:
     seconds: float
     cpu_seconds: float
     waited: float  # seconds of them spent waiting for data
-    skipped: bool = False  # something was not finite: nothing was changed
+    skipped: bool = False  # nothing was changed
+    reason: str = ""  # why not
+    trouble: bool = False  # it lasts: no step follows until the caller has gone back, or asking for one raises
 
     @property
     def first(self) -> bool:
@@ -65,14 +65,15 @@ def fit(
     dropout: bool = True,
     precision: Literal["fp32", "bf16"] = "fp32",
     device: torch.device | str = "cpu",
+    watch: Watch | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
     Each loss is a sum over its predictions divided by their number in the whole step, so that any cut of a step into
-    micro-batches gives the same gradient. A step whose loss or gradient is not finite changes nothing and is
-    reported as skipped; ten of them in a row are an error.
+    micro-batches gives the same gradient. A step that `watch` refuses changes nothing and is reported as skipped; one
+    that it passes over is not even computed. Where it finds lasting trouble, the steps end, or an error is raised.
     """
-    batches, skips = iter(data), 0
+    batches, watch = iter(data), watch or Watch()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for number in range(start + 1, steps + 1):
         begin, cpu_begin = time.perf_counter(), time.process_time()
@@ -80,7 +81,12 @@ def fit(
             micro = next(batches)
         except StopIteration:
             raise RuntimeError(f"the data ended before step {number} of {steps}") from None
-        waited = time.perf_counter() - begin
+        waited, rate = time.perf_counter() - begin, schedule(number)
+        examples = tuple(index for batch in micro for index in batch.index)
+        if passed := watch.passes(number):
+            seconds, reason = time.perf_counter() - begin, f"passed over: {passed.reason}"
+            yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
+            continue
         micro = [batch.to(device) for batch in micro]
 
         optimizer.zero_grad(set_to_none=True)
@@ -91,15 +97,13 @@ def fit(
         metrics = dict(zip(means, values, strict=True))
         loss = sum(spec.weight * metrics[spec.name] for spec in model.specs)
 
-        rate = schedule(number)
-        finite = math.isfinite(loss) and math.isfinite(grad_norm)
-        if finite:
+        verdict = watch(number, loss, grad_norm)
+        if verdict.act == "update":
             if clip is not None and grad_norm > clip:
                 clip_grads_with_norm_(parameters, clip, norm)
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
-        skips = 0 if finite else skips + 1
         step = Step(
             number,
             steps,
@@ -108,15 +112,19 @@ def fit(
             rate,
             grad_norm,
             tokens=sum(batch.real for batch in micro),
-            examples=tuple(index for batch in micro for index in batch.index),
+            examples=examples,
             seconds=time.perf_counter() - begin,
             cpu_seconds=time.process_time() - cpu_begin,
             waited=waited,
-            skipped=not finite,
+            skipped=verdict.act != "update",
+            reason=verdict.reason,
+            trouble=verdict.act in ("back", "stop"),
         )
         yield step
-        if skips == PATIENCE:
-            raise diverged(step)
+        if verdict.act == "stop":
+            raise watch.diverged(step)
+        if verdict.act == "back":
+            return
 
 
 def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
@@ -147,13 +155,3 @@ def accumulate(
             part = value.detach().float() / max(counts[loss], 1)
             means[name] = means[name] + part if name in means else part
     return means
-
-
-def diverged(step: Step) -> InputError:
-    names = ", ".join(map(str, step.examples[:8])) + (", ..." if len(step.examples) > 8 else "")
-    return InputError(
-        f"step {step.number}",
-        f"loss {step.loss}, gradient norm {step.grad_norm}, and so for {PATIENCE} steps in a row (examples {names})",
-        "both must be finite, or nothing is learned",
-        "lower train.learning_rate or lengthen train.warmup; with train.precision=bf16 try fp32",
-    )

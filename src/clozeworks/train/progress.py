@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from clozeworks.train.guard import Passed
 from clozeworks.train.log import peak_memory
 from clozeworks.train.loop import Step
 from clozeworks.train.panel import Curve, Guess, Panel
@@ -91,6 +92,13 @@ class Line:
         """A line that stays."""
         if self.show:
             self._print(text)
+
+    def back(self, step: int, passed: Passed) -> None:
+        """The guard went back to a step."""
+        self.say(
+            f"{passed.reason} for steps in a row from step {passed.first:,} on: back to step {step:,}, "
+            f"and steps {passed.begin:,} to {passed.end:,} are passed over"
+        )
 
     def heldout(self, step: int, figures: dict[str, Any]) -> None:
         """Loss and accuracies; the rest is in metrics.jsonl and at the end."""

@@ -7,7 +7,7 @@ import itertools
 import os
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,15 +25,18 @@ from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, folder, log, optim
 from clozeworks.train.feed import Feed
+from clozeworks.train.guard import Watch
 from clozeworks.train.guess import Guesser
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Step, fit
 from clozeworks.train.progress import Line
+from clozeworks.train.saving import Saver
 from clozeworks.train.schedule import rate
 from clozeworks.train.source import digest, transfer
 from clozeworks.train.stop import Question, Stop
 from clozeworks.train.writers import Writer, Writers
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
+BEGINNING = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": {}}
 
 StrPath = str | os.PathLike[str]
 
@@ -50,6 +53,7 @@ class Result:
     seconds: float  # of training, of the whole run
     heldout: dict[str, Any] | None  # the last evaluation, where there is held-out text
     resumed: int | None  # the step this call went on from
+    signal: int = 0  # that asked it to stop
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -66,7 +70,6 @@ def pretrain(
     device: str = "auto",
     progress: bool = True,
     console: Console | None = None,
-    keep: int = 2,
     writers: Sequence[Writer] = (),
 ) -> Result:
     """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
@@ -83,7 +86,7 @@ def pretrain(
     run = Path(out)
     facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
     folder.compare(run, recipe, corpora, facts)
-    session = Session(recipe, corpora, tokenizer, run, device, keep, source)
+    session = Session(recipe, corpora, tokenizer, run, device, source)
     with atomic.held(run, "is training into it"):
         record = folder.compare(run, recipe, corpora, facts)  # again: only now does nobody else write there
         if record["source"] and source is None and checkpoint.newest(run) is None:
@@ -104,10 +107,9 @@ class Session:
         tokenizer: Tokenizer,
         run: Path,
         device: str,
-        keep: int,
         source: Model | None = None,
     ):
-        self.recipe, self.corpora, self.run, self.device, self.keep = recipe, corpora, run, device, keep
+        self.recipe, self.corpora, self.run, self.device, self.source = recipe, corpora, run, device, source
         self.tokenizer, self.vocabulary = tokenizer, tokenizer.vocabulary()
         self.feed = Feed(recipe, corpora, self.vocabulary)
         if not (run / folder.RUN).exists():
@@ -118,6 +120,9 @@ class Session:
         if not run.exists():
             checkpoint.expect_room(run, self.model)
         self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
+        borders = [end for end, _ in self.feed.phases]
+        look = f"clozeworks examples --run {shlex.quote(str(run))} --step"
+        self.watch = Watch(recipe.train.guard, borders, look)
         self.texts = self.heldout_texts()
         self.notes += self.feed.notes
 
@@ -129,17 +134,15 @@ class Session:
         console: Console | None,
         writers: Sequence[Writer] = (),
     ) -> Result:
-        train, model, adam, feed, texts = self.recipe.train, self.model, self.adam, self.feed, self.texts
-        start, tokens, seconds = state["step"], state["tokens"], state["seconds"]
-        past = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= start]
-        figures = last_figures(past)
-        feed.start, feed.position = start, state["position"] or feed.position
+        train, model, texts = self.recipe.train, self.model, self.texts
+        start = state["step"]
+        past = self.enter(state)
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
             metrics = closing.enter_context(contextlib.closing(log.Metrics(self.run / folder.METRICS, start)))
-            batches = closing.enter_context(contextlib.closing(iter(feed)))  # pyright: ignore[reportArgumentType]
-            guesser = Guesser(model, self.tokenizer, batches)
+            saver = closing.enter_context(Saver(self.run, start))
+            guesser = Guesser(model, self.tokenizer, iter(()))
             line = Line(train.steps, start, console, progress, guesser.look, past)
             closing.enter_context(contextlib.closing(line))
             closing.enter_context(Question(line.answer))
@@ -147,42 +150,99 @@ class Session:
             for note in self.notes:
                 line.say(note)
             step = None
-            for step in fit(
-                model,
-                guesser,
-                adam,
-                functools.partial(rate, train=train),
-                steps=train.steps,
-                start=start,
-                clip=train.clip,
-                seed=train.seed,
-                precision=precision,
-                device=self.device,
-            ):
-                tokens, seconds = tokens + step.tokens, seconds + step.seconds
+            steps = self.steps(precision, guesser, metrics, saver, line)
+            for step in closing.enter_context(contextlib.closing(steps)):
+                self.tokens, self.seconds = self.tokens + step.tokens, self.seconds + step.seconds
                 pace.add(step)
+                saver.check()
+                line.saved = saver.durable
                 line.update(step)
                 if step.first or step.last or step.skipped or step.every(train.log_every):
-                    row = log.row_of(step, tokens, pace.take())
+                    row = log.row_of(step, self.tokens, pace.take())
                     metrics.write(row)
                     others.write(row)
+                if step.trouble:
+                    continue
                 if texts and (step.last or step.every(train.evaluate_every)):
-                    figures = heldout.measure(model, self.heldout_batches(texts))
-                    row = {"step": step.number, "split": "heldout", **figures}
+                    self.figures = heldout.measure(model, self.heldout_batches(texts))
+                    self.losses[step.number] = self.figures["loss"]
+                    row = {"step": step.number, "split": "heldout", **self.figures}
                     metrics.write(row)
                     others.write(row)
-                    line.heldout(step.number, figures)
+                    line.heldout(step.number, self.figures)
                 if step.last or step.every(train.save_every) or stop.asked:
-                    metrics.sync()  # before the checkpoint, which promises the rows up to its step
-                    self.save(step.number, tokens, seconds, feed.position)
-                    line.saved = step.number
+                    self.save(saver, step.number, metrics)
                 if stop.asked:
                     break
         done = step.number if step else start
         if done < train.steps:
             self.notes.append(f"stopped at step {done:,} of {train.steps:,}; run the same command again to go on")
-        path = self.run / checkpoint.name_of(done)
-        return Result(self.run, path, done, train.steps, tokens, seconds, figures, start or None, self.notes)
+        path, asked = self.run / checkpoint.name_of(done), stop.asked if done < train.steps else 0
+        resumed, notes = start or None, self.notes
+        return Result(self.run, path, done, train.steps, self.tokens, self.seconds, self.figures, resumed, asked, notes)
+
+    def enter(self, state: dict[str, Any]) -> list[dict[str, Any]]:
+        """Take up the run at a state; gives the rows up to it."""
+        rows = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= state["step"]]
+        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], last_figures(rows)
+        measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
+        self.losses = {row["step"]: row["loss"] for row in measured}
+        self.feed.start = state["step"]
+        self.feed.position = state["position"] or {"phase": 0, "place": None}
+        self.watch.load(state.get("guard", {}))
+        return rows
+
+    def steps(
+        self, precision: Literal["fp32", "bf16"], guesser: Guesser, metrics: log.Metrics, saver: Saver, line: Line
+    ) -> Iterator[Step]:
+        """The steps of the run; where the guard goes back, those after a checkpoint once more."""
+        train = self.recipe.train
+        while True:
+            step = None
+            with contextlib.closing(iter(self.feed)) as batches:  # pyright: ignore[reportArgumentType]
+                guesser.batches = batches
+                for step in fit(
+                    self.model,
+                    guesser,
+                    self.adam,
+                    functools.partial(rate, train=train),
+                    steps=train.steps,
+                    start=self.feed.start,
+                    clip=train.clip,
+                    seed=train.seed,
+                    precision=precision,
+                    device=self.device,
+                    watch=self.watch,
+                ):
+                    yield step
+            if step is None or not step.trouble:
+                return
+            saver.wait()
+            found = self.go_back()
+            metrics.back(found)
+            saver.durable = found
+            line.back(found, self.watch.passed[-1])
+
+    def go_back(self) -> int:
+        """Restore the newest checkpoint from before the trouble, or the beginning, and give its step.
+
+        What comes after is deleted: it belongs to a course that is left.
+        """
+        passed = [asdict(each) for each in self.watch.passed]
+        found = checkpoint.find(self.run, upto=passed[-1]["begin"] - 1).checkpoint
+        state = found.state if found else dict(BEGINNING)
+        checkpoint.drop_after(self.run, state["step"])
+        if found:
+            self.load(found)
+        else:
+            fresh = build(self.recipe)
+            if self.source is not None:
+                transfer(self.source, fresh)
+            optim.restore(self.model, self.adam, {})
+            for parameter, first in zip(self.model.parameters(), fresh.parameters(), strict=True):
+                parameter.data.copy_(first.data)
+        self.enter({**state, "guard": {**state.get("guard", {}), "passed": passed}})
+        return state["step"]
 
     def restore(self) -> dict[str, Any]:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
@@ -193,13 +253,12 @@ class Session:
                 raise InputError(self.run, "; ".join(found.damaged), "a sound checkpoint is needed to go on",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
             checkpoint.expect_room(self.run, self.model)
-            return {"step": 0, "tokens": 0, "seconds": 0.0, "position": None}
+            return dict(BEGINNING)
         state = found.checkpoint.state
         if state["recipe"] != folder.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        checkpoint.restore(found.checkpoint, self.model)
-        optim.restore(self.model, self.adam, found.checkpoint.tensors(checkpoint.OPTIMIZER))
+        self.load(found.checkpoint)
         if state["step"] < self.recipe.train.steps:
             checkpoint.expect_room(self.run, self.model)
             self.notes.append(f"going on from step {state['step']:,}")
@@ -210,17 +269,26 @@ class Session:
             )
         return state
 
-    def save(self, step: int, tokens: int, seconds: float, position: dict[str, Any]) -> None:
+    def load(self, found: checkpoint.Checkpoint) -> None:
+        checkpoint.restore(found, self.model)
+        optim.restore(self.model, self.adam, found.tensors(checkpoint.OPTIMIZER))
+
+    def save(self, saver: Saver, step: int, metrics: log.Metrics) -> None:
         moments = optim.state_of(self.model, self.adam)
         tensors = {checkpoint.MODEL: dict(self.model.named_parameters()), checkpoint.OPTIMIZER: moments}
         state = {
-            "tokens": tokens,
-            "seconds": round(seconds, 3),
-            "position": position,
+            "tokens": self.tokens,
+            "seconds": round(self.seconds, 3),
+            "position": self.feed.position,
+            "guard": self.watch.state(),
             "recipe": folder.fingerprint(self.recipe),
             "versions": folder.versions(),
         }
-        checkpoint.save(self.run, step, tensors, state, self.keep)
+        keep = functools.partial(
+            self.recipe.train.keep.choose, losses=dict(self.losses), anchor=self.watch.anchor(step)
+        )
+        # The checkpoint promises the rows up to its step: they are on the disk before it has its name.
+        saver.save(step, tensors, state, folder.model_files(self.run), before=metrics.sync, keep=keep)
 
     def heldout_texts(self) -> list[Corpus]:
         """The held-out splits that have at least one example; it is no fault to have none."""

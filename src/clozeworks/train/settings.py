@@ -5,6 +5,8 @@ from typing import Literal
 
 from clozeworks.errors import RecipeError
 from clozeworks.spec import Spec
+from clozeworks.train.guard import Guard
+from clozeworks.train.keep import Keep
 from clozeworks.train.optimizers.adagrad import Adagrad
 from clozeworks.train.optimizers.adam import Adam
 from clozeworks.train.optimizers.adamw import AdamW
@@ -13,7 +15,19 @@ from clozeworks.train.optimizers.layer_rates import LayerRates
 from clozeworks.train.optimizers.optimizer import Optimizer
 from clozeworks.train.schedule import Polynomial, Schedule, SlantedTriangular, Word
 
-__all__ = ["Adagrad", "Adam", "AdamW", "Lamb", "LayerRates", "Phase", "Polynomial", "SlantedTriangular", "Train"]
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Guard",
+    "Keep",
+    "Lamb",
+    "LayerRates",
+    "Phase",
+    "Polynomial",
+    "SlantedTriangular",
+    "Train",
+]
 
 
 @dataclass(slots=True)
@@ -30,7 +44,7 @@ class Train(Spec):
 
     `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
     changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
-    `schedule` is a word, or a part where it has fields of its own.
+    `schedule` is a word, or a part where it has fields of its own. Without a `guard` only what is not finite is skipped.
     """
 
     steps: int = 10_000
@@ -48,6 +62,8 @@ class Train(Spec):
     log_every: int = 10
     save_every: int = 500
     evaluate_every: int = 500
+    keep: Keep = field(default_factory=Keep)
+    guard: Guard | None = field(default_factory=Guard)
 
     def check(self, where: str) -> None:
         for name in ("steps", "batch_tokens", "processes", "log_every", "save_every", "evaluate_every"):

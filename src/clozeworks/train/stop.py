@@ -1,5 +1,6 @@
 """Signals: Ctrl-C and SIGTERM as a request to finish the step, save and leave; SIGUSR1 as the question where it is."""
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -10,10 +11,10 @@ QUESTION: int | None = getattr(signal, "SIGUSR1", None)  # Windows has none
 
 
 class Stop:
-    """`asked` becomes the signal's name. Asked a second time, the process stops at once, as it would without us."""
+    """`asked` becomes the signal's number. Asked a second time, the process stops at once, as it would without us."""
 
     def __init__(self) -> None:
-        self.asked = ""
+        self.asked = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Stop":
@@ -26,8 +27,9 @@ class Stop:
 
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         if self.asked:
-            raise KeyboardInterrupt
-        self.asked = signal.Signals(number).name
+            _restore(self._before)
+            os.kill(os.getpid(), number)
+        self.asked = number
 
 
 class Question:

@@ -1,0 +1,172 @@
+"""The guard of a run: which updates are not made, when the run goes back, and when it stops.
+
+Its memory is part of a checkpoint, and what it decides depends on the losses and that memory alone, so a run that was
+interrupted decides as the uninterrupted one did.
+"""
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.spec import Spec
+
+if TYPE_CHECKING:  # torch comes with it
+    from clozeworks.train.loop import Step
+
+PATIENCE = 10  # steps in a row that may be skipped where a recipe has no guard
+SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal numbers
+NOT_FINITE, SPIKE, HIGH = "not finite", "spike", "high after a spike"
+
+
+@dataclass(slots=True)
+class Guard(Spec):
+    """Skips a step whose loss is far above the last ones, and goes back where skipping does not help.
+
+    With median m and median absolute deviation d of the last `window` losses a step is a spike if
+
+        loss > m + max(deviations * 1.4826 d, rise)
+
+    and then, as where something is not finite, no update is made. Nothing is a spike before `window` losses are
+    there, anew at each length phase. After `patience` bad steps in a row (after a spike, half of the way to the limit
+    is bad, too) the run returns to a checkpoint before the trouble and passes over the steps from `patience` before it
+    to here. Trouble that comes again within `window` steps is the same one: twice as many steps before it are passed
+    over, and after `rollbacks` times the run stops. A `rise` is in the unit of the loss: nats a prediction.
+
+    Chowdhery et al. 2022 (section 5.1) went back by hand, about 100 steps, and left out 200 to 500 batches.
+    """
+
+    window: int = 100
+    deviations: float = 10.0
+    rise: float = 1.0
+    patience: int = PATIENCE
+    rollbacks: int = 3
+
+    def check(self, where: str) -> None:
+        for name, least in (("window", 4), ("patience", 1), ("rollbacks", 0)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
+        for name in ("deviations", "rise"):
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), "a positive number is needed", "change it")
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Steps that a run passes over, `begin` to `end`, for a trouble that was first seen at `first`."""
+
+    begin: int
+    end: int
+    first: int
+    attempt: int  # from 1
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a step; `back` and `stop` are for trouble that skipping did not end."""
+
+    act: Literal["update", "skip", "back", "stop"]
+    reason: str = ""
+
+
+UPDATE = Verdict("update")
+
+
+class Watch:
+    """One run under a guard; without one, only what is not finite is skipped, and `PATIENCE` of it in a row stop.
+
+    `borders` are the last steps of the length phases; `look` begins a command that shows the examples of a step.
+    """
+
+    def __init__(self, guard: Guard | None = None, borders: Iterable[int] = (), look: str = ""):
+        self.guard, self.borders, self.look = guard, frozenset(borders), look
+        self.patience = guard.patience if guard else PATIENCE
+        self.load({})
+
+    def __call__(self, number: int, loss: float, grad_norm: float) -> Verdict:
+        """Judge a step before its update is made."""
+        if number - 1 in self.borders:  # another length has another loss
+            self.losses.clear()
+        reason = self._reason(loss, grad_norm)
+        if not reason:
+            self.level, self.first = 0, 0
+            self.losses.append(loss)
+            return UPDATE
+        self.level, self.first = self.level + 1, self.first or number
+        if self.level >= self.patience:
+            return Verdict("back" if self._go_back(number, reason) else "stop", reason)
+        return Verdict("update" if reason == HIGH else "skip", reason)
+
+    def passes(self, number: int) -> Passed | None:
+        """The trouble for which a step is passed over, if it is."""
+        return next((each for each in self.passed if each.begin <= number <= each.end), None)
+
+    def anchor(self, step: int) -> int | None:
+        """The last step whose checkpoint is sure to lie before any trouble that may show after `step`."""
+        if self.guard is None or not self.guard.rollbacks:
+            return None
+        first = self.first or step + 1
+        last = self._same(first)
+        return (last.first if last else first) - self._reach(self.guard.rollbacks) - 1
+
+    def state(self) -> dict[str, Any]:
+        """All it remembers, as JSON."""
+        passed = [asdict(each) for each in self.passed]
+        return {"losses": list(self.losses), "level": self.level, "first": self.first, "passed": passed}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        self.losses: deque[float] = deque(state.get("losses", ()), self.guard.window if self.guard else 0)
+        self.level: int = state.get("level", 0)  # bad steps in a row up to here
+        self.first: int = state.get("first", 0)  # the first of them
+        self.passed = [Passed(**each) for each in state.get("passed", ())]
+
+    def diverged(self, step: "Step") -> InputError:
+        """Why the run cannot go on, and how to see what it was trained on."""
+        names = ", ".join(map(str, step.examples[:8])) + (", ..." if len(step.examples) > 8 else "")
+        again = self._same(self.first) if self.guard else None
+        after = f", after going back {again.attempt} times" if again else ""
+        given = f"loss {step.loss:.5g}, gradient norm {step.grad_norm:.5g} ({step.reason}), and so for "
+        given += f"{self.level} steps in a row{after} (examples {names})"
+        todo = "lower train.learning_rate or lengthen train.warmup in a new run; with train.precision=bf16 try fp32"
+        if self.look:
+            todo = f"see `{self.look} {step.number}`; {todo}"
+        if step.reason == NOT_FINITE:
+            needed = "both must be finite, or nothing is learned"
+        else:
+            needed = "the loss must come down again"
+            todo += "; if the text is meant to be so uneven, raise train.guard.rise"
+        return InputError(f"step {step.number}", given, needed, todo)
+
+    def _reason(self, loss: float, grad_norm: float) -> str:
+        if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+            return NOT_FINITE
+        if self.guard is None or len(self.losses) < self.guard.window:
+            return ""
+        middle = statistics.median(self.losses)
+        spread = SIGMA * statistics.median(abs(each - middle) for each in self.losses)
+        margin = max(self.guard.deviations * spread, self.guard.rise)
+        if loss > middle + margin:
+            return SPIKE
+        return HIGH if self.level and loss > middle + margin / 2 else ""
+
+    def _go_back(self, number: int, reason: str) -> bool:
+        """Put the steps of this trouble on the list; False if that was done often enough."""
+        last = self._same(self.first)
+        attempt, first = (last.attempt + 1, last.first) if last else (1, self.first)
+        if self.guard is None or attempt > self.guard.rollbacks:
+            return False
+        others = self.passed[:-1] if last else self.passed
+        self.passed = [*others, Passed(max(first - self._reach(attempt), 1), number, first, attempt, reason)]
+        return True
+
+    def _same(self, first: int) -> Passed | None:
+        """The last trouble, if one that begins at `first` is taken for the same."""
+        last = self.passed[-1] if self.passed else None
+        return last if last and self.guard and first <= last.end + self.guard.window else None
+
+    def _reach(self, attempt: int) -> int:
+        return self.patience * 2 ** (attempt - 1)
