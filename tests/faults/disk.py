@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
+from clozeworks.cli import main
+from clozeworks.errors import InputError
 from clozeworks.train import checkpoint
 from tests.faults import scene
 from tests.faults.scene import Child, Figures, Scene
@@ -25,7 +29,7 @@ AT_ONCE = 2
 
 
 def run(place: Scene, every: int = 1, errors: tuple[str, ...] = ERRORS, lasting: tuple[bool, ...] = (False, True)):
-    """Every call (each `every`-th, in the fast tests), failing once and failing from then on, with each error."""
+    """Every call of a save and each `every`-th of the commands, failing once or from then on, with each error."""
     compiler = shutil.which("cc")
     figures = Figures(skipped="" if compiler and sys.platform == "linux" else "it takes Linux and a C compiler")
     if figures.skipped:
@@ -54,27 +58,35 @@ class Kind:
     """A command on a disk that fails: what it starts from, and what it must end with."""
 
     name: str
-    words: Callable[[Path], list[str]]
+    act: Callable[[Path], int]  # gives the exit code
     base: Path | None
     broken: Callable[[Path], list[str]]  # promises that the failed command broke
     end: Callable[[Path], dict[str, Any]]
 
 
 def kinds(place: Scene) -> list[Kind]:
-    """A new run, a run that goes on from a checkpoint and deletes it in the end, and text that is prepared."""
-
-    def pretrain(out: Path) -> list[str]:
-        return place.pretrain(out, steps=STEPS, save_every=1)
-
+    """A save, a new run, a run that goes on from a checkpoint and deletes it in the end, and text that is prepared."""
     whole, base = place.folder / "whole", place.folder / "base"
     assert place.run(place.pretrain(whole, steps=STEPS, save_every=STEPS - 2)).status == 0
     shutil.copytree(whole, base)
     shutil.rmtree(base / checkpoint.name_of(STEPS))
     return [
-        Kind("begin", lambda out: place.pretrain(out, steps=2, save_every=1), None, _damaged, scene.end_of),
-        Kind("go on", pretrain, base, lambda out: _damaged(out, STEPS - 2), scene.end_of),
-        Kind("prepare", place.prepare, None, _half_prepared, _content),
-    ]
+        Kind("save", _save, base, lambda out: _damaged(out, STEPS - 2), scene.end_of),
+        Kind("begin", lambda out: main(place.pretrain(out, steps=2, save_every=1)), None, _damaged, scene.end_of),
+        Kind("go on", lambda out: main(place.pretrain(out, steps=STEPS, save_every=1)), base,
+             lambda out: _damaged(out, STEPS - 2), scene.end_of),
+        Kind("prepare", lambda out: main(place.prepare(out)), None, _half_prepared, _content),
+    ]  # fmt: skip
+
+
+def _save(run: Path) -> int:
+    """A checkpoint of step 8 beside the one of step 6, and nothing else."""
+    try:
+        checkpoint.save(run, STEPS, {checkpoint.MODEL: {"weight": torch.ones(1000)}}, {"tokens": 1})
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 def _damaged(run: Path, least: int = 0) -> list[str]:
@@ -123,7 +135,8 @@ def work(folder: Path, library: str, every: int, errors: list[str], lasting: lis
     place, disk, told = Scene(folder), Disk(library), []
     for kind in kinds(place):
         count, end = _counted(place, disk, kind)
-        cases = [(at, error, last) for error in errors for last in lasting for at in range(1, count + 1, every)]
+        each = 1 if kind.name == "save" else every
+        cases = [(at, error, last) for error in errors for last in lasting for at in range(1, count + 1, each)]
         told += [_case(place, disk, kind, end, *case) for case in cases[number::AT_ONCE]]
     return told
 
@@ -135,7 +148,9 @@ def _counted(place: Scene, disk: Disk, kind: Kind) -> tuple[int, dict[str, Any]]
     return calls, kind.end(out)
 
 
-def _disturbed(place: Scene, disk: Disk, kind: Kind, at: int, error: int, lasting: bool) -> tuple[Child, int, str, Path]:
+def _disturbed(
+    place: Scene, disk: Disk, kind: Kind, at: int, error: int, lasting: bool
+) -> tuple[Child, int, str, Path]:
     case = place.folder / "case"
     shutil.rmtree(case, ignore_errors=True)
     case.mkdir()
@@ -143,11 +158,13 @@ def _disturbed(place: Scene, disk: Disk, kind: Kind, at: int, error: int, lastin
     if kind.base:
         shutil.copytree(kind.base, out)
     disk.arm(f"{case}/", at, error, lasting)
-    child = place.run(kind.words(out))
+    child = place.run(lambda: kind.act(out))
     return child, *disk.disarm(), out
 
 
-def _case(place: Scene, disk: Disk, kind: Kind, end: dict[str, Any], at: int, error: str, lasting: bool) -> dict[str, Any]:
+def _case(
+    place: Scene, disk: Disk, kind: Kind, end: dict[str, Any], at: int, error: str, lasting: bool
+) -> dict[str, Any]:
     child, _, what, out = _disturbed(place, disk, kind, at, getattr(errno, error), lasting)
     says, broken = child.says(), []
     came = {0: "went on", 2: "refused"}.get(child.status or 0, "broken") if what else "not reached"
@@ -157,7 +174,7 @@ def _case(place: Scene, disk: Disk, kind: Kind, end: dict[str, Any], at: int, er
         broken.append(f"exit code {child.status}: {says[-2000:]}")
     if child.status != 0:
         broken += kind.broken(out)
-        again = place.run(kind.words(out))
+        again = place.run(lambda: kind.act(out))
         if again.status != 0:
             broken.append(f"not mended when the disk is: {again.says()[-2000:]}")
     differs = scene.unlike(end, kind.end(out)) if out.exists() else ["all"]

@@ -11,16 +11,16 @@ from typing import Any
 from tests.faults import scene
 from tests.faults.scene import Child, Figures, Scene
 
-STEPS, SAVE_EVERY = 120, 2
+STEPS, SAVE_EVERY = 160, 2
 _UNFINISHED = re.compile(r"\.step-.+\.cw-[0-9a-f]+-(?P<pid>\d+)-.+\.new")
 
 
-def run(place: Scene, runs: int = 20, kills: int = 10) -> Figures:
+def run(place: Scene, runs: int = 20, kills: int = 10, steps: int = STEPS) -> Figures:
     """`runs` runs, each killed `kills` times and then finished."""
-    words = place.pretrain(place.folder / "whole", steps=STEPS, save_every=SAVE_EVERY)
+    words = place.pretrain(place.folder / "whole", steps=steps, save_every=SAVE_EVERY)
     assert place.run(words).status == 0
     whole = scene.end_of(place.folder / "whole")
-    told = scene.each(lambda number: _killed(place, number, kills), range(runs), place.folder)
+    told = scene.each(lambda number: _killed(place, number, kills, steps), range(runs), place.folder)
     figures = Figures(cases=sum(one["kills"] for one in told))
     figures.figures = {
         "runs": runs,
@@ -40,10 +40,10 @@ def run(place: Scene, runs: int = 20, kills: int = 10) -> Figures:
     return figures
 
 
-def _killed(place: Scene, number: int, kills: int) -> dict[str, Any]:
+def _killed(place: Scene, number: int, kills: int, steps: int) -> dict[str, Any]:
     """One run: killed again and again, then let go on to its end."""
     draw, out = random.Random(number), place.folder / f"killed-{number}"
-    words = place.pretrain(out, steps=STEPS, save_every=SAVE_EVERY)
+    words = place.pretrain(out, steps=steps, save_every=SAVE_EVERY)
     done = during = 0
     while done < kills:
         child = place.start(words)
@@ -81,8 +81,8 @@ def _wait(child: Child, run: Path, save: bool, draw: random.Random) -> bool:
             return False
         time.sleep(draw.random() * 0.004)
         return not child.ended()
-    moment = time.monotonic() + draw.random() * 0.4
-    return _until(child, lambda: time.monotonic() > moment)
+    moment, before = time.monotonic() + draw.random() * 0.4, scene.saved(run)
+    return _until(child, lambda: time.monotonic() > moment or scene.saved(run) > before)
 
 
 def _until(child: Child, holds: Callable[[], bool]) -> bool:

@@ -101,14 +101,14 @@ class Scene:
         sets = [word for path, value in settings.items() for word in ("--set", f"{path}={value}")]
         return ["pretrain", recipe, "--data", str(self.data), "--out", str(out), "--json", *sets, *more]
 
-    def start(self, words: Sequence[str]) -> Child:
-        """The command in a fork of this process, which has everything imported: it begins at once."""
+    def start(self, act: Sequence[str] | Callable[[], int]) -> Child:
+        """A command, or a function, in a fork of this process, which has everything imported: it begins at once."""
         handle, name = tempfile.mkstemp(".log", dir=self.folder)
         os.close(handle)
-        return fork(lambda: main(words), Path(name))
+        return fork(act if callable(act) else lambda: main(act), Path(name))
 
-    def run(self, words: Sequence[str]) -> Child:
-        child = self.start(words)
+    def run(self, act: Sequence[str] | Callable[[], int]) -> Child:
+        child = self.start(act)
         child.wait()
         return child
 

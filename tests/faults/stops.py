@@ -10,7 +10,7 @@ from clozeworks.train import checkpoint, log
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
 
-STEPS = 500
+STEPS = 160
 CODES = (143, 130)
 
 
@@ -23,8 +23,9 @@ def run(place: Scene, stops: int = 10, steps: int = STEPS) -> Figures:
     for number in range(stops):
         before = _rows(out)
         child = place.start(words)
-        scene.until(lambda: child.ended() or len(_rows(out)) > len(before))  # noqa: B023
-        time.sleep(draw.random() * 0.2)
+        more = len(before) + draw.randint(1, steps // (stops + 2))
+        scene.until(lambda: child.ended() or len(_rows(out)) >= more)  # noqa: B023
+        time.sleep(draw.random() * 0.01)
         begin = time.monotonic()
         child.signal(signal.SIGTERM)
         status = child.wait()
