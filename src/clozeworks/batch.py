@@ -150,6 +150,7 @@ class Context:
     past: Memory | None = None
     carry: bool = False  # hand back what the next call needs
     key: Key | None = None  # None: no randomness
+    places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
     taps: dict[str, Tensor] | None = None  # attention weights by site, for whoever asks; forces the dense path
     backend: Backend = "auto"
@@ -166,6 +167,16 @@ class Context:
     def mask(self) -> Tensor:
         """[B, 1, L, M] bool, once a pass."""
         return self.once("mask", lambda: visible(self.query, self.memory)[:, None])
+
+    def pick(self, x: Tensor) -> Tensor:
+        """[B, L, D] -> [W, D] where only some places are asked for; what has been picked stays as it is."""
+        return x if self.places is None or x.ndim == 2 else x.flatten(0, 1).index_select(0, self.places)
+
+    def picked(self) -> "Context":
+        """The view of what follows the picking: each token drops what it would among all."""
+        if self.places is None or self.key is None:
+            return self
+        return dataclasses.replace(self, key=self.key.tokens(self.places, self.query.position.numel()))
 
     def after(self, past: Side) -> "Context":
         """The same queries with older rows before them in memory."""
@@ -221,7 +232,7 @@ def verify(context: Context) -> None:
 class Hidden:
     """What a stack gives."""
 
-    last: Tensor  # [B, L, D]
+    last: Tensor  # [B, L, D]; NaN where nobody was going to read
     layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
     memory: Memory | None = None
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler

@@ -10,6 +10,7 @@ from clozeworks.batch import Batch, Context, Hidden, Side
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
 from clozeworks.nn.embed import Embed
+from clozeworks.nn.linear import Linear
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.spec import Spec
@@ -26,7 +27,7 @@ class Pooler(Spec):
 class PoolerLayer(nn.Module):
     def __init__(self, width: int):
         super().__init__()
-        self.dense = nn.Linear(width, width)
+        self.dense = Linear(width, width)
 
     def forward(self, first: Tensor) -> Tensor:
         return torch.tanh(self.dense(first))
@@ -105,12 +106,21 @@ class Model(nn.Module):
         self.specs = losses
 
     def forward(self, batch: Batch, key: Key | None = None) -> Output:
-        hidden = self.encoder(batch.tokens, batch.side, batch.context(key=key), batch.firsts)
+        context = batch.context(key=key, places=self.places(batch))
+        hidden = self.encoder(batch.tokens, batch.side, context, batch.firsts)
         output = Output(hidden)
         for name, head in self.heads.items():
             output.losses[name], metrics = head(hidden, batch)
             output.metrics |= {metric: (name, value) for metric, value in metrics.items()}
         return output
+
+    def places(self, batch: Batch) -> Tensor | None:
+        """The tokens that some loss reads, each once; None: any may be read."""
+        found = [loss.places(batch) for loss in self.specs]
+        chosen = [places for places in found if places is not None]
+        if not chosen or len(chosen) < len(found):
+            return None
+        return chosen[0] if len(chosen) == 1 else torch.cat(chosen).unique()
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Predictions of each loss in the batch."""

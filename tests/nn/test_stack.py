@@ -146,3 +146,56 @@ def test_layers_are_returned_on_request_only():
     layers = module(x, packed([[5]], 5), layers=True).layers
     assert len(layers) == 4
     assert torch.equal(layers[0], x)
+
+
+@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize("more", [{}, {"place": "pre", "norm": LayerNorm()}, {"dropout": 0.4}], ids=str)
+def test_only_some_places_are_what_they_are_among_all(kind, more):
+    torch.manual_seed(0)
+    module = stack(3, **more).build(WIDTH)
+    x = torch.randn(2, 9, WIDTH, requires_grad=True)
+    lengths, key, places = [[4, 5], [9]], Key.make(5, rows=range(2)), torch.tensor([0, 3, 8, 9, 16])
+    every = module(x, packed(lengths, 9, kind, key=key)).last.flatten(0, 1)
+    some = module(x, packed(lengths, 9, kind, key=key, places=places)).last.flatten(0, 1)
+    torch.testing.assert_close(some[places], every[places])
+    others = [index for index in range(18) if index not in places]
+    assert some[others].isnan().all()
+    weight = torch.randn(5, WIDTH)  # the sum of a normalised vector has no gradient
+    inputs = [x, *module.parameters()]
+    for mine, other in zip(
+        torch.autograd.grad((some[places] * weight).sum(), inputs),
+        torch.autograd.grad((every[places] * weight).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other, atol=2e-6, rtol=1e-4)
+
+
+def test_every_layer_and_cross_attention_need_all_places():
+    module = stack(2).build(WIDTH)
+    x, places = torch.randn(1, 4, WIDTH), torch.tensor([1])
+    hidden = module(x, packed([[4]], 4, places=places), layers=True)
+    assert not hidden.last.isnan().any()
+    assert torch.equal(hidden.last, hidden.layers[-1])
+
+
+def test_recomputation_changes_no_bit():
+    torch.manual_seed(0)
+    module = stack(3, dropout=0.3).build(WIDTH)
+    x = torch.randn(2, 9, WIDTH, requires_grad=True)
+    found = []
+    for module.recompute in (False, True):
+        last = module(x, packed([[4, 5], [9]], 9, key=Key.make(1, rows=range(2)))).last
+        found.append([last, *torch.autograd.grad(last.square().sum(), [x, *module.parameters()])])
+    for kept, again in zip(*found, strict=True):
+        assert torch.equal(kept, again)
+
+
+def test_recomputation_keeps_less():
+    def kept(recompute: bool) -> int:
+        module.recompute, sizes = recompute, []
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.nbytes) or t, lambda t: t):
+            module(x, packed([[9]] * 8, 9))
+        return sum(sizes)
+
+    module, x = stack(3).build(WIDTH), torch.randn(8, 9, WIDTH)
+    assert kept(True) < 0.2 * kept(False)

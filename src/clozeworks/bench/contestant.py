@@ -51,9 +51,10 @@ def memory_mb(name: str) -> float | None:
 
 def ours(folder: Path, answers: IO[str]) -> None:
     from clozeworks.bench.workload import Workload
-    from clozeworks.train import optim
+    from clozeworks.train import allocator, optim
     from clozeworks.train.loop import fit
 
+    allocator.keep_freed()
     work = Workload.open(folder)
     train, model = work.recipe.train, work.model()
     adam = optim.optimizer(model, train.optimizer, train.learning_rate)

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from torch import Tensor, cat, nn
+from torch import Tensor, cat
 
 from clozeworks.batch import Carry, Context, Keys
 from clozeworks.errors import RecipeError
 from clozeworks.nn.backends import attend
+from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer
 
 
@@ -39,10 +40,10 @@ class AttentionLayer(MixerLayer):
     def __init__(self, width: int, heads: int, dropout: float, bias: BiasLayer | None):
         super().__init__()
         self.heads, self.dropout, self.bias = heads, dropout, bias
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
+        self.out = Linear(width, width)
 
     def extend(self, past: Carry | None, x: Tensor) -> Keys:
         k, v = self._split(self.key(x)), self._split(self.value(x))
@@ -53,7 +54,7 @@ class AttentionLayer(MixerLayer):
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Keys | None]:
         keys = memory if isinstance(memory, Keys) else self.extend(None, query if memory is None else memory)
         mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout)
-        out = self.out(mixed.transpose(1, 2).flatten(2))
+        out = self.out(context.pick(mixed.transpose(1, 2).flatten(2)))
         return out, keys if context.carry else None
 
     def _split(self, x_BLD: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clozeworks.batch import Carry, Context, Keys
 from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
+from clozeworks.key import add_dropped
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
@@ -51,9 +51,13 @@ class BlockLayer(nn.Module):
     def forward(
         self, x: Tensor, past: Tensor | Carry | None, source: Keys | None, context: Context
     ) -> tuple[Tensor, Carry | None, Keys | None]:
-        """x [B, L, D]; `past` the older rows of this layer; `source` cross-attention's keys if already projected."""
+        """x [B, L, D] -> the same, or [W, D] at `context.places`: after the mixer no token needs another.
+
+        `past` are the older rows of this layer, `source` cross-attention's keys if already projected.
+        """
         query = self.mixer_norm(x) if self.pre else x
         mixed, carry = self.mixer(query, self._memory(query, past), context.at("mixer"))
+        x, mixed, context = context.pick(x), context.pick(mixed), context.picked()
         x = self._join(x, mixed, self.mixer_norm, context.at("mixer.out"))
         keys = None
         if self.cross is not None and self.cross_norm is not None:
@@ -75,5 +79,5 @@ class BlockLayer(nn.Module):
         return self.mixer.extend(past, query)
 
     def _join(self, x: Tensor, branch: Tensor, norm: nn.Module, context: Context) -> Tensor:
-        x = x + dropout(branch, self.dropout, context.key)
+        x = add_dropped(x, branch, self.dropout, context.key)
         return x if self.pre else norm(x)

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from clozeworks.batch import Context, Side
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
+from clozeworks.nn.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.words import WordsLayer
@@ -45,7 +46,7 @@ class EmbedLayer(nn.Module):
         self.positions = spec.positions.build(inner) if spec.positions else None
         self.segments = nn.Embedding(spec.segments, inner) if spec.segments else None
         self.norm = spec.norm.build(inner) if spec.norm else None
-        self.project = nn.Linear(inner, width) if inner != width else None
+        self.project = Linear(inner, width) if inner != width else None
         self.dropout = spec.dropout
 
     def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from clozeworks.errors import RecipeError
 from clozeworks.nn.activation import FUNCTIONS, Activation
+from clozeworks.nn.linear import Linear
 from clozeworks.spec import Spec
 
 
@@ -27,8 +28,8 @@ class FeedForward(Spec):
 class FeedForwardLayer(nn.Module):
     def __init__(self, width: int, inner: int, activation: Activation):
         super().__init__()
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
+        self.up = Linear(width, inner)
+        self.down = Linear(inner, width)
         self.activation = FUNCTIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:

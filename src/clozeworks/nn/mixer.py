@@ -34,7 +34,10 @@ class MixerLayer(nn.Module):
 
     @abstractmethod
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
-        """Mix [B, L, D]; the carry is given back when `context.carry` asks for it."""
+        """Mix [B, L, D] -> [B, L, D], or [W, D] at `context.places` where these are given and it saves work.
+
+        The carry is given back when `context.carry` asks for it.
+        """
 
 
 @dataclass(slots=True)

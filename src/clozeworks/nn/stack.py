@@ -1,10 +1,13 @@
 """Depth: blocks one after another, sharing, memory."""
 
+import dataclasses
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
 from clozeworks.errors import RecipeError
@@ -80,6 +83,7 @@ class StackLayer(nn.Module):
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
         self.share = spec.share
+        self.recompute = False  # keep only the input of each block, and compute the rest again on the way back
         self.tie()
 
     def tie(self) -> None:
@@ -98,11 +102,18 @@ class StackLayer(nn.Module):
         kept: list[Tensor] = [x]
         carries: list[Tensor | Carry] = []
         crosses: list[Keys | None] = []
+        some = None if layers or any(block.cross is not None for block in self.blocks) else inner.places
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
             source = past.cross[depth] if past and past.cross else None
             entered = x
-            x, carry, cross = block(x, before, source, inner.at(depth))
+            places = some if depth == len(self.blocks) - 1 else None
+            view = dataclasses.replace(inner.at(depth), places=places)
+            if self.recompute and torch.is_grad_enabled():
+                again = {"use_reentrant": False, "preserve_rng_state": False}  # the key repeats what is dropped
+                x, carry, cross = checkpoint(block, x, before, source, view, **again)
+            else:
+                x, carry, cross = block(x, before, source, view)
             if self.memory:
                 rows = torch.cat([before, entered], 1) if isinstance(before, Tensor) else entered
                 carries.append(rows[:, -self.memory :].detach())
@@ -112,6 +123,9 @@ class StackLayer(nn.Module):
             kept.append(x)
         if self.norm is not None:
             x = self.norm(x)
+        if some is not None:
+            whole = x.new_full((inner.query.position.numel(), x.shape[-1]), math.nan)
+            x = whole.index_copy(0, some, x).view(*inner.query.position.shape, x.shape[-1])
         memory = None
         if carries:
             side = inner.memory.tail(min(self.memory, inner.memory.position.shape[1])) if self.memory else inner.memory

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Borders, Context, Keys
-from clozeworks.key import Key, keep
+from clozeworks.key import Key, keep, numbers
 
 WIDTHS = torch.tensor([n << power for power in range(3, 20) for n in (2, 3)])  # 16, 24, 32, 48, 64, 96, 128, ...
 
@@ -113,7 +113,7 @@ class _Tiled(torch.autograd.Function):
             weights.append(weight)
             if key is not None and seed is not None and rate:
                 kept.append(keep(seed, None, key.site, weight, rate))
-                weight = kept[-1].to(weight.dtype).mul_(weight)
+                weight = numbers(kept[-1], weight.dtype).mul_(weight)
             torch.bmm(weight, v_piece, out=out_piece)
         ctx.save_for_backward(q, k, v, *weights, *kept)
         return out.index_select(0, tiles.back)
@@ -133,7 +133,7 @@ class _Tiled(torch.autograd.Function):
             d_weight = g_p @ v_p.transpose(1, 2)
             dropped = weight
             if mask is not None:
-                dropped = mask.to(weight.dtype)
+                dropped = numbers(mask, weight.dtype)
                 d_weight.mul_(dropped)
                 dropped.mul_(weight)
             torch.bmm(dropped.transpose(1, 2), g_p, out=dv_p)

@@ -1,11 +1,10 @@
 """The table of words, read on the way in and again, tied, on the way out."""
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 
 class WordsLayer(nn.Module):
-    """V x E vectors: `forward` looks rows up, `logits` scores a vector against all of them."""
+    """V x E vectors: `forward` looks rows up; a loss may score a vector against all of them."""
 
     def __init__(self, vocab: int, width: int):
         super().__init__()
@@ -17,6 +16,3 @@ class WordsLayer(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         return self.table(tokens)
-
-    def logits(self, x: Tensor, bias: Tensor) -> Tensor:
-        return F.linear(x, self.table.weight, bias)

@@ -86,6 +86,10 @@ class Loss(Spec):
     def count(self, batch: Batch) -> int:
         """How many predictions the batch holds; known on the host before the forward pass."""
 
+    def places(self, batch: Batch) -> Tensor | None:
+        """Flat offsets of the tokens whose vectors it reads, each once; None: it may read any."""
+        return None
+
     @abstractmethod
     def build(self, width: int, embed: EmbedLayer) -> "LossLayer": ...
 

@@ -23,7 +23,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, folder, log, optim
+from clozeworks.train import allocator, checkpoint, folder, log, optim
 from clozeworks.train.feed import Feed
 from clozeworks.train.guard import Watch
 from clozeworks.train.guess import Guesser
@@ -80,6 +80,7 @@ def pretrain(
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
+    allocator.keep_freed()
     corpora, tokenizer = open_data(data)
     recipe = fitted(recipe, tokenizer, source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.batch import Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.linear import Linear
 from clozeworks.objectives.objective import Loss, LossLayer
 
 
@@ -25,6 +26,9 @@ class SentenceRelation(Loss):
     def count(self, batch: Batch) -> int:
         return len(batch.example["pair_label"])
 
+    def places(self, batch: Batch) -> Tensor:
+        return batch.firsts
+
     def build(self, width: int, embed: EmbedLayer) -> "SentenceRelationLayer":
         return SentenceRelationLayer(width)
 
@@ -32,7 +36,7 @@ class SentenceRelation(Loss):
 class SentenceRelationLayer(LossLayer):
     def __init__(self, width: int):
         super().__init__()
-        self.out = nn.Linear(width, 2)
+        self.out = Linear(width, 2)
 
     def logits(self, pooled: Tensor) -> Tensor:
         return self.out(pooled)

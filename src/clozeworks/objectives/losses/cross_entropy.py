@@ -1,0 +1,56 @@
+"""Cross-entropy against a whole vocabulary, without the logits of all predictions at once.
+
+    loss = sum_t (logsumexp(z_t) - z_t[label_t]),  z_t = W x_t + b;   dz_t = softmax(z_t) - onehot(label_t)
+
+The sum over predictions can be taken in pieces, and what a piece adds to the gradients of x, W and b is known as soon
+as its logits are: so both are made in one go, in one buffer, and the backward pass only multiplies by the gradient of
+the sum. Wijmans et al. 2024 and Hsu et al. 2024 do the same on GPUs. No [predictions, vocabulary] tensor is larger
+than `BUDGET` bytes.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from clozeworks.nn.linear import linear
+
+BUDGET = 64 << 20  # bytes of logits at a time: small beside a model, enough rows to keep the products busy
+
+
+def cross_entropy(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """x [T, E], table [V, E], bias [V], labels [T] -> the summed loss, and how many labels no other word beat."""
+    return _CrossEntropy.apply(x, table, bias, labels, torch.is_grad_enabled())
+
+
+class _CrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, learns: bool):
+        exact = torch.promote_types(x.dtype, torch.float32)  # sums of bf16 would not be
+        total, right = x.new_zeros((), dtype=exact), labels.new_zeros(())
+        d_x, d_table, d_bias = (torch.zeros_like(t) if learns else t for t in (x, table, bias))
+        rows = max(1, BUDGET // (exact.itemsize * len(table)))
+        for begin in range(0, len(x), rows):
+            piece, label = x[begin : begin + rows], labels[begin : begin + rows, None]
+            z = linear(piece, table, bias).to(exact)
+            best, own = z.amax(-1), z.gather(1, label)[:, 0]
+            p = torch.softmax(z, -1, out=z)
+            # The best word's share is 1 / sum exp(z - best): never so small that its logarithm were inexact.
+            total += (best - p.amax(-1).log() - own).sum()
+            right += (own >= best).sum()
+            if learns:
+                d_z = p.scatter_add_(1, label, p.new_full((), -1.0).expand_as(label))
+                d_bias += d_z.sum(0)
+                d_x[begin : begin + rows] = linear(d_z, table.t(), None)
+                if torch.is_autocast_enabled(x.device.type):
+                    d_table += d_z.t() @ piece
+                else:
+                    d_table.addmm_(d_z.t(), piece)
+        ctx.save_for_backward(d_x, d_table, d_bias)
+        ctx.mark_non_differentiable(right)
+        return total, right
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor):
+        return *(d * grads[0].to(d.dtype) for d in ctx.saved_tensors), None, None
