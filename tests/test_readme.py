@@ -91,7 +91,10 @@ def commands_page() -> str:
             written = " ".join(filter(None, [*action.option_strings[:1], str(action.metavar or "")]))
             lines.append(f"| `{written.replace('|', chr(92) + '|')}` | {action.help} |")
         lines.append("")
-    lines += ["Exit code 0: done; 2: bad input, told in one sentence; 130: interrupted; 1: a bug of ours.", ""]
+    codes = (
+        "0: done; 2: bad input, told in one sentence; 130 or 143: interrupted by Ctrl-C or SIGTERM; 1: a bug of ours"
+    )
+    lines += [f"Exit code {codes}.", ""]
     return "\n".join(lines)
 
 

@@ -10,13 +10,14 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from clozeworks.commands.arguments import Options, Parser, one_of, share, whole
 from clozeworks.errors import InputError, suggest
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command: 0 done, 2 bad input, 130 interrupted. A bug of ours is a traceback, which Python ends with 1."""
+    """Run one command: 0 done, 2 bad input, 130 or 143 interrupted. A bug of ours is a traceback, and 1."""
     words = list(sys.argv[1:] if words is None else words)
     try:
         status = _run(words)
@@ -109,8 +110,8 @@ def _json(parser: Parser) -> None:
     parser.add_argument("--json", action="store_true", help="facts as JSON on standard output, and nothing else there")
 
 
-def _recipe(parser: Parser) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", help=RECIPE)
+def _recipe(parser: Parser, nargs: Literal["?"] | None = None) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", nargs=nargs, help=RECIPE)
     parser.add_argument(
         "--set",
         metavar="PATH=VALUE",
@@ -263,10 +264,14 @@ def examples(parser: Parser) -> None:
     clozeworks examples bert_mini --data data --count 3
     clozeworks examples roberta_mini --data data --set objective.corruption=MaskSpans
     clozeworks examples roberta_mini --data data --set "objective.segments=DocSentences(length=64)"
+    clozeworks examples --run run --step 1234
     """
-    _recipe(parser)
-    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote")
-    parser.add_argument("--count", type=whole(), metavar="N", help="how many (3; 1 with --index)")
+    _recipe(parser, nargs="?")
+    parser.add_argument("--data", metavar="DIR", help="what prepare wrote")
+    parser.add_argument("--run", metavar="RUN", help="instead of RECIPE and --data: a run, with --step")
+    parser.add_argument("--step", type=whole(), metavar="N", help="exactly what this step of the run was trained on")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the run is made of")
+    parser.add_argument("--count", type=whole(), metavar="N", help="how many (3; 1 with --index, all with --step)")
     parser.add_argument("--index", type=whole(0), metavar="I", help="from this example on (the first)")
     parser.add_argument("--seed", type=whole(0), metavar="S", help="of segments and masks (the recipe's train.seed)")
     parser.add_argument("--epoch", type=whole(0), default=0, metavar="E", help="each epoch hides other tokens (0)")
@@ -280,7 +285,8 @@ def examples(parser: Parser) -> None:
 def pretrain(parser: Parser) -> None:
     """Train a recipe on prepared text
 
-    Interrupted? The same command goes on where it stopped and ends with the same weights.
+    Interrupted? The same command goes on where it stopped and ends with the same weights. Ctrl-C and SIGTERM finish the
+    step, save and end with exit code 130 or 143; a second one stops at once. A finished run ends with 0.
 
     clozeworks pretrain bert_mini --data data --out run
     clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --set train.steps=2000

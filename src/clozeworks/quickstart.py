@@ -161,7 +161,7 @@ def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
 
 def masked_rows(run: Path) -> list[dict]:
     """The rows of a run with the masked loss alone, which is what the baseline compares with."""
-    return [{**row, "loss": row["masked_lm"]} for row in log.read(run / "metrics.jsonl")]
+    return [{**row, "loss": row["masked_lm"]} for row in log.read(run / "metrics.jsonl") if "masked_lm" in row]
 
 
 # ---- text

@@ -191,7 +191,7 @@ def _pool(result: Outputs, mask: Tensor, pool: str) -> Tensor:
 
 
 def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
-    """A run, a model directory, or a Hugging Face directory of a supported family."""
+    """A run or one of its checkpoints, a model directory, or a Hugging Face directory of a supported family."""
     if not isinstance(path, str | os.PathLike):
         raise InputError("path", repr(path)[:60], "the directory of a model or a run is needed", "give a path")
     directory = Path(path)
@@ -211,10 +211,16 @@ def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_p
 
 
 def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """A model directory's weights, or those of a run's newest sound checkpoint; with what its card should tell."""
+    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; with what its card
+    should tell."""
     from clozeworks.exchange import tensors
     from clozeworks.train import checkpoint
 
+    if (directory / checkpoint.MANIFEST).is_file():
+        try:
+            checkpoint.verify(directory)
+        except checkpoint.DamagedError as error:
+            raise InputError(directory, error, "a sound checkpoint is needed", "take another, or the run") from None
     if (directory / tensors.FILE).is_file():
         return tensors.read(directory / tensors.FILE), card.read_facts(directory)
     newest = checkpoint.newest(directory)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from clozeworks import spec
-from clozeworks.commands import named
+from clozeworks.commands import named, step_examples
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.drawing import brief, drawn, legend
 from clozeworks.commands.screen import closing, emit, facts, note, screen
@@ -22,6 +22,13 @@ from clozeworks.train.run import fitted, rehearse
 
 
 def run(options: Options) -> None:
+    if options.run is not None or options.step is not None:
+        of_a_step(options)
+        return
+    for name, given in (("RECIPE", options.recipe), ("--data", options.data)):
+        if given is None:
+            raise InputError("clozeworks examples", f"no {name}", "a recipe and prepared text are needed",
+                             "or --run RUN --step N for the examples of a step of a run")  # fmt: skip
     recipe, refused = changed(named.recipe(options.recipe), options.set)
     directory = named.existing(options.data, "a prepared directory")
     text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
@@ -42,6 +49,16 @@ def run(options: Options) -> None:
     changes = " ".join(f"--set {shlex.quote(change)}" for change in options.set)
     command = f"clozeworks pretrain {options.recipe} {changes}".strip()
     closing(screen(), None, f"{command} --data {shlex.quote(str(options.data))} --out run")
+
+
+def of_a_step(options: Options) -> None:
+    """A run knows its recipe and its text: nothing else may be said about them."""
+    names = ("recipe", "data", "set", "index", "seed")
+    other = [name for name in names if getattr(options, name) not in (None, [])]
+    if options.run is None or options.step is None or other:
+        given = f"also {other[0]}" if other else "one without the other"
+        raise InputError("--run, --step", given, "a run and one of its steps are needed", "give these two alone")
+    step_examples.show(options, as_json)
 
 
 def changed(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | None]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from clozeworks import draws
 from clozeworks.batch import Batch
-from clozeworks.data.rows import Corrupter, Planner, Rows, Source, Text, batch_rows, collate
+from clozeworks.data.rows import Corrupter, Planner, Row, Rows, Source, Text, batch_rows, collate
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
 
@@ -99,6 +99,12 @@ class Loader:
             thread.join()
 
     def _make(self, position: Position | None) -> Iterator[tuple[list[Batch], Position]]:
+        micro = self.rows_a_micro
+        for rows, after in self.rows(position):
+            yield [collate(rows[at : at + micro]) for at in range(0, len(rows), micro)], after
+
+    def rows(self, position: Position | None = None) -> Iterator[tuple[list[Row], Position]]:
+        """Endless (rows of a step, position after it); what is in a row is read only when somebody looks."""
         places = position["sources"] if position else [None] * len(self.sources)
         streams = [Rows(source, place) for source, place in zip(self.sources, places, strict=True)]
         number = position["row"] if position else 0
@@ -108,6 +114,4 @@ class Loader:
             which = np.minimum(np.searchsorted(self.limits, draw, side="right"), len(streams) - 1)
             rows = [streams[at].next() for at in which.tolist()]
             number += self.rows_a_step
-            micro = self.rows_a_micro
-            batches = [collate(rows[at : at + micro]) for at in range(0, len(rows), micro)]
-            yield batches, {"row": number, "sources": [stream.position() for stream in streams]}
+            yield rows, {"row": number, "sources": [stream.position() for stream in streams]}

@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 from clozeworks import draws
 from clozeworks.batch import Batch
 from clozeworks.data.loader import Loader
+from clozeworks.data.rows import Row
 from clozeworks.data.shards import Corpus
 from clozeworks.examples import Vocabulary
 from clozeworks.pretraining import Recipe
@@ -55,6 +57,18 @@ class Feed:
                     self.position = {"phase": phase, "place": place}
                     step += 1
                     yield micro
+
+    def rows_of(self, step: int) -> list[Row]:
+        """The rows of one step after `start`, without reading those before it."""
+        begin = 0
+        for phase, (end, _) in enumerate(self.phases):
+            if step <= end:
+                known = self.position["phase"] == phase and self.position["place"] is not None
+                rows = self.loaders[phase].rows(self.position["place"] if known else None)
+                before = self.start if known else begin
+                return next(itertools.islice(rows, step - before - 1, None))[0]
+            begin = end
+        raise ValueError(f"step {step} is beyond the last, {begin}")
 
     def _loader(self, phase: int, length: int) -> Loader:
         objective, train = self.recipe.objective, self.recipe.train

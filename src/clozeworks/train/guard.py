@@ -85,6 +85,7 @@ class Watch:
     def __init__(self, guard: Guard | None = None, borders: Iterable[int] = (), look: str = ""):
         self.guard, self.borders, self.look = guard, frozenset(borders), look
         self.patience = guard.patience if guard else PATIENCE
+        self.hopeless = False  # it has said stop
         self.load({})
 
     def __call__(self, number: int, loss: float, grad_norm: float) -> Verdict:
@@ -98,7 +99,8 @@ class Watch:
             return UPDATE
         self.level, self.first = self.level + 1, self.first or number
         if self.level >= self.patience:
-            return Verdict("back" if self._go_back(number, reason) else "stop", reason)
+            self.hopeless = not self._go_back(number, reason)
+            return Verdict("stop" if self.hopeless else "back", reason)
         return Verdict("update" if reason == HIGH else "skip", reason)
 
     def passes(self, number: int) -> Passed | None:

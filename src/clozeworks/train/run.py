@@ -6,7 +6,7 @@ import functools
 import itertools
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -150,7 +150,7 @@ class Session:
             others = closing.enter_context(contextlib.closing(Writers(writers, line.say)))
             for note in self.notes:
                 line.say(note)
-            step = None
+            step, due = None, False
             steps = self.steps(precision, guesser, metrics, saver, line)
             for step in closing.enter_context(contextlib.closing(steps)):
                 self.tokens, self.seconds = self.tokens + step.tokens, self.seconds + step.seconds
@@ -171,8 +171,10 @@ class Session:
                     metrics.write(row)
                     others.write(row)
                     line.heldout(step.number, self.figures)
-                if step.last or step.every(train.save_every) or stop.asked:
+                due = due or step.every(train.save_every)
+                if step.last or stop.asked or (due and not self.watch.level):  # not in the middle of trouble
                     self.save(saver, step.number, metrics)
+                    due = False
                 if stop.asked:
                     break
         done = step.number if step else start
@@ -195,7 +197,7 @@ class Session:
 
     def steps(
         self, precision: Literal["fp32", "bf16"], guesser: Guesser, metrics: log.Metrics, saver: Saver, line: Line
-    ) -> Iterator[Step]:
+    ) -> Generator[Step]:
         """The steps of the run; where the guard goes back, those after a checkpoint once more."""
         train = self.recipe.train
         while True:
@@ -216,9 +218,15 @@ class Session:
                     watch=self.watch,
                 ):
                     yield step
+                    if step.trouble:
+                        break
             if step is None or not step.trouble:
                 return
             saver.wait()
+            if self.watch.hopeless:
+                if self.watch.passed:  # so that the newest checkpoint is a sound one
+                    checkpoint.drop_after(self.run, self.watch.passed[-1].begin - 1)
+                raise self.watch.diverged(step)
             found = self.go_back()
             metrics.back(found)
             saver.durable = found

@@ -44,7 +44,8 @@ class Train(Spec):
 
     `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
     changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
-    `schedule` is a word, or a part where it has fields of its own. Without a `guard` only what is not finite is skipped.
+    `schedule` is a word, or a part where it has fields of its own. Without a `guard`, only what is not finite is
+    skipped.
     """
 
     steps: int = 10_000
