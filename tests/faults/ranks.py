@@ -61,8 +61,12 @@ class Group:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
+    def gave_up(self) -> bool:
+        """Whether a process was lost more often than the launcher starts them again."""
+        return self.process.returncode == 128 + signal.SIGKILL
+
     def wait(self) -> int:
-        return self.process.wait(scene.SECONDS)
+        return self.process.wait(5 * scene.SECONDS)
 
     def says(self) -> str:
         return self.told.read_text(errors="replace")[-500:]
@@ -75,7 +79,9 @@ class Group:
 def _killed(place: Scene, out: Path, words: list[str], whom: str, kills: int, figures: Figures) -> None:
     draw, group = random.Random(whom), Group(place, words)
     for number in range(kills):
-        if not _progress(group, out, draw):
+        while not _progress(group, out, draw) and group.gave_up():
+            group = Group(place, words)
+        if group.ended():
             figures.expect(False, f"{whom} killed: over after {number} kills ({group.says()})")
             break
         family = [group.process.pid, *_below(group.process.pid)]
@@ -87,7 +93,7 @@ def _killed(place: Scene, out: Path, words: list[str], whom: str, kills: int, fi
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         figures.cases += 1
-        if whom == "rank":  # the launcher begins anew by itself
+        if whom == "rank":  # the launcher begins anew by itself, for some times
             continue
         group.process.wait()
         if not _all_gone(family):
@@ -97,6 +103,9 @@ def _killed(place: Scene, out: Path, words: list[str], whom: str, kills: int, fi
                 os.kill(pid, signal.SIGKILL)
         group = Group(place, words)
     status = group.wait()
+    if group.gave_up():
+        group = Group(place, words)
+        status = group.wait()
     figures.figures["unresumable"] += status != 0
     figures.expect(status == 0, f"{whom} killed: exit code {status}: {group.says()}")
 
