@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] 
     "stops": (stops.run, {}, {"stops": 2, "steps": 40}),
     "disk": (disk.run, {}, {"every": 60, "lasting": (True,)}),
     "damage": (damage.run, {}, {"cases": 60, "commands": 4}),
-    "poison": (poison.run, {}, {"cases": 1}),
+    "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back")}),
 }
 
 
