@@ -93,7 +93,7 @@ def test_for_people(place: Path, capsys):
         (["bert_tiny", "--run", "RUN", "--step", "3"], "also recipe"),
         (["--run", "RUN", "--step", "3", "--set", "train.seed=1"], "also set"),
         (["--run", "RUN", "--step", "15"], "this run has 14 steps"),
-        (["--run", "RUNN", "--step", "3"], "did you mean"),
+        (["--run", "RUNx", "--step", "3"], "did you mean"),
         (["bert_tiny"], "no --data"),
         ([], "no RECIPE"),
     ],

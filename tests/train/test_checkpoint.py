@@ -61,6 +61,14 @@ def test_the_last_two_are_kept(tmp_path: Path):
     assert names(tmp_path) == ["step-00000015", "step-00000100"]
 
 
+def test_a_course_that_is_left_leaves_nothing(tmp_path: Path):
+    for step in (10, 20, 30):
+        save(tmp_path, step, keep=9)
+    assert value_of(checkpoint.find(tmp_path, upto=29).checkpoint) == 20
+    checkpoint.drop_after(tmp_path, 20)
+    assert names(tmp_path) == ["step-00000010", "step-00000020"]
+
+
 def test_no_run_no_checkpoint(tmp_path: Path):
     assert checkpoint.find(tmp_path / "none") == checkpoint.Found(None)
     assert checkpoint.find(tmp_path) == checkpoint.Found(None)

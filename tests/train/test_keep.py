@@ -1,5 +1,7 @@
 """Which checkpoints stay."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +20,7 @@ def test_the_last_few_each_so_many_and_the_best():
     assert Keep(1, every=200).choose(STEPS, losses) == {200, 400, 600}
     assert Keep(1, best=True).choose(STEPS, losses) == {300, 600}, "the earlier of two that are equal"
     assert Keep(1, best=True).choose(STEPS, {}) == {600}, "none was measured"
+    assert Keep(1, best=True).choose(STEPS, {**losses, 500: math.nan}) == {300, 600}, "a loss that is no number"
     assert Keep(9).choose(STEPS, {}) == set(STEPS)
 
 

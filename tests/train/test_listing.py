@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from clozeworks import atomic
 from clozeworks.train import checkpoint, folder, listing
+from clozeworks.train.guard import PATIENCE
 from clozeworks.train.listing import Run, find
-from clozeworks.train.loop import PATIENCE
 from clozeworks.train.run import pretrain
 from tests.train.conftest import tiny_recipe
 

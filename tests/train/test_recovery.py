@@ -16,7 +16,7 @@ from clozeworks.batch import Batch, Hidden
 from clozeworks.errors import InputError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
-from clozeworks.pretraining import Recipe
+from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, log, run
 from clozeworks.train.guard import Guard
 from clozeworks.train.keep import Keep
@@ -133,7 +133,7 @@ class CrashError(Exception):
 
 # Of the steps as they are done: the run goes back after the 21st, to step 12.
 @pytest.mark.parametrize(
-    "moments", [(20, 24), pytest.param((5, 18, 19, 21, 22, 23, 27, 33), marks=pytest.mark.slow)], ids=["few", "many"]
+    "moments", [(24,), pytest.param((5, 18, 19, 20, 21, 22, 23, 27, 33), marks=pytest.mark.slow)], ids=["one", "many"]
 )
 def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, moments):
     whole, _ = ruined
@@ -168,6 +168,18 @@ def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data:
     two = pretrain(made(tiny, save_every=99), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
     assert rows(one.run) == rows(two.run)
+
+
+def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
+    recipe = made(tiny, steps=8)
+    source = build(run.fitted(recipe, run.open_data([(data, 1.0)])[1]))
+    result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
+    shutil.rmtree(result.checkpoint)
+    monkeypatch.setattr(run, "rate", ruinous({5}, math.nan))
+    with pytest.raises(InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from again"):
+        pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
+    again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
+    assert [row["step"] for row in rows(again.run) if row.get("skipped")] == [3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("keep", [Keep(1), Keep(1, every=16, best=True)])

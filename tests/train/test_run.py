@@ -18,6 +18,7 @@ from clozeworks.data.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.errors import InputError
 from clozeworks.pretraining import Recipe, build
+from clozeworks.text_encoder import load
 from clozeworks.train import checkpoint, log
 from clozeworks.train.keep import Keep
 from clozeworks.train.run import pretrain
@@ -263,35 +264,72 @@ def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: 
         pretrain(deeper, [(data, 1.0)], tmp_path / "deeper", source=source, progress=False)
 
 
-CHILD = """
-import json, sys, torch
-torch.set_num_threads(1)
-from clozeworks import recipes, spec
-from clozeworks.train.keep import Keep
-from clozeworks.train.run import pretrain
-recipe = spec.from_dict(json.load(open(sys.argv[1])))
-result = pretrain(recipe, [(sys.argv[2], 1.0)], sys.argv[3])
-print(result.step, result.notes)
-"""
-
-
-def test_sigterm_finishes_the_step_saves_and_says_how_to_go_on(data: Path, tiny: Tiny, tmp_path: Path):
-    recipe = tiny(4000, save_every=4000, evaluate_every=4000, log_every=1)
-    (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(recipe)))
-    run = tmp_path / "run"
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "recipe.json"), str(data), str(run)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def command(recipe: Recipe, data: Path, out: Path, steps: int) -> subprocess.Popen[str]:
+    """A run of the command line that has done so many steps."""
+    file = out.with_suffix(".json")
+    file.write_text(json.dumps(spec.to_dict(recipe)))
+    words = ["-m", "clozeworks", "pretrain", str(file), "--data", str(data), "--out", str(out)]
+    child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
-    while len(log.read(run / "metrics.jsonl")) < 3 and time.monotonic() < deadline:
+    metrics = out / "metrics.jsonl"
+    while (not metrics.exists() or len(log.read(metrics)) < steps) and time.monotonic() < deadline:
         time.sleep(0.02)
-    child.send_signal(signal.SIGTERM)
+    return child
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
+    data: Path, tiny: Tiny, tmp_path: Path, number: signal.Signals, code: int
+):
+    run = tmp_path / "run"
+    child = command(tiny(40_000, save_every=40_000, evaluate_every=40_000, log_every=1), data, run, steps=3)
+    child.send_signal(number)
     out, error = child.communicate(timeout=60)
-    assert child.returncode == 0, error
+    assert child.returncode == code, error
     found = checkpoint.newest(run)
     assert found is not None
-    assert 3 <= found.step < 4000
+    assert 3 <= found.step < 40_000
     assert rows(run)[-1]["step"] == found.step
-    assert f"stopped at step {found.step:,} of 4,000; run the same command again to go on" in out
+    assert f"stopped at step {found.step:,} of 40,000; run the same command again to go on" in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_second_signal_stops_at_once(data: Path, tiny: Tiny, tmp_path: Path, number: signal.Signals):
+    recipe = tiny(40_000, save_every=40_000, evaluate_every=40_000, log_every=1)
+    recipe.train.batch_tokens, recipe.train.micro_tokens = 1 << 19, 1 << 12  # a step of many seconds, in short pieces
+    run = tmp_path / "run"
+    child = command(recipe, data, run, steps=0)
+    time.sleep(0.5)  # in the middle of the first step
+    deadline = time.monotonic() + 60
+    while child.poll() is None and time.monotonic() < deadline:  # two that come between two instructions are one
+        child.send_signal(number)
+        time.sleep(0.5)
+    _, error = child.communicate(timeout=60)
+    # By the signal itself, or by Python's answer to Ctrl-C; a shell says 143 or 130.
+    assert child.returncode in ({-number} if number == signal.SIGTERM else {-number, 130}), error
+    assert checkpoint.newest(run) is None
+    assert not rows(run)
+
+
+def test_a_checkpoint_alone_is_a_model(whole: Path, data: Path, tmp_path: Path):
+    alone = tmp_path / "alone"
+    shutil.copytree(whole / "step-00000010", alone)
+    encoder = load(alone)
+    assert encoder.tokenizer is not None
+    assert encoder.recipe == load(whole).recipe
+    trained = checkpoint.verify(whole / "step-00000010").tensors()
+    assert all(torch.equal(trained[name], value.detach()) for name, value in encoder.model.named_parameters())
+    file = alone / checkpoint.MODEL
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 16
+    file.write_bytes(content)
+    with pytest.raises(
+        InputError, match=r"the content of model\.safetensors has changed; a sound checkpoint is needed"
+    ):
+        load(alone)
 
 
 def test_a_recipe_that_cannot_be_read_is_named(data, tmp_path):

@@ -51,6 +51,7 @@ def forecast(
         tokens += (end - before) * sum(batch.real for batch in micro)
         before = end
     corpus = sum(corpus.counts.tokens for corpus, _ in corpora)
+    checkpoint = 12 * cost.parameters  # weights and two moments
     return Forecast(
         steps=train.steps,
         tokens=tokens,
@@ -59,8 +60,8 @@ def forecast(
         seconds=seconds,
         tokens_per_second=tokens / seconds,
         parameters=cost.parameters,
-        memory_bytes=cost.memory,
-        disk_bytes=2 * 12 * cost.parameters,
+        memory_bytes=cost.memory + (checkpoint if device == "cpu" else 0),  # saving copies it into main memory
+        disk_bytes=train.keep.last * checkpoint,
     )
 
 

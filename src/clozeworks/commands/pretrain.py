@@ -101,7 +101,7 @@ def tell(found: Forecast) -> None:
             "memory",
             f"about {size(found.memory_bytes)} for {found.parameters:,} parameters, besides 0.3 GB of torch itself",
         ),
-        ("disk", f"{size(found.disk_bytes)} for two checkpoints"),
+        ("disk", f"{size(found.disk_bytes)} for the last checkpoints"),
     ]
     console.print(facts(rows))
     closing(console, None, "the same command without --dry-run, with --out RUN")

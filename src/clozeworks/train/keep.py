@@ -1,5 +1,6 @@
 """Which checkpoints of a run stay."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ class Keep(Spec):
         kept = set(newest[: self.last])
         if self.every is not None:
             kept |= {step for step in newest if step % self.every == 0}
-        measured = [step for step in newest if step in losses]
+        measured = [step for step in newest if math.isfinite(losses.get(step, math.nan))]
         if self.best and measured:
             kept.add(min(measured, key=lambda step: (losses[step], step)))
         if anchor is not None:

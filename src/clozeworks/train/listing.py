@@ -138,8 +138,13 @@ def _state(run: Run, rows: list[dict[str, Any]]) -> str:
         return "damaged"
     if run.steps is not None and run.checkpoint is not None and run.checkpoint >= run.steps:
         return "finished"
-    ends = [row.get("skipped") is True for row in rows if row.get("split") is None][-LOST:]
+    ends = [_lost(row) for row in rows if row.get("split") is None][-LOST:]
     return "diverged" if len(ends) == LOST and all(ends) else "stopped"
+
+
+def _lost(row: dict[str, Any]) -> bool:
+    """A step that was skipped, not one that was passed over on purpose."""
+    return row.get("skipped") is True and not str(row.get("reason")).startswith("passed over")
 
 
 def _number(value: object) -> float | None:

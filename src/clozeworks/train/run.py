@@ -239,6 +239,9 @@ class Session:
         """
         passed = [asdict(each) for each in self.watch.passed]
         found = checkpoint.find(self.run, upto=passed[-1]["begin"] - 1).checkpoint
+        if found is None and self.source is None and folder.read(self.run)["source"]:
+            raise InputError(self.run, f"trouble at step {passed[-1]['first']:,}, before any checkpoint",
+                             "it goes back to the model it was begun from", "give the same --from again")  # fmt: skip
         state = found.state if found else dict(BEGINNING)
         checkpoint.drop_after(self.run, state["step"])
         if found:
