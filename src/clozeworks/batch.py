@@ -257,6 +257,7 @@ class Batch:
     labels: Tensor | None = None  # [T]
     example: dict[str, Tensor] = field(default_factory=dict)  # [N]: pair_label, ...
     real: int = 0  # tokens that are not padding
+    row: int | None = None  # number of the first row within its step; None: it follows the batch before it
     index: tuple[int, ...] = ()  # which examples these are, to name them when something goes wrong
 
     def context(self, **more: Any) -> Context:

@@ -51,6 +51,7 @@ def _run(words: list[str]) -> int:
         raise InputError("clozeworks", words[0], f"there is no such {what}", suggest(words[0], COMMANDS))
     declare = COMMANDS[words[0]]
     options = parser_of(words[0]).read(words[1:])
+    options.command = words
 
     from clozeworks import doctor
 
@@ -291,6 +292,7 @@ def pretrain(parser: Parser) -> None:
     clozeworks pretrain bert_mini --data data --out run
     clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --set train.steps=2000
     clozeworks pretrain bert_mini --from HF_DIR --data data --out run
+    clozeworks pretrain bert_mini --data data --out run --processes 2
     """
     _recipe(parser)
     parser.add_argument(
@@ -318,6 +320,16 @@ def pretrain(parser: Parser) -> None:
         help="write the rows of metrics.jsonl there too; may be repeated",
     )
     parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1, ... (auto)")
+    parser.add_argument(
+        "--processes", type=whole(), metavar="N", help="on this machine, training together (the recipe's, 1)"
+    )
+    parser.add_argument(
+        "--launch",
+        type=one_of("slurm", "torchrun"),
+        metavar="slurm|torchrun",
+        help="with --dry-run: print what starts --processes on each of several machines",
+    )
+    parser.add_argument("--nodes", type=whole(), default=1, metavar="N", help="machines, for --launch (1)")
     _allow_pickle(parser)
     _json(parser)
 
@@ -389,11 +401,14 @@ def bench(parser: Parser) -> None:
 
     clozeworks bench
     clozeworks bench pretrain --quick
+    clozeworks bench pretrain --profile --only mini-8k base-512
     clozeworks bench prepare --data corpus.jsonl
     """
-    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, masking, prepare or loader (a list of them)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare or loader (all)")
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
-    parser.add_argument("--data", metavar="FILE", help="for prepare: text of your own, .jsonl or .txt (embedded text)")
+    parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain: mini-8k, base-512 ...")
+    parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
     parser.add_argument("--out", metavar="FILE", help="write the figures there too")
     _json(parser)
 

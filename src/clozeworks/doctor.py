@@ -190,7 +190,7 @@ def thread_counts(limit: int) -> list[int]:
 def machine() -> dict[str, Any]:
     """Processor, memory, disk and installed extras."""
     model, _ = _processor()
-    total, available = _memory()
+    total, available = (size and round(size / 1e9, 1) for size in memory())
     installed = {name: {package: _version(package) for package in packages} for name, packages in EXTRAS.items()}
     return {
         "system": platform.platform(),
@@ -242,21 +242,19 @@ def busy_share(seconds: float = 0.5) -> float:
     return round(1 - (idle_after - idle) / max(1, total_after - total), 2)
 
 
-def _memory() -> tuple[float | None, float | None]:
-    """Total and available gigabytes, a container's limit counted."""
+def memory() -> tuple[int | None, int | None]:
+    """Total and available bytes, a container's limits counted."""
     try:
         rows = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
         total, available = (int(rows[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     except (OSError, KeyError, ValueError):
-        if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
-            return None, None
-        return round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 1e9, 1), None
-    limits = [int(value) for value in _cgroup("memory.max") if value != "max"]
-    used = [int(value) for value in _cgroup("memory.current")[:1]]
-    total = min([total, *limits])
-    if limits and used:
-        available = min(available, max(0, total - used[0]))
-    return round(total / 1e9, 1), round(available / 1e9, 1)
+        known = hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if known else None, None
+    for limit, used, stat in zip(*map(_cgroup, ("memory.max", "memory.current", "memory.stat")), strict=False):
+        if limit != "max":
+            cached = int(dict(map(str.split, stat.splitlines())).get("inactive_file", 0))  # given back when needed
+            total, available = min(total, int(limit)), min(available, max(0, int(limit) - int(used) + cached))
+    return total, available
 
 
 def _cgroup(name: str) -> list[str]:

@@ -120,7 +120,8 @@ class Model(nn.Module):
         chosen = [places for places in found if places is not None]
         if not chosen or len(chosen) < len(found):
             return None
-        return chosen[0] if len(chosen) == 1 else torch.cat(chosen).unique()
+        joined = torch.cat(chosen)
+        return joined if len(chosen) == 1 or joined.is_meta else joined.unique()
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Predictions of each loss in the batch."""

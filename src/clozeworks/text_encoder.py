@@ -229,7 +229,7 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
             directory, "no checkpoint that verifies", "a trained model is needed", "run the pretrain command again"
         )
     place = newest.path if (newest.path / files.RECIPE).is_file() else directory
-    return tensors.read(newest.path / tensors.FILE), card.read_facts(directory), place
+    return newest.tensors(), card.read_facts(directory), place
 
 
 def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:

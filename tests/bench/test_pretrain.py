@@ -4,14 +4,14 @@ import importlib
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clozeworks import bench
 from clozeworks.bench import peer, pretrain
-from clozeworks.bench.workload import OneSentence
+from clozeworks.bench.pretrain_figures import summary
+from clozeworks.bench.workload import Blocks, OneSentence
 from clozeworks.errors import InputError
 from tests.toys import Text
 
@@ -39,7 +39,11 @@ def test_the_ratio_is_of_pairs_and_its_spread_is_told():
         segment(500, 2.0, 1.0, 1000, 120.0),
         segment(500, 4.0, 4.0, 1000, 120.0),
     ]
-    figures = pretrain.summary({"ours": ours, "trainer": theirs})
+    work = {"flops_a_token": {"useful": 100.0, "computed": 80.0}}
+    figures = summary({"ours": ours, "trainer": theirs}, [{"flops_per_second": 2e5}], work)
+    assert figures["sides"]["ours"]["useful_share_of_linear"] == 0.5
+    assert figures["sides"]["ours"]["computed_share_of_linear"] == 0.4
+    assert figures["sides"]["trainer"]["useful_share_of_linear"] == 0.125
     assert figures["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
     assert figures["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
     assert figures["peak_memory_ratio"] == 0.5
@@ -66,7 +70,20 @@ def test_without_a_name_the_benchmarks_are_listed(capsys):
 
 def test_text_of_ones_own_is_for_prepare_alone():
     with pytest.raises(InputError, match="masking has a text of its own"):
-        bench.main("masking", data=Path("corpus.jsonl"))
+        bench.main("masking", data="corpus.jsonl")
+    with pytest.raises(InputError, match="loader has no profile; leave it out, or choose pretrain"):
+        bench.main("loader", profile=True)
+
+
+def test_an_unknown_cell_gets_a_suggestion():
+    with pytest.raises(InputError, match="did you mean mini-8k"):
+        bench.main("pretrain", cells=("mini8k",))
+
+
+def test_full_rows_are_the_text_as_it_comes():
+    plan = Blocks(length=12).plan(Text([[3, 20], [9]]), np.zeros((), np.uint64))
+    assert plan.lengths.tolist() == [12, 12, 12]
+    assert plan.starts.tolist() == [0, 10, 20]
 
 
 def test_every_benchmark_has_the_same_four_things():
@@ -82,17 +99,37 @@ def test_nothing_of_the_peer_is_imported_before_it_is_needed():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+SMALL = {"recipe": "bert_tiny", "tokens": 512, "repetitions": 2, "warmup": 1, "steps": 2}
+
+
 @pytest.mark.slow
-def test_both_sides_run_in_turns_and_agree_at_step_0():
+def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
     pytest.importorskip("transformers")
-    small = pretrain.Setting("bert_tiny", vocab=1000, documents=40, repetitions=2, warmup=1, steps=2, threads=1)
+    cells = {"ragged": pretrain.Cell(**SMALL), "rows": pretrain.Cell(**SMALL, rows=1500, full=32)}
+    monkeypatch.setattr(pretrain, "CELLS", cells)
+    small = pretrain.Setting(tuple(cells), vocab=1000, documents=40, threads=1)
     figures = json.loads(json.dumps(pretrain.run(small), allow_nan=False))
-    losses = figures["loss_at_step_0"]
-    assert losses["ours"] == pytest.approx(losses["theirs"], abs=1e-5)
-    assert figures["repetitions"] == 2
-    assert [row["steps"] for row in figures["segments"]["trainer"]] == [2, 2]
-    for side in figures["sides"].values():
-        assert side["tokens_per_second"] > 0
-    assert figures["sides"]["ours"]["share_of_padding"] < 0.05 < figures["sides"]["trainer"]["share_of_padding"]
-    assert all(value >= 0 for value in figures["breakdown_cpu_ms"].values())
+    for cell in figures["cells"].values():
+        losses = cell["loss_at_step_0"]
+        assert losses["ours"] == pytest.approx(losses["theirs"], abs=1e-5)
+        assert cell["repetitions"] == 2
+        assert [row["steps"] for row in cell["segments"]["trainer"]] == [2, 2]
+        for side in cell["sides"].values():
+            assert 0 < side["useful_share_of_linear"] < 1
+    padding = [cell["sides"]["trainer"]["share_of_padding"] for cell in figures["cells"].values()]
+    assert figures["cells"]["ragged"]["sides"]["ours"]["share_of_padding"] < 0.05 < padding[0]
+    assert padding[1] == 0
+    assert figures["cells"]["rows"]["workload"]["vocabulary"] == 1500
+    assert pretrain.render(figures)
+
+
+@pytest.mark.slow
+def test_a_profile_accounts_for_the_whole_step(monkeypatch):
+    monkeypatch.setattr(pretrain, "CELLS", {"ragged": pretrain.Cell(**SMALL)})
+    figures = pretrain.run(pretrain.Setting(("ragged",), vocab=1000, documents=40, threads=1, profile=True))
+    found = figures["cells"]["ragged"]["profile"]
+    parts = {"data", "embedding", "attention", "ffn", "head", "norms, residuals, dropout", "optimizer"}
+    assert set(found["parts"]) == parts
+    assert set(found["kinds"]) == {"matrix products", "other operators", "Python"}
+    assert all(value >= 0 for kind in found.values() for value in kind.values())
     assert pretrain.render(figures)

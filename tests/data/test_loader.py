@@ -169,3 +169,68 @@ def test_a_step_that_tears_lanes_apart_is_refused(batch_tokens):
 def test_a_stream_reads_one_corpus():
     with pytest.raises(InputError, match=r"2 corpora; .*one text.*prepare them together"):
         loader(Stream(16, 4), 64, corpora=[(Text.random(5), 0.5), (Text.random(5), 0.5)])
+
+
+# ---- shares of a step
+
+
+def rows_of(batches: list[Batch]) -> dict[int, list[int]]:
+    """The tokens of each row that are no padding, by its number within the step."""
+    found = {}
+    for batch in batches:
+        assert batch.row is not None
+        for at, (tokens, document) in enumerate(zip(batch.tokens, batch.side.document, strict=True)):
+            assert batch.row + at not in found
+            found[batch.row + at] = tokens[document >= 0].tolist()
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_shares_of_a_step_are_the_step(size):
+    corpora = [(Text.random(40, seed=1), 0.6), (Text.random(30, seed=2), 0.4)]
+    make = lambda **more: loader(SegmentPair(length=64), 7 * 64, corpora=corpora, **more)  # noqa: E731
+    count = 40  # through several epochs of both texts
+    whole = take(make(), count)
+    shares = [take(make(share=(rank, size), micro_tokens=2 * 64), count) for rank in range(size)]
+    for (batches, place), *parts in zip(whole, *shares, strict=True):
+        assert all(part[1] == place for part in parts), "the position is that of all"
+        assert len({len(part[0]) for part in parts}) == 1, "as many pieces in every process"
+        assert max(len(batch.tokens) for part in parts for batch in part[0]) <= 2
+        assert {at: row for part in parts for at, row in rows_of(part[0]).items()} == rows_of(batches)
+        assert tuple(i for part in parts for batch in part[0] for i in batch.index) == batches[0].index
+    again = take(make(share=(1, size)), 3, whole[4][1])
+    assert examples_of(again) == examples_of(shares[1][5:8]), "from a position that another number of processes left"
+
+
+def test_a_process_reads_its_own_rows_alone():
+    text = Text.random(200)
+    read, totals = [], {}
+    taken = text.take
+    text.take = lambda starts, ends: read.append(int((ends - starts).sum())) or taken(starts, ends)
+    for size in (1, 4):
+        read.clear()
+        made = loader(FullSentences(length=64), 16 * 64, text, share=(0, size))._make(None)
+        list(itertools.islice(made, 20))
+        totals[size] = sum(read)
+    assert totals[4] < totals[1] / 2
+
+
+def test_a_process_keeps_its_lanes():
+    text = Text.random(80)
+    make = lambda **more: loader(Stream(length=16, lanes=6), 2 * 6 * 16, text, **more)  # noqa: E731
+    whole = take(make(), 4)
+    for rank in range(2):
+        shares = take(make(share=(rank, 2), micro_tokens=2 * 16), 4)
+        for (batches, _), (mine, _) in zip(whole, shares, strict=True):
+            assert [batch.row for batch in mine] == [rank * 3, rank * 3 + 2, 6 + rank * 3, 6 + rank * 3 + 2]
+            every = rows_of(batches)
+            assert rows_of(mine) == {at: every[at] for at in every if at % 6 // 3 == rank}
+
+
+def test_more_processes_than_rows_are_refused():
+    with pytest.raises(InputError, match="a step: 3 rows of 64 tokens; each of 4 processes needs one at least"):
+        loader(FullSentences(length=64), 3 * 64, share=(0, 4))
+    with pytest.raises(InputError, match="a step: 2 lanes of 16 tokens; each of 4 processes"):
+        loader(Stream(length=16, lanes=2), 8 * 16, share=(0, 4))
+    with pytest.raises(InputError, match="a step: 3 rows of 64 tokens; 2 processes cannot take turns"):
+        loader(FullSentences(length=64), 3 * 64, micro_tokens=64, share=(0, 2))

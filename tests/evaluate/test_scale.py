@@ -19,7 +19,6 @@ from torch.utils.checkpoint import checkpoint
 import clozeworks as cw
 from clozeworks import draws
 from clozeworks.batch import from_padded
-from clozeworks.commands.cost import cost_of
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import read_manifest
 from clozeworks.errors import InputError
@@ -33,6 +32,7 @@ from clozeworks.evaluate.traffic import reading, saving, seconds, sent, shard_by
 from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.train import optim
+from clozeworks.train.cost import cost_of
 from tests.cli import text
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"

@@ -10,18 +10,25 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
+    "quality": "our held-out loss against that of the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
 }
 
 
-def main(
-    name: str | None, quick: bool = False, json: bool = False, out: Path | None = None, data: Path | None = None
-) -> int:
+# What some benchmarks take besides: the field of their setting, and what the others have instead.
+OWN = {
+    "data": ("a text of its own", "prepare or quality"),
+    "cells": ("no cells", "pretrain"),
+    "profile": ("no profile", "pretrain"),
+}
+
+
+def main(name: str | None, quick: bool = False, json: bool = False, out: Path | None = None, **more: object) -> int:
     """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
 
-    Without a name, say which there are. `data` is text of your own, for the benchmark that takes some.
+    Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`.
     """
     from rich.console import Console
 
@@ -34,12 +41,17 @@ def main(
         return 0
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
-    if data is not None and name != "prepare":
-        raise InputError("--data", data, f"{name} has a text of its own", "leave it out, or choose prepare")
-
     benchmark = importlib.import_module(f"clozeworks.bench.{name}")
     setting = benchmark.Setting.quick() if quick else benchmark.Setting()
-    figures = benchmark.run(setting if data is None else dataclasses.replace(setting, data=str(data)))
+    asked = {field: value for field, value in more.items() if value}
+    for field, value in asked.items():
+        if field not in {each.name for each in dataclasses.fields(setting)}:
+            has, other = OWN[field]
+            option = "--only" if field == "cells" else f"--{field}"
+            raise InputError(option, value, f"{name} has {has}", f"leave it out, or choose {other}")
+    if "data" in asked and not Path(str(asked["data"])).exists():
+        raise InputError("--data", asked["data"], "no such path", "check it")
+    figures = benchmark.run(dataclasses.replace(setting, **asked))
     if out is not None:
         atomic.write_json(out, figures)
     if json:

@@ -74,9 +74,10 @@ def trainer(folder: Path, answers: IO[str]) -> None:
 
 def make(folder: Path, answers: IO[str]) -> None:
     from clozeworks.bench import workload
+    from clozeworks.bench.arithmetic import flops_a_token
 
     work = workload.make(folder)
-    print(json.dumps(work.facts()), file=answers, flush=True)
+    print(json.dumps({**work.facts(), "flops_a_token": flops_a_token(work)}), file=answers, flush=True)
 
 
 def same(folder: Path, answers: IO[str]) -> None:
@@ -90,6 +91,17 @@ def breakdown(folder: Path, answers: IO[str]) -> None:
     from clozeworks.bench.breakdown import measure
 
     print(json.dumps(measure(folder)), file=answers, flush=True)
+
+
+def rates(folder: Path, answers: IO[str]) -> None:
+    from clozeworks.bench.arithmetic import Rates
+    from clozeworks.bench.workload import Workload
+    from clozeworks.train import allocator
+
+    allocator.keep_freed()
+    found = Rates(Workload.open(folder))
+    while times := int(sys.stdin.readline().strip() or 0):
+        print(json.dumps(found.measure(times)), file=answers, flush=True)
 
 
 def masking(folder: Path, answers: IO[str]) -> None:
@@ -111,7 +123,7 @@ def main(role: str, folder: str, threads: str, *more: str) -> None:
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = (make, ours, trainer, same, breakdown, masking, loader)
+    roles = (make, ours, trainer, same, breakdown, rates, masking, loader)
     {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 

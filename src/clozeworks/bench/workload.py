@@ -1,4 +1,4 @@
-"""The work that both sides do: one model, one ragged corpus, one number of tokens a step."""
+"""The work that both sides do: one model, one text, one number of tokens a step."""
 
 import itertools
 import json
@@ -25,6 +25,7 @@ from clozeworks.recipes import recipe
 from clozeworks.text_encoder import TextEncoder, load, save
 
 DATA, MODEL, SETTING = "data", "model", "setting.json"
+ROWS = 16  # steps in a measured segment of full rows, which are all alike
 THEIRS = "theirs"  # the same weights under the peer's names
 
 
@@ -39,15 +40,35 @@ class OneSentence(Segments):
         return Plan(starts, np.minimum(ends, starts + self.length - 2), np.zeros(count, np.int8), np.arange(count + 1))
 
 
+@dataclass(slots=True)
+class Blocks(Segments):
+    """The text as it comes, cut every `length` tokens: full rows, whatever sentence or document ends in them."""
+
+    def plan(self, text: Text, key: np.ndarray) -> Plan:
+        body = self.length - 2
+        count = int(text.sentences[-1]) // body
+        starts = np.arange(count) * body
+        return Plan(starts, starts + body, np.zeros(count, np.int8), np.arange(count + 1))
+
+
+PARTS = [OneSentence, Blocks]
+
+
 def make(folder: Path) -> "Workload":
-    """Everything the contestants read, written once: text, weights, and the weights as the peer wants them."""
+    """Everything the contestants read, written once: text, weights, and the weights as the peer wants them.
+
+    Text that is there already is taken; a vocabulary larger than its tokenizer's leaves rows that no token has.
+    """
     setting = json.loads((folder / SETTING).read_text())
-    text = itertools.islice(documents("en"), setting["documents"])
-    prepare(text, folder / DATA, vocab=setting["vocab"], heldout=0)
+    if not (folder / DATA).exists():
+        text = itertools.islice(documents("en"), setting["documents"])
+        prepare(text, folder / DATA, vocab=setting["vocab"], heldout=0)
     tokenizer = Tokenizer.load(folder / DATA)
     r = recipe(setting["recipe"])
-    r.encoder.vocab = tokenizer.size
-    r.objective.segments = OneSentence(r.objective.segments.length)
+    r.encoder.vocab = max(tokenizer.size, setting.get("rows") or 0)
+    r.train.batch_tokens = setting.get("tokens") or r.train.batch_tokens
+    full = setting.get("full")
+    r.objective.segments = Blocks(full) if full else OneSentence(min(r.objective.segments.length, 128))
     r.objective.losses = (MaskedLM(),)  # what the peer's class does
     encoder = TextEncoder(build(r), tokenizer, r)
     save(encoder, folder / MODEL)
@@ -66,13 +87,13 @@ class Workload:
     def open(folder: Path) -> "Workload":
         return Workload(
             folder,
-            files.read_recipe(folder / MODEL / "recipe.json", [OneSentence]),
+            files.read_recipe(folder / MODEL / "recipe.json", PARTS),
             Corpus.open(folder / DATA),
             Tokenizer.load(folder / DATA).vocabulary(),
         )
 
     def model(self) -> Model:
-        return load(self.folder / MODEL, [OneSentence]).model
+        return load(self.folder / MODEL, PARTS).model
 
     def steps(self) -> Iterator[list[Batch]]:
         objective, train = self.recipe.objective, self.recipe.train
@@ -100,6 +121,8 @@ class Workload:
 
         It sorts so many batches at once; any other number of steps would measure long or short sentences only.
         """
+        if isinstance(self.recipe.objective.segments, Blocks):
+            return ROWS
         return max(1, min(len(self.examples()) // (4 * self.examples_a_step()), 50))
 
     def facts(self) -> dict[str, Any]:
@@ -107,7 +130,7 @@ class Workload:
         train = self.recipe.train
         return {
             "recipe": self.recipe.name,
-            "vocabulary": self.vocabulary.size,
+            "vocabulary": self.recipe.encoder.vocab,
             "parameters": count_parameters(self.recipe),
             "longest_example": self.recipe.objective.segments.length,
             "examples": len(lengths),

@@ -7,5 +7,12 @@ from clozeworks.commands.arguments import Options
 
 
 def run(options: Options) -> int:
-    out, data = (Path(given) if given else None for given in (options.out, options.data))
-    return bench.main(options.name, options.quick, options.json, out, data)
+    return bench.main(
+        options.name,
+        options.quick,
+        options.json,
+        Path(options.out) if options.out else None,
+        data=options.data,
+        cells=tuple(options.only),
+        profile=options.profile,
+    )

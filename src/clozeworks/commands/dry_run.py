@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from clozeworks.commands.cost import cost_of
 from clozeworks.key import Key
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import optim
+from clozeworks.train import optim, room
+from clozeworks.train.cost import cost_of
 from clozeworks.train.feed import Feed, phase_ends
 from clozeworks.train.loop import accumulate
 from clozeworks.train.run import StrPath, fitted, open_data, precision_of
@@ -28,6 +28,7 @@ class Forecast:
     tokens_per_second: float
     parameters: int
     memory_bytes: int
+    memory_free_bytes: int | None
     disk_bytes: int
 
 
@@ -38,6 +39,7 @@ def forecast(
     recipe = fitted(recipe, tokenizer, source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     cost, train = cost_of(recipe), recipe.train
+    memory = room.room(cost, device)
     model = build(recipe).to(device)
     adam = optim.optimizer(model, train.optimizer, train.learning_rate)
     precision = precision_of(recipe, device)
@@ -51,7 +53,6 @@ def forecast(
         tokens += (end - before) * sum(batch.real for batch in micro)
         before = end
     corpus = sum(corpus.counts.tokens for corpus, _ in corpora)
-    checkpoint = 12 * cost.parameters  # weights and two moments
     return Forecast(
         steps=train.steps,
         tokens=tokens,
@@ -60,8 +61,9 @@ def forecast(
         seconds=seconds,
         tokens_per_second=tokens / seconds,
         parameters=cost.parameters,
-        memory_bytes=cost.memory + (checkpoint if device == "cpu" else 0),  # saving copies it into main memory
-        disk_bytes=train.keep.last * checkpoint,
+        memory_bytes=memory.need,
+        memory_free_bytes=None if memory.free is None else memory.free + memory.held,
+        disk_bytes=train.keep.last * cost.saving,
     )
 
 

@@ -1,11 +1,13 @@
 """clozeworks pretrain"""
 
+import os
 import shlex
+import sys
 from dataclasses import asdict
 
 import torch
 
-from clozeworks.commands import named
+from clozeworks.commands import cluster, named, processes
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.continued import continued
 from clozeworks.commands.dry_run import Forecast, forecast
@@ -16,12 +18,28 @@ from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
 from clozeworks.train import writers
 from clozeworks.train.run import Result, open_data, pretrain
+from clozeworks.train.world import LostError, several
 
 
 def run(options: Options) -> int:
+    if options.launch or options.nodes > 1:
+        return launch(options)
     device(options.device)
     data = named.weighted(options.data)
     recipe, source, notes = start(options, data)
+    if recipe.train.processes > 1 and not options.dry_run and not several():
+        needed(options)
+        return processes.run(options.command, recipe.train.processes)
+    main = os.environ.get("RANK", "0") == "0"
+    try:
+        return train(options, recipe, data, source, notes if main else [])
+    except LostError as error:
+        print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
+        return processes.LOST
+
+
+def train(options: Options, recipe: Recipe, data: list, source: Model | None, notes: list[str]) -> int:
+    """In this process, alone or as one of several."""
     console = screen()
     if not options.json:
         for text in notes:
@@ -30,8 +48,7 @@ def run(options: Options) -> int:
         found = forecast(recipe, data, source, options.device)
         emit({"recipe": recipe.name, **asdict(found), "notes": notes}) if options.json else tell(found)
         return 0
-    if options.out is None:
-        raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
+    needed(options)
     done = pretrain(
         recipe,
         data,
@@ -42,7 +59,9 @@ def run(options: Options) -> int:
         console=console,
         writers=writers.named(options.log, options.out),
     )
-    if options.json:
+    if os.environ.get("RANK", "0") != "0":
+        pass  # the first process reports
+    elif options.json:
         paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}
         emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
     else:
@@ -50,14 +69,38 @@ def run(options: Options) -> int:
     return 128 + done.signal if done.signal else 0
 
 
+def needed(options: Options) -> None:
+    if options.out is None:
+        raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
+
+
+def launch(options: Options) -> int:
+    """Print what starts the processes of several machines."""
+    if options.launch is None:
+        given = f"{options.nodes} machines"
+        raise InputError("--nodes", given, "several are started by torchrun or slurm", "add --launch slurm --dry-run")
+    if not options.dry_run:
+        raise InputError("--launch", options.launch, "it prints a command and starts nothing", "add --dry-run")
+    needed(options)
+    count = options.processes or named.recipe(options.recipe, options.set).train.processes
+    print(cluster.line(options.launch, options.command, options.nodes, count))
+    return 0
+
+
 def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
     """The recipe to train, and the model it goes on from if there is one."""
     if options.source is None:
-        return named.recipe(options.recipe, options.set), None, []
+        return spread(named.recipe(options.recipe, options.set), options), None, []
     encoder = named.model(options.source, options.parts, options.allow_pickle)
     _, tokenizer = open_data(data)
     recipe, encoder, notes = continued(named.recipe(options.recipe), encoder, tokenizer)
-    return named.changed(recipe, options.set), encoder.model, notes
+    return spread(named.changed(recipe, options.set), options), encoder.model, notes
+
+
+def spread(recipe: Recipe, options: Options) -> Recipe:
+    if options.processes is not None:
+        recipe.train.processes = options.processes
+    return recipe
 
 
 def device(name: str) -> None:
@@ -93,14 +136,12 @@ def report(options: Options, done: Result) -> None:
 
 def tell(found: Forecast) -> None:
     console = screen()
+    free = "" if found.memory_free_bytes is None else f"; {size(found.memory_free_bytes)} are free"
     rows = [
         ("tokens", f"{short(found.tokens)} in {found.steps:,} steps"),
         ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
         ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
-        (
-            "memory",
-            f"about {size(found.memory_bytes)} for {found.parameters:,} parameters, besides 0.3 GB of torch itself",
-        ),
+        ("memory", f"about {size(found.memory_bytes)} for {found.parameters:,} parameters{free}"),
         ("disk", f"{size(found.disk_bytes)} for the last checkpoints"),
     ]
     console.print(facts(rows))

@@ -8,10 +8,10 @@ from rich.text import Text
 from clozeworks import spec
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
-from clozeworks.commands.cost import Cost, cost_of
 from clozeworks.commands.diff import shown
 from clozeworks.commands.screen import closing, columns, emit, facts, screen, short, size
 from clozeworks.pretraining import Recipe
+from clozeworks.train.cost import Cost, cost_of
 
 
 def run(options: Options) -> None:
@@ -28,13 +28,18 @@ def run(options: Options) -> None:
     console.print(table)
     console.print()
     train, forward, step = recipe.train, short(cost.flops), short(3 * cost.flops * cost.tokens)
-    memory = f"{size(cost.memory)} to train: {size(cost.fixed)} for weights, gradients and AdamW, "
+    named_optimizer = type(train.optimizer).__name__
+    memory = (
+        f"{size(cost.memory)} to train: {size(cost.fixed)} for weights, gradients and {named_optimizer}, "
+        f"{size(cost.step - cost.fixed)} for {cost.rows} x {cost.length} tokens at once, "
+        f"{size(cost.saving)} for a checkpoint on its way to the disk; the rest is torch and slack"
+    )
     rows_of = [
         ("examples", shown(recipe.objective.segments)),
         ("hidden", shown(recipe.objective.corruption)),
         ("training", f"{train.steps:,} steps of {train.batch_tokens:,} tokens, learning rate {train.learning_rate:g}"),
         ("arithmetic", f"{forward} FLOPs a token forward, {step} a training step"),
-        ("memory", f"{memory}{size(cost.activations)} for {cost.rows} x {cost.length} tokens at once"),
+        ("memory", memory),
     ]
     console.print(facts(rows_of))
     other = "bert_base" if options.recipe != "bert_base" else "roberta_base"

@@ -1,5 +1,6 @@
 """Batches for training: a mixture of corpora, prepared in the background, resumable from any step."""
 
+import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
@@ -9,7 +10,7 @@ import numpy as np
 
 from clozeworks import draws
 from clozeworks.batch import Batch
-from clozeworks.data.rows import Corrupter, Planner, Row, Rows, Source, Text, batch_rows, collate
+from clozeworks.data.rows import SHELF, Corrupter, Planner, Row, Rows, Source, Text, batch_rows, collate, reshelved
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
 
@@ -22,6 +23,9 @@ class Loader:
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
     Of text in lanes a step holds whole time steps, one after another, and micro-batch n of a time step always the same
     lanes, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
+
+    With `share` (r, W) it gives the r-th of W stretches of each step's rows (of each time step's lanes), in as many
+    pieces as everybody else. All walk through all rows, and read their own alone.
     """
 
     def __init__(
@@ -35,6 +39,7 @@ class Loader:
         batch_tokens: int,
         micro_tokens: int | None = None,
         ahead: int = 2,
+        share: tuple[int, int] = (0, 1),
     ):
         weights = [weight for _, weight in corpora]
         self.limits = np.cumsum(weights) / sum(weights)
@@ -47,6 +52,25 @@ class Loader:
         lanes = getattr(segments, "lanes", None)
         if lanes is not None:
             self._keep_lanes(lanes, batch_tokens, segments.length)
+        self.rank, self.size = share
+        self.block = lanes or self.rows_a_step  # rows that are shared out together
+        self.pieces = self._pieces(segments.length)
+        mine = len(np.array_split(np.arange(self.block), self.size)[self.rank]) * (self.rows_a_step // self.block)
+        # Alone, the shelves of the pools serve; else own ones, as large.
+        self.window = max(1, SHELF // (mine * segments.length)) if self.size > 1 else 1
+
+    def _pieces(self, length: int) -> int:
+        """Micro-batches of a block, as many in every process."""
+        least, most = self.block // self.size, -(-self.block // self.size)
+        many = f"{self.block} {'rows' if self.block == self.rows_a_step else 'lanes'} of {length} tokens"
+        if not least:
+            needed = f"each of {self.size} processes needs one at least"
+            raise InputError("a step", many, needed, "raise train.batch_tokens, or use fewer processes")
+        pieces = -(-most // self.rows_a_micro)
+        if pieces > least:  # one row at a time, and some have a row more than others
+            needed = f"{self.size} processes cannot take turns on them one by one"
+            raise InputError("a step", many, needed, f"use a multiple of {self.size}, or raise train.micro_tokens")
+        return pieces
 
     def _keep_lanes(self, lanes: int, batch_tokens: int, length: int) -> None:
         """Refuse steps that would tear the lanes apart."""
@@ -99,9 +123,15 @@ class Loader:
             thread.join()
 
     def _make(self, position: Position | None) -> Iterator[tuple[list[Batch], Position]]:
-        micro = self.rows_a_micro
-        for rows, after in self.rows(position):
-            yield [collate(rows[at : at + micro]) for at in range(0, len(rows), micro)], after
+        walk = self.rows(position)
+        while True:
+            walked = list(itertools.islice(walk, self.window))
+            steps = [self._mine(rows) for rows, _ in walked]
+            if self.size > 1:
+                shelved = iter(reshelved([row for pieces in steps for _, piece in pieces for row in piece]))
+                steps = [[(at, [next(shelved) for _ in piece]) for at, piece in pieces] for pieces in steps]
+            for pieces, (_, after) in zip(steps, walked, strict=True):
+                yield [_numbered(collate(piece), at) for at, piece in pieces], after
 
     def rows(self, position: Position | None = None) -> Iterator[tuple[list[Row], Position]]:
         """Endless (rows of a step, position after it); what is in a row is read only when somebody looks."""
@@ -115,3 +145,20 @@ class Loader:
             rows = [streams[at].next() for at in which.tolist()]
             number += self.rows_a_step
             yield rows, {"row": number, "sources": [stream.position() for stream in streams]}
+
+    def _mine(self, rows: list[Row]) -> list[tuple[int, list[Row]]]:
+        """The pieces of a step that are this process's, each with the number of its first row."""
+        found = []
+        for block in range(0, len(rows), self.block):
+            numbers = np.array_split(np.arange(block, block + self.block), self.size)[self.rank].tolist()
+            if self.size == 1:
+                pieces = [numbers[at : at + self.rows_a_micro] for at in range(0, len(numbers), self.rows_a_micro)]
+            else:
+                pieces = [piece.tolist() for piece in np.array_split(numbers, self.pieces)]
+            found += [(piece[0], [rows[at] for at in piece]) for piece in pieces]
+        return found
+
+
+def _numbered(batch: Batch, row: int) -> Batch:
+    batch.row = row
+    return batch

@@ -187,6 +187,22 @@ def shelved(epoch: Epoch, rows: list[np.ndarray]) -> list[Row]:
     return found
 
 
+def reshelved(rows: list[Row]) -> list[Row]:
+    """Rows that were chosen from many, on shelves of their own: of the others nothing is read."""
+    places: dict[int, int] = {}
+    members: dict[int, list[np.ndarray]] = {}
+    for row in rows:
+        members.setdefault(id(row.epoch), []).append(row.index)
+    epochs = {id(row.epoch): row.epoch for row in rows}
+    shelves = {at: Shelf(epoch, np.concatenate(members[at])) for at, epoch in epochs.items()}
+    found = []
+    for row in rows:
+        at = id(row.epoch)
+        found.append(Row(row.epoch, row.index, shelves[at], places.get(at, 0)))
+        places[at] = places.get(at, 0) + len(row.index)
+    return found
+
+
 class Rows:
     """The endless rows of one source, from any position."""
 

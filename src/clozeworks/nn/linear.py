@@ -53,7 +53,6 @@ class _Product(torch.autograd.Function):
         return _product(x, weight, bias)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         (g,), (x, weight) = grads, ctx.saved_tensors
         return (

@@ -110,8 +110,9 @@ class StackLayer(nn.Module):
             places = some if depth == len(self.blocks) - 1 else None
             view = dataclasses.replace(inner.at(depth), places=places)
             if self.recompute and torch.is_grad_enabled():
-                again = {"use_reentrant": False, "preserve_rng_state": False}  # the key repeats what is dropped
-                x, carry, cross = checkpoint(block, x, before, source, view, **again)
+                x, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
+                    block, x, before, source, view, use_reentrant=False, preserve_rng_state=False
+                )
             else:
                 x, carry, cross = block(x, before, source, view)
             if self.memory:

@@ -86,7 +86,7 @@ def tiled(q: Tensor, keys: Keys, context: Context, rate: float) -> Tensor:
         key = Key(context.once("tiles.seeds", lambda: within(tiles.firsts, total).seeds), key.site)
     # The rows of one head lie apart in [B, L, H, d], which is what the projections wrote: no copy before the gather.
     rows = (tensor.transpose(1, 2).reshape(-1, q.shape[-1]) for tensor in (q, keys.k, keys.v))
-    with torch.autocast(q.device.type, enabled=False):
+    with torch.autocast("cpu" if q.is_meta else q.device.type, enabled=False):  # a meta tensor has shapes only
         out = _Tiled.apply(*rows, tiles, heads, key, rate)
     return out.view(q.shape[0], q.shape[2], heads, q.shape[-1]).transpose(1, 2)
 

@@ -3,6 +3,7 @@
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
                         recipe.json  tokenizer.json  tokenizer_config.json
 
+Where processes hold parts of the tensors, each writes its own files (`slices`); the rest is the same.
 The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
 after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer make it
 a model directory of its own. There is no gradient scaler in it: bf16 has the range of fp32 and needs none.
@@ -24,6 +25,7 @@ from torch import Tensor, nn
 from clozeworks import atomic
 from clozeworks.errors import InputError
 from clozeworks.exchange.tensors import assign
+from clozeworks.train import slices
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 _NAME = re.compile(r"step-(\d{8,})")
@@ -39,7 +41,7 @@ class Checkpoint:
     state: dict[str, Any]
 
     def tensors(self, file: str = MODEL) -> dict[str, Tensor]:
-        return safetensors.torch.load_file(self.path / file)
+        return slices.read(self.path, file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,12 @@ def save(
     tensors: Mapping[str, Mapping[str, Tensor]],
     state: Mapping[str, Any],
     files: Mapping[str, bytes] | None = None,
+    also: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Write the checkpoint of a step: `tensors` and `files` by file name, and its state."""
+    """Write the checkpoint of a step: `tensors` and `files` by file name, and its state.
+
+    `also` may add files to the directory before it is sealed.
+    """
     path, files = run / name_of(step), files or {}
     size = sum(tensor.nbytes for file in tensors.values() for tensor in file.values())
     _need_room(path, size + sum(map(len, files.values())) + _SLACK)
@@ -69,6 +75,8 @@ def save(
             )
         for name, content in files.items():
             (new / name).write_bytes(content)
+        if also is not None:
+            also(new)
         (new / STATE).write_text(json.dumps({"step": step, **state}, indent=2, allow_nan=False) + "\n")
         facts = {file.name: {"bytes": file.stat().st_size, "sha256": _hash(file)} for file in sorted(new.iterdir())}
         (new / MANIFEST).write_text(json.dumps({"files": facts}, indent=2) + "\n")
@@ -121,7 +129,7 @@ class DamagedError(Exception):
 def verify(path: Path) -> Checkpoint:
     """Hold every file to the manifest."""
     files = _json(path, MANIFEST).get("files")
-    if not isinstance(files, dict) or not {MODEL, STATE} <= set(files):
+    if not isinstance(files, dict) or STATE not in files or not slices.complete(files, MODEL):
         raise DamagedError(f"{path.name}: {MANIFEST} does not list what a checkpoint holds")
     for name, fact in files.items():
         file, fact = path / name, fact if isinstance(fact, dict) else {}

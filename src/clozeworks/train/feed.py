@@ -28,7 +28,8 @@ def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
 class Feed:
     """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends.
 
-    A batch size that some phase cannot have is refused at once. `notes` is what the user should know of the data.
+    `share` (r, W) is what this process takes of each step. A batch size that some phase cannot have is refused at once.
+    `notes` is what the user should know of the data.
     """
 
     def __init__(
@@ -38,8 +39,9 @@ class Feed:
         vocabulary: Vocabulary,
         start: int = 0,
         position: dict[str, Any] | None = None,
+        share: tuple[int, int] = (0, 1),
     ):
-        self.recipe, self.corpora, self.vocabulary = recipe, corpora, vocabulary
+        self.recipe, self.corpora, self.vocabulary, self.share = recipe, corpora, vocabulary, share
         self.start, self.position = start, position or {"phase": 0, "place": None}
         self.phases = phase_ends(recipe.train, recipe.objective.segments.length)
         self.loaders = [self._loader(phase, length) for phase, (_, length) in enumerate(self.phases)]
@@ -85,4 +87,5 @@ class Feed:
             seed=seed,
             batch_tokens=train.batch_tokens,
             micro_tokens=train.micro_tokens,
+            share=self.share,
         )

@@ -26,9 +26,19 @@ from clozeworks.train.listing import METRICS, RECIPE, RUN
 __all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "is_free", "model_files",
            "read", "versions"]  # fmt: skip
 
-# These fields, and what is below them, change what is kept of a run or the room it takes, not what it computes. `steps`
-# is not among them: the rate of every step depends on it, so a longer run would not be the one that was begun.
-FREE = ("train.log_every", "train.save_every", "train.evaluate_every", "train.keep", "train.micro_tokens")
+# These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes.
+# `steps` is not among them: the rate of every step depends on it, so a longer run would not be the one that was begun.
+FREE = (
+    "train.log_every",
+    "train.save_every",
+    "train.evaluate_every",
+    "train.keep",
+    "train.micro_tokens",
+    "train.processes",
+    "train.parallel",
+    "train.recompute",
+    "train.compile",
+)
 
 
 def expect(run: Path) -> None:

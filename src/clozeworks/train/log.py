@@ -52,6 +52,22 @@ class Metrics:
             self._file.close()
 
 
+class Unwritten:
+    """The metrics of a process that leaves the file to another."""
+
+    def write(self, row: dict[str, Any]) -> None:
+        pass
+
+    def sync(self) -> None:
+        pass
+
+    def back(self, step: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The rows of a run; a last line that a kill tore is left out."""
     return [row for _, row in _rows(path.read_bytes())] if path.exists() else []

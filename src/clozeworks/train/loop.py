@@ -4,7 +4,6 @@ It owns accumulation, clipping and precision, and asks the guard before each upd
 going back happen in the caller's `for`.
 """
 
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from clozeworks.batch import Batch
 from clozeworks.key import Key
 from clozeworks.model import Model
 from clozeworks.train.guard import Watch
+from clozeworks.train.world import World, gradients
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Step:
     learning_rate: float
     grad_norm: float  # before clipping
     tokens: int  # without padding
-    examples: tuple[int, ...]
+    examples: tuple[int, ...]  # of this process; of all where the step was skipped
     seconds: float
-    cpu_seconds: float
+    cpu_seconds: float  # of all processes, taken to be alike
     waited: float  # seconds of them spent waiting for data
     skipped: bool = False  # nothing was changed
     reason: str = ""  # why not
@@ -66,14 +66,17 @@ def fit(
     precision: Literal["fp32", "bf16"] = "fp32",
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
+    world: World | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
     Each loss is a sum over its predictions divided by their number in the whole step, so that any cut of a step into
     micro-batches gives the same gradient. A step that `watch` refuses changes nothing and is reported as skipped; one
     that it passes over is not even computed. Where it finds lasting trouble, the steps end, or an error is raised.
+
+    In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
     """
-    batches, watch = iter(data), watch or Watch()
+    batches, watch, world = iter(data), watch or Watch(), world or World()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for number in range(start + 1, steps + 1):
         begin, cpu_begin = time.perf_counter(), time.process_time()
@@ -84,17 +87,20 @@ def fit(
         waited, rate = time.perf_counter() - begin, schedule(number)
         examples = tuple(index for batch in micro for index in batch.index)
         if passed := watch.passes(number):
-            seconds, reason = time.perf_counter() - begin, f"passed over: {passed.reason}"
+            examples, reason = world.joined(examples), f"passed over: {passed.reason}"
+            seconds = time.perf_counter() - begin
             yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
             continue
         micro = [batch.to(device) for batch in micro]
 
         optimizer.zero_grad(set_to_none=True)
         keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
-        means = accumulate(model, micro, keys, precision)
-        norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-        *values, grad_norm = torch.stack([*means.values(), norm.detach().to(device)]).tolist()  # the one wait a step
-        metrics = dict(zip(means, values, strict=True))
+        counts, tokens = count(model, micro, world)
+        parts = accumulate(model, micro, keys, precision, world, counts)
+        norm = get_total_norm(gradients(parameters)).detach().to(device)
+        means, norm = world.settled(torch.stack(list(parts.values())), norm)
+        *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
+        metrics = dict(zip(parts, values, strict=True))
         loss = sum(spec.weight * metrics[spec.name] for spec in model.specs)
 
         verdict = watch(number, loss, grad_norm)
@@ -111,10 +117,10 @@ def fit(
             metrics,
             rate,
             grad_norm,
-            tokens=sum(batch.real for batch in micro),
-            examples=examples,
+            tokens,
+            examples=examples if verdict.act == "update" else world.joined(examples),
             seconds=time.perf_counter() - begin,
-            cpu_seconds=time.process_time() - cpu_begin,
+            cpu_seconds=(time.process_time() - cpu_begin) * world.size,
             waited=waited,
             skipped=verdict.act != "update",
             reason=verdict.reason,
@@ -129,27 +135,46 @@ def fit(
 
 def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
     """Of each micro-batch, by the numbers of its rows within the step: cut otherwise, a step drops the same."""
-    ends = itertools.accumulate(len(batch.tokens) for batch in micro)
-    rows = [range(end - len(batch.tokens), end) for batch, end in zip(micro, ends, strict=True)]
-    return [Key.make(seed, step, rows=each).to(batch.tokens.device) for each, batch in zip(rows, micro, strict=True)]
+    keys, end = [], 0
+    for batch in micro:
+        begin = end if batch.row is None else batch.row
+        end = begin + len(batch.tokens)
+        keys.append(Key.make(seed, step, rows=range(begin, end)).to(batch.tokens.device))
+    return keys
+
+
+def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int], int]:
+    """The predictions of each loss and the tokens in the step, those of other processes too."""
+    mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
+    *counts, tokens = world.totals([*mine, sum(batch.real for batch in micro)])
+    return {spec.name: found for spec, found in zip(model.specs, counts, strict=True)}, tokens
 
 
 def accumulate(
-    model: Model, micro: list[Batch], keys: Sequence[Key | None], precision: Literal["fp32", "bf16"] = "fp32"
+    model: Model,
+    micro: list[Batch],
+    keys: Sequence[Key | None],
+    precision: Literal["fp32", "bf16"] = "fp32",
+    world: World | None = None,
+    counts: dict[str, int] | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradients of one step; give each loss and metric of the step by name, still on the device."""
-    counts = {spec.name: sum(spec.count(batch) for batch in micro) for spec in model.specs}
+    """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
+    world = world or World()
+    counts = counts or count(model, micro, world)[0]
     device = micro[0].tokens.device
     means: dict[str, Tensor] = {}
-    for batch, key in zip(micro, keys, strict=True):
-        with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-            output = model(batch, key)
-        total = torch.zeros((), device=device)
-        for spec in model.specs:
-            if counts[spec.name]:  # a loss without a prediction in this step says nothing
-                total = total + spec.weight * output.losses[spec.name].float() / counts[spec.name]
-        if total.requires_grad:
-            total.backward()
+    for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
+        with world.running(model, last=number == len(micro)) as run:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
+                output = run(batch, key)
+            total = torch.zeros((), device=device)
+            for spec in model.specs:
+                if counts[spec.name]:  # a loss without a prediction in this step says nothing
+                    total = total + spec.weight * output.losses[spec.name].float() / counts[spec.name]
+                elif world.size > 1:  # but every process waits for the gradients of every parameter
+                    total = total + 0.0 * output.losses[spec.name].float()
+            if total.requires_grad:
+                (total if world.factor == 1 else total * world.factor).backward()
         sums = {name: (name, value) for name, value in output.losses.items()} | output.metrics
         for name, (loss, value) in sums.items():
             part = value.detach().float() / max(counts[loss], 1)

@@ -23,7 +23,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import allocator, checkpoint, folder, log, optim
+from clozeworks.train import allocator, checkpoint, folder, log, optim, room, together
 from clozeworks.train.feed import Feed
 from clozeworks.train.guard import Watch
 from clozeworks.train.guess import Guesser
@@ -33,12 +33,14 @@ from clozeworks.train.saving import Saver
 from clozeworks.train.schedule import rate
 from clozeworks.train.source import digest, transfer
 from clozeworks.train.stop import Question, Stop
+from clozeworks.train.world import World, several
 from clozeworks.train.writers import Writer, Writers
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
 BEGINNING = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": {}}
 
 StrPath = str | os.PathLike[str]
+Rows = log.Metrics | log.Unwritten
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +79,43 @@ def pretrain(
     `source` is a model whose weights the run starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and
     SIGTERM finish the step, save and return; SIGUSR1 says on standard error where the run is. What can be refused is
     refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
+
+    Started by torchrun, it is one process of several: all train, and the first of them writes, shows and evaluates.
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
     allocator.keep_freed()
-    corpora, tokenizer = open_data(data)
-    recipe = fitted(recipe, tokenizer, source)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    run = Path(out)
-    facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
-    folder.compare(run, recipe, corpora, facts)
-    session = Session(recipe, corpora, tokenizer, run, device, source)
-    with atomic.held(run, "is training into it"):
-        record = folder.compare(run, recipe, corpora, facts)  # again: only now does nobody else write there
-        if record["source"] and source is None and checkpoint.newest(run) is None:
-            raise InputError(run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
-        state = session.restore()
-        folder.enter(run, recipe, record)
-        tokenizer.save(run)
-        return session.train(state, record["precision"], progress, console, writers)
+    world = join(recipe, device)
+    with world.together():
+        corpora, tokenizer = open_data(data, verify="hash" if world.main else "size")
+        recipe = fitted(recipe, tokenizer, source)
+        device = world.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        run = Path(out)
+        facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
+        world.first(lambda: folder.compare(run, recipe, corpora, facts))
+        session = Session(recipe, corpora, tokenizer, run, device, source, world)
+        with atomic.held(run, "is training into it") if world.main else contextlib.nullcontext():
+            # Again: only now does nobody else write there.
+            record = world.first(lambda: folder.compare(run, recipe, corpora, facts))
+            state = session.restore(record)
+            if world.main:
+                folder.enter(run, recipe, record)
+                tokenizer.save(run)
+            result = session.train(state, record["precision"], progress, console, writers)
+            world.leave()
+            return result
+
+
+def join(recipe: Recipe, device: str) -> World:
+    """The processes that train together: those the environment tells of, or this one alone."""
+    if several():
+        from clozeworks.train import distributed
+
+        return distributed.join(recipe.train.parallel, device)
+    if recipe.train.processes > 1:
+        needed, todo = "so many processes have to be started", "use clozeworks pretrain or torchrun, or set it to 1"
+        raise RecipeError(f"{recipe.name}.train.processes", recipe.train.processes, needed, todo)
+    return World()
 
 
 class Session:
@@ -109,17 +129,23 @@ class Session:
         run: Path,
         device: str,
         source: Model | None = None,
+        world: World | None = None,
     ):
         self.recipe, self.corpora, self.run, self.device, self.source = recipe, corpora, run, device, source
+        self.world = world or World()
         self.tokenizer, self.vocabulary = tokenizer, tokenizer.vocabulary()
-        self.feed = Feed(recipe, corpora, self.vocabulary)
+        self.feed = Feed(recipe, corpora, self.vocabulary, share=(self.world.rank, self.world.size))
         if not (run / folder.RUN).exists():
             rehearse(self.feed)
         self.model = build(recipe)
         self.notes = transfer(source, self.model) if source is not None else []
         self.model.to(device)
+        self.model.encoder.stack.recompute = recipe.train.recompute
+        if recipe.train.compile:
+            compiled(self.model)
         if not run.exists():
             checkpoint.expect_room(run, self.model)
+        self.world.place(self.model)
         self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
         borders = [end for end, _ in self.feed.phases]
         look = f"clozeworks examples --run {shlex.quote(str(run))} --step"
@@ -136,18 +162,24 @@ class Session:
         writers: Sequence[Writer] = (),
     ) -> Result:
         train, model, texts = self.recipe.train, self.model, self.texts
-        start = state["step"]
+        start, world, main = state["step"], self.world, self.world.main
+        measures = main or world.sharded  # shards are gathered by all, or by none
         past = self.enter(state)
         pace = log.Pace()
         with contextlib.ExitStack() as closing:
             stop = closing.enter_context(Stop())
-            metrics = closing.enter_context(contextlib.closing(log.Metrics(self.run / folder.METRICS, start)))
+            world.asked = lambda: stop.asked
+            metrics = log.Metrics(self.run / folder.METRICS, start) if main else log.Unwritten()
+            closing.enter_context(contextlib.closing(metrics))
             saver = closing.enter_context(Saver(self.run, start))
             guesser = Guesser(model, self.tokenizer, iter(()))
-            line = Line(train.steps, start, console, progress, guesser.look, past)
+            look = None if world.sharded else guesser.look  # of a shard, all would have to look
+            line = Line(train.steps, start, console if main else Console(quiet=True), progress and main, look, past)
             closing.enter_context(contextlib.closing(line))
-            closing.enter_context(Question(line.answer))
-            others = closing.enter_context(contextlib.closing(Writers(writers, line.say)))
+            closing.enter_context(Question(line.answer if main else lambda: None))
+            others = closing.enter_context(contextlib.closing(Writers(writers if main else (), line.say)))
+            if start < train.steps:
+                self.notes.append(room.told(self.recipe, self.device))
             for note in self.notes:
                 line.say(note)
             step, due = None, False
@@ -164,29 +196,31 @@ class Session:
                     others.write(row)
                 if step.trouble:
                     continue
-                if texts and (step.last or step.every(train.evaluate_every)):
+                if texts and measures and (step.last or step.every(train.evaluate_every)):
                     self.figures = heldout.measure(model, self.heldout_batches(texts))
+                    world.scatter(model)
                     self.losses[step.number] = self.figures["loss"]
                     row = {"step": step.number, "split": "heldout", **self.figures}
                     metrics.write(row)
                     others.write(row)
                     line.heldout(step.number, self.figures)
                 due = due or step.every(train.save_every)
-                if step.last or stop.asked or (due and not self.watch.level):  # not in the middle of trouble
+                if step.last or world.stopping or (due and not self.watch.level):  # not in the middle of trouble
                     self.save(saver, step.number, metrics)
                     due = False
-                if stop.asked:
+                if world.stopping:
                     break
         done = step.number if step else start
         if done < train.steps:
             self.notes.append(f"stopped at step {done:,} of {train.steps:,}; run the same command again to go on")
-        path, asked = self.run / checkpoint.name_of(done), stop.asked if done < train.steps else 0
+        path, asked = self.run / checkpoint.name_of(done), world.stopping if done < train.steps else 0
         resumed, notes = start or None, self.notes
         return Result(self.run, path, done, train.steps, self.tokens, self.seconds, self.figures, resumed, asked, notes)
 
     def enter(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Take up the run at a state; gives the rows up to it."""
-        rows = [row for row in log.read(self.run / folder.METRICS) if row["step"] <= state["step"]]
+        rows = log.read(self.run / folder.METRICS) if self.world.main else []
+        rows = [row for row in rows if row["step"] <= state["step"]]
         self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], last_figures(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
         self.losses = {row["step"]: row["loss"] for row in measured}
@@ -196,7 +230,7 @@ class Session:
         return rows
 
     def steps(
-        self, precision: Literal["fp32", "bf16"], guesser: Guesser, metrics: log.Metrics, saver: Saver, line: Line
+        self, precision: Literal["fp32", "bf16"], guesser: Guesser, metrics: Rows, saver: Saver, line: Line
     ) -> Generator[Step]:
         """The steps of the run; where the guard goes back, those after a checkpoint once more."""
         train = self.recipe.train
@@ -216,6 +250,7 @@ class Session:
                     precision=precision,
                     device=self.device,
                     watch=self.watch,
+                    world=self.world,
                 ):
                     yield step
                     if step.trouble:
@@ -224,7 +259,7 @@ class Session:
                 return
             saver.wait()
             if self.watch.hopeless:
-                if self.watch.passed:  # so that the newest checkpoint is a sound one
+                if self.watch.passed and self.world.main:  # so that the newest checkpoint is a sound one
                     checkpoint.drop_after(self.run, self.watch.passed[-1].begin - 1)
                 raise self.watch.diverged(step)
             found = self.go_back()
@@ -238,27 +273,28 @@ class Session:
         What comes after is deleted: it belongs to a course that is left.
         """
         passed = [asdict(each) for each in self.watch.passed]
-        found = checkpoint.find(self.run, upto=passed[-1]["begin"] - 1).checkpoint
+        found = together.find(self.world, self.run, upto=passed[-1]["begin"] - 1).checkpoint
         if found is None and self.source is None and folder.read(self.run)["source"]:
             raise InputError(self.run, f"trouble at step {passed[-1]['first']:,}, before any checkpoint",
                              "it goes back to the model it was begun from", "give the same --from again")  # fmt: skip
         state = found.state if found else dict(BEGINNING)
-        checkpoint.drop_after(self.run, state["step"])
+        if self.world.main:
+            checkpoint.drop_after(self.run, state["step"])
         if found:
-            self.load(found)
+            together.restore(self.world, found, self.model, self.adam)
         else:
             fresh = build(self.recipe)
             if self.source is not None:
                 transfer(self.source, fresh)
-            optim.restore(self.model, self.adam, {})
-            for parameter, first in zip(self.model.parameters(), fresh.parameters(), strict=True):
-                parameter.data.copy_(first.data)
+            together.begin(self.world, fresh, self.model, self.adam)
         self.enter({**state, "guard": {**state.get("guard", {}), "passed": passed}})
         return state["step"]
 
-    def restore(self) -> dict[str, Any]:
+    def restore(self, record: dict[str, Any]) -> dict[str, Any]:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
-        found = checkpoint.find(self.run)
+        found = together.find(self.world, self.run)
+        if record["source"] and self.source is None and found.checkpoint is None:
+            raise InputError(self.run, "no checkpoint yet", "it was begun from a model", "give the same --from again")
         self.notes += [f"damaged checkpoint passed over: {reason}" for reason in found.damaged]
         if found.checkpoint is None:
             if found.damaged:
@@ -270,7 +306,7 @@ class Session:
         if state["recipe"] != folder.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        self.load(found.checkpoint)
+        together.restore(self.world, found.checkpoint, self.model, self.adam)
         if state["step"] < self.recipe.train.steps:
             checkpoint.expect_room(self.run, self.model)
             self.notes.append(f"going on from step {state['step']:,}")
@@ -281,13 +317,8 @@ class Session:
             )
         return state
 
-    def load(self, found: checkpoint.Checkpoint) -> None:
-        checkpoint.restore(found, self.model)
-        optim.restore(self.model, self.adam, found.tensors(checkpoint.OPTIMIZER))
-
-    def save(self, saver: Saver, step: int, metrics: log.Metrics) -> None:
-        moments = optim.state_of(self.model, self.adam)
-        tensors = {checkpoint.MODEL: dict(self.model.named_parameters()), checkpoint.OPTIMIZER: moments}
+    def save(self, saver: Saver, step: int, metrics: Rows) -> None:
+        """Replicas are alike, so the main process saves beside the training; shards stop until all have written."""
         state = {
             "tokens": self.tokens,
             "seconds": round(self.seconds, 3),
@@ -299,8 +330,16 @@ class Session:
         keep = functools.partial(
             self.recipe.train.keep.choose, losses=dict(self.losses), anchor=self.watch.anchor(step)
         )
+        tensors, files = together.tensors_of(self.model, self.adam), folder.model_files(self.run)
         # The checkpoint promises the rows up to its step: they are on the disk before it has its name.
-        saver.save(step, tensors, state, folder.model_files(self.run), before=metrics.sync, keep=keep)
+        if self.world.sharded:
+            metrics.sync()
+            together.save(self.world, self.run, step, tensors, state, files)
+            saver.durable = step
+            if self.world.main:
+                checkpoint.prune(self.run, step, keep)
+        elif self.world.main:
+            saver.save(step, tensors, state, files, before=metrics.sync, keep=keep)
 
     def heldout_texts(self) -> list[Corpus]:
         """The held-out splits that have at least one example; it is no fault to have none."""
@@ -309,7 +348,7 @@ class Session:
             if "heldout" not in corpus.manifest["splits"]:
                 self.notes.append(f"no evaluation on {corpus.directory}: no document was held out")
                 continue
-            text = Corpus.open(corpus.directory, "heldout", verify="hash")
+            text = Corpus.open(corpus.directory, "heldout", verify="hash" if self.world.main else "size")
             try:
                 next(heldout.batches(text, self.recipe.objective, self.vocabulary))
                 texts.append(text)
@@ -326,6 +365,16 @@ class Session:
         )
 
 
+def compiled(model: Model) -> None:
+    """Have torch compile each block on its first call, all by the same graph.
+
+    On CPU it repays nothing (docs/benchmarks.md): products are as fast as before, and attention with dropout takes the
+    dense path, since the borders of packed documents are other integers in every batch.
+    """
+    for block in model.encoder.stack.blocks:
+        block.compile()
+
+
 def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     heldout = [row for row in rows if row.get("split") == "heldout"]
     return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None
@@ -338,14 +387,16 @@ def rehearse(feed: Feed) -> None:
             source.epoch(0).examples(np.zeros(1, dtype=np.int64))
 
 
-def open_data(data: Sequence[tuple[StrPath, float]]) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
-    """The training splits, every byte verified, and the one tokenizer they share."""
+def open_data(
+    data: Sequence[tuple[StrPath, float]], verify: Literal["size", "hash"] = "hash"
+) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
+    """The training splits, every byte verified unless only sizes are asked for, and the one tokenizer they share."""
     if not data:
         raise InputError("--data", "nothing", "at least one prepared directory is needed", "see clozeworks prepare")
     for directory, weight in data:
         if not weight > 0:
             raise InputError(f"--data {directory}", weight, "a share above 0 is needed", "change it or leave it out")
-    corpora = [(Corpus.open(directory, "train", verify="hash"), float(weight)) for directory, weight in data]
+    corpora = [(Corpus.open(directory, "train", verify=verify), float(weight)) for directory, weight in data]
     first = corpora[0][0]
     for corpus, _ in corpora[1:]:
         if corpus.tokenizer_fingerprint != first.tokenizer_fingerprint:
@@ -374,9 +425,6 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
         where = f"{recipe.name}.objective.losses"
         raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
-    if recipe.train.processes != 1:
-        where = f"{recipe.name}.train.processes"
-        raise RecipeError(where, recipe.train.processes, "training runs in one process so far", "use 1")
     return recipe
 
 

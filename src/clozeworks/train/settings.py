@@ -45,7 +45,9 @@ class Train(Spec):
     `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
     changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
     `schedule` is a word, or a part where it has fields of its own. Without a `guard`, only what is not finite is
-    skipped.
+    skipped. Of several `processes` each has the whole model, or with `parallel` = shard a part of every tensor; neither
+    changes what is computed, nor does `recompute`, which keeps a block's input alone and computes the rest again.
+    `compile` has torch compile the blocks: half a minute at the start, repaid on GPUs.
     """
 
     steps: int = 10_000
@@ -60,9 +62,12 @@ class Train(Spec):
     seed: int = 0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     processes: int = 1
+    parallel: Literal["replicate", "shard"] = "replicate"
     log_every: int = 10
     save_every: int = 500
     evaluate_every: int = 500
+    recompute: bool = False
+    compile: bool = False
     keep: Keep = field(default_factory=Keep)
     guard: Guard | None = field(default_factory=Guard)
 

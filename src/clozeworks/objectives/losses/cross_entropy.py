@@ -51,6 +51,5 @@ class _CrossEntropy(torch.autograd.Function):
         return total, right
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor):
         return *(d * grads[0].to(d.dtype) for d in ctx.saved_tensors), None, None

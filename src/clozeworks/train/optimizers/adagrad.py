@@ -11,7 +11,8 @@ from torch import Tensor
 
 from clozeworks.errors import RecipeError
 from clozeworks.train.optimizers.optimizer import Group, Optimizer
-from clozeworks.train.optimizers.state import with_gradient
+from clozeworks.train.optimizers.state import norms, with_gradient
+from clozeworks.train.world import local
 
 
 @dataclass(slots=True)
@@ -37,6 +38,14 @@ class Adagrad(Optimizer):
         if not self.start >= 0:
             raise RecipeError(f"{where}.start", self.start, "0 or more is needed", "0 is usual")
 
+    @property
+    def kept(self) -> int:
+        return 1
+
+    @property
+    def spare(self) -> int:
+        return 1
+
     def build(self, groups: list[Group], learning_rate: float) -> torch.optim.Optimizer:
         options = [group.options(learning_rate) for group in groups]
         return ClippedAdagrad(options, {"clip": self.clip, "eps": self.eps, "start": self.start})
@@ -52,17 +61,17 @@ class ClippedAdagrad(torch.optim.Optimizer):
             parameters = with_gradient(group)
             if not parameters:
                 continue
-            gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+            gradients = [local(parameter.grad) for parameter in parameters if parameter.grad is not None]
             for parameter in parameters:
                 if not self.state[parameter]:
                     self.state[parameter]["sum"] = torch.full_like(parameter, group["start"])
-            sums: list[Tensor] = [self.state[parameter]["sum"] for parameter in parameters]
+            sums: list[Tensor] = [local(self.state[parameter]["sum"]) for parameter in parameters]
             torch._foreach_addcmul_(sums, gradients, gradients)
             updates = list(torch._foreach_sqrt(sums))
             torch._foreach_add_(updates, group["eps"])
             torch._foreach_reciprocal_(updates)
             torch._foreach_mul_(updates, gradients)
             if group["clip"] is not None:
-                norms = torch.stack(torch._foreach_norm(gradients))
-                torch._foreach_mul_(updates, list((group["clip"] / (norms + 1e-10)).clamp(max=1.0).unbind()))
-            torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+                lengths = norms(gradients, group)
+                torch._foreach_mul_(updates, list((group["clip"] / (lengths + 1e-10)).clamp(max=1.0).unbind()))
+            torch._foreach_add_([local(parameter) for parameter in parameters], updates, alpha=-group["lr"])

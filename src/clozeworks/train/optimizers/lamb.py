@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.train.optimizers.optimizer import Group, Moments
-from clozeworks.train.optimizers.state import batches
+from clozeworks.train.optimizers.state import batches, norms
 
 
 @dataclass(slots=True)
@@ -26,6 +26,10 @@ class Lamb(Moments):
     """
 
     correction: bool = False
+
+    @property
+    def spare(self) -> int:
+        return 1
 
     def build(self, groups: list[Group], learning_rate: float) -> torch.optim.Optimizer:
         options = [
@@ -57,11 +61,12 @@ class AdaptedAdam(torch.optim.Optimizer):
                 if group["weight_decay"]:
                     torch._foreach_add_(updates, batch.parameters, alpha=group["weight_decay"])
                 if group["adapts"]:
-                    torch._foreach_mul_(updates, ratios(batch.parameters, updates))
+                    torch._foreach_mul_(
+                        updates, ratios(*(norms(tensors, group) for tensors in (batch.parameters, updates)))
+                    )
                 torch._foreach_add_(batch.parameters, updates, alpha=-group["lr"])
 
 
-def ratios(parameters: list[Tensor], updates: list[Tensor]) -> list[Tensor]:
-    """|p| / |u| of each tensor, still on the device; 1 where either is 0."""
-    weights, steps = (torch.stack(torch._foreach_norm(tensors)) for tensors in (parameters, updates))
+def ratios(weights: Tensor, steps: Tensor) -> list[Tensor]:
+    """|p| / |u| of each tensor, from these norms, still on the device; 1 where either is 0."""
     return list(torch.where((weights > 0) & (steps > 0), weights / steps, 1.0).unbind())

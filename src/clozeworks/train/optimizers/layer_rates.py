@@ -31,6 +31,14 @@ class LayerRates(Optimizer):
             needed = "the rates of layers are set once"
             raise RecipeError(f"{where}.optimizer", "LayerRates", needed, "multiply the two factors")
 
+    @property
+    def kept(self) -> int:
+        return self.optimizer.kept
+
+    @property
+    def spare(self) -> int:
+        return self.optimizer.spare
+
     def share(self, below: int) -> float:
         return self.factor**below
 

@@ -32,6 +32,16 @@ class Optimizer(Spec):
     def build(self, groups: list[Group], learning_rate: float) -> torch.optim.Optimizer:
         """The optimizer over these groups."""
 
+    @property
+    @abstractmethod
+    def kept(self) -> int:
+        """Numbers kept for each weight between updates."""
+
+    @property
+    def spare(self) -> int:
+        """Numbers for each weight that an update needs while it is made."""
+        return 0
+
     def share(self, below: int) -> float:
         """The part of the rate that a layer gets which stands so many layers below the heads."""
         return 1.0
@@ -47,6 +57,10 @@ class Moments(Optimizer):
     betas: tuple[float, float] = (0.9, 0.999)
     eps: float = 1e-6
     decay: float = 0.01
+
+    @property
+    def kept(self) -> int:
+        return 2
 
     def check(self, where: str) -> None:
         for index, beta in enumerate(self.betas):

@@ -1,0 +1,246 @@
+"""Golden losses: five real steps of every recipe, tiny, and of every part that no recipe trains with.
+
+Bit for bit on a machine like the one they were recorded on, to 1e-5 elsewhere. A change that should alter no number
+alters none here. To add what is missing, and to record again what was changed on purpose:
+
+    python -m tests.test_golden --write
+    python -m tests.test_golden --write --change
+"""
+
+import argparse
+import contextlib
+import copy
+import json
+import math
+import platform
+import random
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from clozeworks import doctor, spec
+from clozeworks.data.prepare import prepare
+from clozeworks.objectives import mask, segments
+from clozeworks.objectives.losses.sentence_relation import SentenceRelation
+from clozeworks.objectives.objective import Corruption, Segments
+from clozeworks.pretraining import Recipe, build
+from clozeworks.recipes import named, recipe
+from clozeworks.train import optim, settings
+from clozeworks.train.feed import Feed
+from clozeworks.train.loop import fit
+from clozeworks.train.optimizers.optimizer import Optimizer
+from clozeworks.train.run import fitted, open_data
+from clozeworks.train.schedule import rate
+
+FILE = Path(__file__).parent / "golden" / "losses.json"
+COMMAND = "python -m tests.test_golden --write"
+NEAR = 1e-5  # how far another processor or library may be off
+STEPS, LENGTH, VOCAB = 5, 32, 200
+TEXT = (
+    "a the some every small large red blue old young fox foxes dog hen cat river tree stone house houses road runs "
+    "running ran sleeps sleeping slept sees seeing saw near under over behind slowly quickly and but while"
+)
+
+
+# ---- the text
+
+
+def sentence(draw: random.Random) -> str:
+    return " ".join(draw.choices(TEXT.split(), k=draw.randint(4, 12))).capitalize() + "."
+
+
+def write_text(folder: Path) -> dict[str, Path]:
+    """Documents with annotated entities, and two-sided text; the embedded text is another in each Python."""
+    draw = random.Random(1)
+    texts = [" ".join(sentence(draw) for _ in range(draw.randint(3, 9))) for _ in range(150)]
+    rows = [{"text": text, "entities": [[0, text.index(" ", 8)]]} for text in texts]
+    sides = [{"a": sentence(draw), "b": sentence(draw)} for _ in range(300)]
+    found = {"documents": folder / "documents", "sides": folder / "sides"}
+    prepare(rows, found["documents"], vocab=VOCAB, heldout=0)
+    prepare(sides, found["sides"], vocab=VOCAB, heldout=0, pairs=("a", "b"))
+    return found
+
+
+# ---- what is trained
+
+
+def shrink(r: Recipe) -> Recipe:
+    """The recipe in its own shape, as small as its sharing allows: a step of milliseconds."""
+    stack = r.encoder.stack
+    cycled = len(stack.block) if isinstance(stack.block, tuple) else 1
+    r.encoder.width = 32
+    stack.depth = max(2, math.lcm(cycled, stack.share.attention or 1, stack.share.ffn or 1))
+    if r.encoder.embed.width is not None:
+        r.encoder.embed.width = 16
+    for _, part in spec.walk(r):
+        for name, small in (("heads", 2), ("inner", 64)):
+            if hasattr(part, name):
+                setattr(part, name, small)
+    train, longest = r.train, r.longest()
+    train.phases = tuple(replace(phase, length=LENGTH * phase.length // longest) for phase in train.phases)
+    r.objective.segments.length = LENGTH
+    train.steps, train.batch_tokens = STEPS, 8 * LENGTH
+    train.micro_tokens = 4 * LENGTH if train.micro_tokens else None
+    train.learning_rate, train.warmup, train.precision = 1e-2, 2, "fp32"
+    return r
+
+
+def with_format(part: Segments) -> Recipe:
+    r = shrink(recipe("bert_mini"))
+    r.objective.segments = part
+    r.objective.losses = tuple(
+        loss for loss in r.objective.losses if "pair_label" in part.writes or not isinstance(loss, SentenceRelation)
+    )
+    return r
+
+
+def with_mask(part: Corruption) -> Recipe:
+    r = shrink(recipe("roberta_mini"))
+    r.objective.corruption = part
+    return r
+
+
+def with_optimizer(part: Optimizer) -> Recipe:
+    r = shrink(recipe("bert_mini"))
+    r.train.optimizer = part
+    return r
+
+
+KINDS: tuple[tuple[Any, type, Callable[[Any], Recipe]], ...] = (
+    (segments, Segments, with_format),
+    (mask, Corruption, with_mask),
+    (settings, Optimizer, with_optimizer),
+)
+# Parts that want more than their defaults on this text.
+GIVEN: dict[str, dict[str, Any]] = {
+    "MaskPhrases": {"stage": "entity"},
+    "Pairs": {"target_length": 12},
+    "Stream": {"lanes": 4},
+}
+
+
+def cases() -> dict[str, Callable[[], Recipe]]:
+    """Every recipe by its name, then every format, mask and optimizer that none of them has."""
+    found: dict[str, Callable[[], Recipe]] = {name: lambda make=make: shrink(make()) for name, make in named().items()}
+    used = {type(part) for make in named().values() for _, part in spec.walk(make())}
+    for module, base, varied in KINDS:
+        for name in module.__all__:
+            kind = getattr(module, name)
+            if issubclass(kind, base) and kind not in used:
+                given = {"length": LENGTH} if issubclass(kind, Segments) else {}
+                part = kind(**given, **GIVEN.get(name, {}))
+                found[f"with {name}"] = lambda part=part, varied=varied: varied(copy.deepcopy(part))
+    return found
+
+
+def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
+    """The loss of each step, through the loader and the loop that `pretrain` takes."""
+    torch.set_num_threads(1)
+    corpora, tokenizer = open_data(
+        [(data["sides" if isinstance(r.objective.segments, segments.Pairs) else "documents"], 1.0)]
+    )
+    r = fitted(r, tokenizer)
+    model, train = build(r), r.train
+    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    with contextlib.closing(iter(Feed(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
+        steps = fit(model, batches, adam, lambda step: rate(step, train), steps=STEPS, clip=train.clip, seed=train.seed)
+        return [step.loss for step in steps]
+
+
+# ---- the record
+
+
+def here() -> dict[str, Any]:
+    """All that may decide the last bit of a sum."""
+    return {
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "processor": doctor.machine()["processor"],
+        "platform": f"{platform.system()} {platform.machine()}",
+        "threads": 1,
+    }
+
+
+def recorded() -> dict[str, Any]:
+    return json.loads(FILE.read_text()) if FILE.exists() else {"machines": [], "losses": {}}
+
+
+def difference(name: str, now: list[float], record: dict[str, Any]) -> str | None:
+    """What is wrong with these losses, if anything."""
+    if name not in record["losses"]:
+        return f"{name} has no golden losses; run `{COMMAND}` to add them"
+    entry = record["losses"][name]
+    exact = record["machines"][entry["machine"]] == here()
+    near = 0.0 if exact else NEAR
+    if len(now) == len(entry["losses"]) and all(abs(a - b) <= near for a, b in zip(now, entry["losses"], strict=True)):
+        return None
+    return (
+        f"{name}: {now}, recorded {'on a machine like this' if exact else 'elsewhere'} {entry['losses']}; if that is "
+        f"meant, run `{COMMAND} --change`"
+    )
+
+
+def write(change: bool) -> None:
+    """Add what is missing; record everything again with `change`, and forget what is no more."""
+    record = {"machines": [], "losses": {}} if change else recorded()
+    if here() not in record["machines"]:
+        record["machines"].append(here())
+    with tempfile.TemporaryDirectory() as folder:
+        data = write_text(Path(folder))
+        for name, make in cases().items():
+            if name not in record["losses"]:
+                losses = losses_of(make(), data)
+                record["losses"][name] = {"machine": record["machines"].index(here()), "losses": losses}
+                print(f"{name:24}{losses[0]:.4f} ... {losses[-1]:.4f}")
+    lines = ",\n".join(f'    "{name}": {json.dumps(entry)}' for name, entry in record["losses"].items())
+    machines = ",\n".join(f"    {json.dumps(machine)}" for machine in record["machines"])
+    FILE.write_text(f'{{\n  "machines": [\n{machines}\n  ],\n  "losses": {{\n{lines}\n  }}\n}}\n')
+
+
+# ---- tests
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_text(tmp_path_factory.mktemp("golden"))
+
+
+@pytest.mark.parametrize("name", cases())
+def test_losses_are_the_recorded_ones(name, data):
+    before = torch.get_num_threads()
+    try:
+        wrong = difference(name, losses_of(cases()[name](), data), recorded())
+    finally:
+        torch.set_num_threads(before)
+    assert wrong is None, wrong
+
+
+def test_nothing_is_recorded_that_is_no_more():
+    assert set(recorded()["losses"]) <= set(cases()), f"run `{COMMAND} --change`"
+
+
+def test_the_record_is_exact_where_it_was_made_and_near_elsewhere():
+    losses = [1.0, 2.0]
+    entry = {"losses": {"some": {"machine": 0, "losses": losses}}}
+    same, other = entry | {"machines": [here()]}, entry | {"machines": [here() | {"torch": "0.1"}]}
+    off, far = [1.0, 2.0 + 1e-6], [1.0, 2.0 + 1e-4]
+    assert difference("some", losses, same) is None
+    assert "--change" in str(difference("some", off, same))
+    assert difference("some", off, other) is None
+    assert "elsewhere" in str(difference("some", far, other))
+    assert difference("some", losses[:1], other) is not None
+    assert f"run `{COMMAND}`" in str(difference("another", losses, same))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Record golden losses.")
+    parser.add_argument("--write", action="store_true", required=True, help="add what is missing")
+    parser.add_argument("--change", action="store_true", help="record everything again")
+    write(parser.parse_args().change)

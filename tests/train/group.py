@@ -1,0 +1,91 @@
+"""One process of a test's world: `group.py DATA OUT`; writes OUT/WAY.json, and checkpoints into OUT/WAY-NAME."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from clozeworks.nn.stack import Share
+from clozeworks.pretraining import Recipe, build
+from clozeworks.train import distributed, optim, together
+from clozeworks.train.feed import Feed
+from clozeworks.train.loop import fit
+from clozeworks.train.optimizers.optimizer import Optimizer
+from clozeworks.train.run import fitted, open_data
+from clozeworks.train.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
+from clozeworks.train.world import World
+from tests.train.conftest import tiny_recipe
+
+LONG = 50
+# A start above 0: what has no gradient but rounding errors would else be moved by the sign of these.
+EACH: dict[str, tuple[Optimizer, int]] = {
+    "adamw": (AdamW(), LONG),
+    "adam": (Adam(), 8),
+    "lamb": (Lamb(), 8),
+    "adagrad": (Adagrad(start=1e-4), 8),
+    "layer_rates": (LayerRates(Adam(correction=True), factor=0.5), 8),
+    "shared": (AdamW(), 8),  # layers with the same Parameters
+}
+
+
+def tiny(optimizer: Optimizer, **train: object) -> Recipe:
+    """Without dropout of attention's weights, which the rows beside a row still have a say in."""
+    r = tiny_recipe(steps=LONG + 1, optimizer=optimizer, **train)
+    r.encoder.stack.block_at(0).mixer.dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
+    return r
+
+
+def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any, Any]:
+    optimizer, steps = EACH[name]
+    corpora, tokenizer = open_data([(data, 1.0)])
+    recipe = tiny(optimizer, **train)
+    if name == "shared":
+        recipe.encoder.stack.share = Share(attention=1, ffn=1)
+    recipe = fitted(recipe, tokenizer)
+    model = build(recipe)
+    world.place(model)
+    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
+    found: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
+    for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, clip=1.0, seed=3, world=world):
+        found["loss"].append(step.loss)
+        found["norm"].append(step.grad_norm)
+        found["tokens"].append(step.tokens)
+        found["metrics"].append(step.metrics)
+        found["examples"].append(world.joined(step.examples))
+    batch = next(feed)[0]
+    feed.close()  # pyright: ignore[reportAttributeAccessIssue]
+    return found, model, adam, batch
+
+
+def main(data: str, out: str) -> None:
+    torch.set_num_threads(1)
+    world = distributed.join("replicate", "cpu")
+    checked(world, "replicate", ["adamw", "lamb", "shared"], data, out)
+    checked(distributed.Shards(world.rank, world.size), "shard", list(EACH), data, out)
+    world.leave()
+
+
+def checked(world: World, way: str, names: list[str], data: str, out: str) -> None:
+    report: dict[str, Any] = {"told": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
+    for name in names:
+        report[name], model, adam, batch = trained(world, data, name)
+        run = Path(out) / f"{way}-{name}"
+        if world.main:
+            run.mkdir(parents=True)
+        world.wait()
+        with torch.no_grad():
+            model(batch)  # an evaluation may come before a save
+        world.scatter(model)
+        together.save(world, run, EACH[name][1], model, adam, {}, keep=2)
+    world.asked = lambda: "SIGTERM" if world.rank == world.size - 1 else ""
+    report["totals"] = world.totals([world.rank, 1])
+    report["stopping"] = world.stopping
+    if world.main:
+        (Path(out) / f"{way}.json").write_text(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
