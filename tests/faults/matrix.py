@@ -16,7 +16,7 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] 
     "kills": (kills.run, {}, {"runs": 1, "kills": 3, "steps": 40}),
     "ranks": (ranks.run, {}, {"kills": 1, "whom": ("rank",), "steps": 40}),
     "stops": (stops.run, {}, {"stops": 2, "steps": 40}),
-    "disk": (disk.run, {}, {"every": 60, "lasting": (True,)}),
+    "disk": (disk.run, {}, {"every": 100, "errors": ("ENOSPC", "EIO"), "lasting": (True,)}),
     "damage": (damage.run, {}, {"cases": 60, "commands": 4}),
     "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back")}),
 }
