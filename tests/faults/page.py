@@ -61,8 +61,8 @@ def _kills(found: dict[str, Any]) -> str:
 def _ranks(found: dict[str, Any]) -> str:
     return (
         f"{found['unresumable']} runs unresumable, {found['orphans']} orphans; {found['identical']} of {found['runs']} "
-        f"bit-identical to the uninterrupted two processes, which are {found['from_one_process']:.0e} from one; "
-        f"1, 2, then 1 processes: the same tokens, weights within {found['resized_distance']:.0e}"
+        f"bit-identical to the uninterrupted two processes, which are {found['from_one_process']:.1g} from one; "
+        f"1, 2, then 1 processes: the same tokens, weights within {found['resized_distance']:.1g}"
     )
 
 
