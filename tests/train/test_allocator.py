@@ -8,8 +8,9 @@ import resource, torch
 from clozeworks.train.allocator import keep_freed
 torch.set_num_threads(1)
 kept = {kept} and keep_freed()
-parts = [torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256)]
-model = torch.nn.Sequential(*parts, *parts, *parts)
+def part():
+    return torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256))
+model = torch.nn.Sequential(part(), part(), part())
 def steps(count):
     for number in range(count):
         model(torch.ones(2048 - number % 3, 256)).sum().backward()
