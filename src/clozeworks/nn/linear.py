@@ -1,8 +1,8 @@
 """The matrix product, which is most of a step, by the fastest library this processor has.
 
 torch's wheels for x86 carry two, MKL and oneDNN, and ask MKL. On processors of AMD, oneDNN is 10 to 20 % faster for
-y = x W^T + b and for dx = g W, at every shape a small encoder has; for dW = g^T x the two are equal
-(`clozeworks bench products`). The choice depends on the processor alone, so that a run that goes on rounds as before.
+y = x W^T + b and for dx = g W, at every shape an encoder has; for dW = g^T x the two are equal
+(docs/benchmarks.md). The choice depends on the processor alone, so that a run that goes on rounds as before.
 """
 
 from functools import cache
