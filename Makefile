@@ -12,7 +12,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow check format bench docs wheel constraints clean
+.PHONY: help quickstart test test-slow faults check format bench docs wheel constraints clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ test: $(VENV)/.test ## The fast tests, under ten minutes on two cores
 
 test-slow: $(VENV)/.test ## The slow tests, under thirty minutes on two cores
 	$(PYTEST) -m slow $(ARGS)
+
+faults: $(VENV)/.test ## Break things on purpose, under an hour on two cores; writes docs/reliability.md
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m tests.faults --json docs/reliability.json --page docs/reliability.md $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types and spelling; changes nothing
 	$(BIN)/ruff format --check .

@@ -1,8 +1,10 @@
 """Whole or not at all: real files, real kills, real disks that are full."""
 
 import contextlib
+import errno
 import json
 import os
+import platform
 import resource
 import signal
 import subprocess
@@ -287,3 +289,38 @@ def test_a_reader_never_sees_a_part(tmp_path: Path):
         seen.add(content[0])
     assert writer.returncode == 0
     assert len(seen) > 1
+
+
+def failing(number: int):
+    """A call that a broken disk refuses."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_a_broken_disk_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    atomic.write_text(tmp_path / "file", "old")
+    monkeypatch.setattr(os, "fsync", failing(errno.EIO))
+    with pytest.raises(InputError, match="the disk reports an error"):
+        atomic.write_text(tmp_path / "file", "new")
+    assert (tmp_path / "file").read_text() == "old"
+    assert names(tmp_path) == ["file"]
+
+
+def test_what_cannot_be_cleaned_up_does_not_hide_what_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as broken, pytest.raises(InputError, match="the disk is full"):
+        broken.setattr(atomic, "_remove", failing(errno.EROFS))
+        broken.setattr(os, "fsync", failing(errno.ENOSPC))
+        atomic.write_text(tmp_path / "file", "new")
+    assert len(names(tmp_path)) == 1
+    atomic.write_text(tmp_path / "file", "new")
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_lock_that_cannot_be_written_is_a_sentence(tmp_path: Path):
+    with file_size_limit(0), pytest.raises(InputError, match="too large"), atomic.held(tmp_path, "works here"):
+        pass
+    with atomic.held(tmp_path, "works here"):
+        assert atomic.holder(tmp_path) == f"{os.getpid()} on {platform.node()}"

@@ -1,5 +1,7 @@
 """The command line as its users meet it: quick help, suggestions, JSON, exit codes, and a road that goes on."""
 
+import json
+import math
 import os
 import re
 import subprocess
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from clozeworks.cli import COMMANDS, main, parser_of
+from clozeworks.commands.screen import emit
 from tests.cli import child, refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -138,3 +141,8 @@ def test_waiting_threads_do_not_spin_unless_asked_to():
     for more, told in ({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None"):
         done = subprocess.run([sys.executable, "-c", code], env={**plain, **more}, capture_output=True, text=True)
         assert done.stdout.splitlines()[-1] == told
+
+
+def test_a_number_that_json_cannot_say_is_null(capsys: pytest.CaptureFixture[str]):
+    emit({"loss": math.nan, "rows": [(1, math.inf)], "name": "a"})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "rows": [[1, None]], "name": "a"}

@@ -33,7 +33,6 @@ REFUSED = [
     ("objective.corruption=MaskPhrases(stage=entity)", "text with annotated units is needed"),
     ("objective.losses=[]", "at least one loss is needed to train"),
     ("train.phases=[Phase(share=0.5, length=32), Phase(share=0.5, length=4)]", "at least 8 tokens"),
-    ("train.processes=2", "one process so far"),
 ]
 
 

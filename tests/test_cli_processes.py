@@ -1,6 +1,10 @@
 """Several processes from the command line: what is printed for other machines, what is refused, what is passed on."""
 
 import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +58,23 @@ def test_the_exit_code_is_that_of_the_process_that_failed(capfd):
     assert err.count("did you mean bert_base") == 1, "told once"
     assert processes.run(["--version"], 2) == 0
     assert capfd.readouterr().out.count("clozeworks") == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux tells a child")
+def test_processes_are_asked_to_stop_when_their_launcher_is_killed():
+    code = (
+        "import subprocess\n"
+        "from clozeworks.commands import processes\n"
+        "child = subprocess.Popen(['sleep', '60'], preexec_fn=processes.end_with_launcher, start_new_session=True)\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as launcher:
+        assert launcher.stdout is not None
+        pid = int(launcher.stdout.readline())
+        launcher.kill()
+    state = Path(f"/proc/{pid}/stat")
+    end = time.monotonic() + 10
+    while state.exists() and " Z " not in state.read_text():
+        assert time.monotonic() < end, "it still runs"
+        time.sleep(0.01)

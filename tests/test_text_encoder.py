@@ -1,7 +1,9 @@
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -209,3 +211,12 @@ def test_an_own_part_trains_saves_and_loads(tmp_path):
     assert run.stdout.strip().endswith("5")
     with pytest.raises(cw.RecipeError, match=r"Average: no part of that name is known; .*parts="):
         cw.load(tmp_path / "run")
+
+
+def test_the_recipe_of_a_run_is_the_one_its_checkpoint_has_verified(road: Path, tmp_path: Path):
+    shutil.copytree(road / "run", tmp_path / "run")
+    recipe, tokenizer = (tmp_path / "run" / name for name in ("recipe.json", "tokenizer.json"))
+    before = load(tmp_path / "run").recipe
+    recipe.write_text(recipe.read_text().replace('"eps": 1e-12', '"eps": 1e-02'))
+    tokenizer.write_text("damaged")
+    assert load(tmp_path / "run").recipe == before

@@ -40,6 +40,7 @@ _REASONS = {  # errno: (given, needed, what to do)
         "a higher limit is needed",
         "see `ulimit -f` or write elsewhere",
     ),
+    errno.EIO: ("the disk reports an error", "a sound disk is needed", "see the system's log or write elsewhere"),
     errno.EROFS: ("a read-only file system", "a place that can be written is needed", "choose another directory"),
     errno.EACCES: (
         "permission denied",
@@ -118,15 +119,19 @@ def held(place: Path, doing: str) -> Iterator[None]:
             needed = "a place that can be written is needed"
             raise InputError(place, "it cannot be made here", needed, "choose another directory") from error
         file = (place / LOCK).open("a+", encoding="utf-8")
-    with file:
+    try:
         if not _lock(file.fileno()):
             file.seek(0)
             given = f"process {file.read().strip() or '(unknown)'} {doing}"
             raise InputError(place, given, "one process at a time", "wait for it, stop it, or choose another directory")
-        file.truncate(0)
-        file.write(f"{os.getpid()} on {platform.node()}\n")
-        file.flush()
+        with explained(place):
+            file.truncate(0)
+            file.write(f"{os.getpid()} on {platform.node()}\n")
+            file.flush()
         yield
+    finally:
+        with contextlib.suppress(OSError):  # closed it is, and what it says is a courtesy
+            file.close()
 
 
 def holder(place: Path) -> str | None:
@@ -199,7 +204,8 @@ def _concerns(error: Exception, target: Path) -> bool:
     name = getattr(error, "filename", None)
     if not isinstance(name, str):
         return True
-    return target.is_relative_to(name) or any(_SIBLING.fullmatch(part) for part in Path(name).parts)
+    related = target.is_relative_to(name) or Path(name).is_relative_to(target)
+    return related or any(_SIBLING.fullmatch(part) for part in Path(name).parts)
 
 
 @contextlib.contextmanager
@@ -215,10 +221,11 @@ def _sibling(target: Path) -> Iterator[Path]:
     try:
         yield new
     finally:
-        _remove(new)
-        old = new.with_suffix(".old")
-        if old.exists() and not target.exists():
-            os.rename(old, target)
+        with contextlib.suppress(OSError):  # what stays is swept by the next writer; the failure to tell came before
+            old = new.with_suffix(".old")
+            if old.exists() and not target.exists():
+                os.rename(old, target)
+            _remove(new)
         _mine.discard(new)
 
 

@@ -199,9 +199,9 @@ def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_p
         given = "a file" if directory.exists() else "no such directory"
         raise InputError(path, given, "a run, a model or a Hugging Face directory is needed", "check the path")
     if (directory / files.RECIPE).is_file():
-        recipe = files.read_recipe(directory / files.RECIPE, parts)
-        weights, facts = _weights(directory)
-        return TextEncoder(files.build(recipe, weights, directory), files.read_tokenizer(directory), recipe, facts)
+        weights, facts, place = _weights(directory)
+        recipe = files.read_recipe(place / files.RECIPE, parts)
+        return TextEncoder(files.build(recipe, weights, directory), files.read_tokenizer(place), recipe, facts)
     if (directory / huggingface.CONFIG).is_file():
         found = huggingface.read(directory, allow_pickle)
         model = files.build(found.recipe, found.tensors, directory)
@@ -210,9 +210,9 @@ def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_p
     raise InputError(path, "neither a model nor a run", needed, "give the directory that `pretrain` or `export` wrote")
 
 
-def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; with what its card
-    should tell."""
+def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
+    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; what its card
+    should tell; and where recipe and tokenizer are, of a run those of the checkpoint, which are verified."""
     from clozeworks.exchange import tensors
     from clozeworks.train import checkpoint
 
@@ -222,13 +222,14 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         except checkpoint.DamagedError as error:
             raise InputError(directory, error, "a sound checkpoint is needed", "take another, or the run") from None
     if (directory / tensors.FILE).is_file():
-        return tensors.read(directory / tensors.FILE), card.read_facts(directory)
+        return tensors.read(directory / tensors.FILE), card.read_facts(directory), directory
     newest = checkpoint.newest(directory)
     if newest is None:
         raise InputError(
             directory, "no checkpoint that verifies", "a trained model is needed", "run the pretrain command again"
         )
-    return newest.tensors(), card.read_facts(directory)
+    place = newest.path if (newest.path / files.RECIPE).is_file() else directory
+    return newest.tensors(), card.read_facts(directory), place
 
 
 def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:

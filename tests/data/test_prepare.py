@@ -307,3 +307,21 @@ def test_parts_of_a_long_document_become_one_document(tmp_path):
     prepared = prepare(parts, tmp_path / "out", vocab=200, heldout=0.5)
     lengths = sorted(len(document) for split in ("train", "heldout") for document in texts_of(prepared, split))
     assert lengths == [3, 9]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("manifest.json", '"split": "heldout"', '"split": "hel$out"'),
+        ("manifest.json", '"tokenizer": {', '"tokanizer": {'),
+        ("tokenizer_config.json", '"[MASK]"', '"[UNK]"'),
+        ("tokenizer.json", '"[CLS]"', '"[CLW]"'),
+    ],
+)
+def test_damage_beside_the_shards_is_refused(corpus, tmp_path, file, old, new):
+    prepare([corpus], tmp_path / "out", vocab=300)
+    text = (tmp_path / "out" / file).read_text()
+    assert old in text
+    (tmp_path / "out" / file).write_text(text.replace(old, new, 1))
+    with pytest.raises(InputError, match="must be those that were prepared"):
+        Corpus.open(tmp_path / "out", verify="hash")

@@ -122,12 +122,12 @@ def test_changed_shards_are_noticed(tmp_path):
     file = tmp_path / "train-00000.safetensors"
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    assert "changed under the manifest" in refusal(tmp_path)
+    assert "must be those that were prepared" in refusal(tmp_path)
     file.write_bytes(whole[:-1] + b"\7")
     assert len(Corpus.open(tmp_path)) == 3  # the size alone cannot tell
     assert "hash" in refusal(tmp_path, verify="hash")
     file.write_bytes(b"\xff" * len(whole))
-    assert "changed under the manifest" in refusal(tmp_path)
+    assert "must be those that were prepared" in refusal(tmp_path)
     file.unlink()
     assert "gone" in refusal(tmp_path)
 

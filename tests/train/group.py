@@ -1,6 +1,7 @@
 """One process of a test's world: `group.py DATA OUT`; writes OUT/WAY.json, and checkpoints into OUT/WAY-NAME."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 
 from clozeworks.nn.stack import Share
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import distributed, optim, together
+from clozeworks.train import checkpoint, distributed, optim, together
 from clozeworks.train.feed import Feed
 from clozeworks.train.loop import fit
 from clozeworks.train.optimizers.optimizer import Optimizer
@@ -79,8 +80,12 @@ def checked(world: World, way: str, names: list[str], data: str, out: str) -> No
         with torch.no_grad():
             model(batch)  # an evaluation may come before a save
         world.scatter(model)
-        together.save(world, run, EACH[name][1], model, adam, {}, keep=2)
-    world.asked = lambda: "SIGTERM" if world.rank == world.size - 1 else ""
+        tensors = together.tensors_of(model, adam)
+        if world.sharded:
+            together.save(world, run, EACH[name][1], tensors, {}, {})
+        elif world.main:
+            checkpoint.save(run, EACH[name][1], tensors, {})
+    world.asked = lambda: signal.SIGTERM if world.rank == world.size - 1 else 0
     report["totals"] = world.totals([world.rank, 1])
     report["stopping"] = world.stopping
     if world.main:

@@ -8,19 +8,20 @@ import resource, torch
 from clozeworks.train.allocator import keep_freed
 torch.set_num_threads(1)
 kept = {kept} and keep_freed()
-def faults():
+def part():
+    return torch.nn.Sequential(torch.nn.Linear(256, 1024), torch.nn.GELU(), torch.nn.Linear(1024, 256))
+model = torch.nn.Sequential(part(), part(), part())
+def steps(count):
+    for number in range(count):
+        model(torch.ones(2048 - number % 3, 256)).sum().backward()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-for _ in range(3):
-    torch.ones(4_000_000)
-begin = faults()
-for _ in range(20):
-    torch.ones(4_000_000)
-print(int(kept), faults() - begin)
+begin = steps(3)
+print(int(kept), steps(10) - begin)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mallopt is glibc's")
-def test_memory_that_was_freed_is_not_asked_for_again():
+def test_a_step_asks_the_system_for_less_memory_than_it_frees():
     def run(kept: bool) -> tuple[int, int]:
         done = subprocess.run([sys.executable, "-c", FAULTS.format(kept=kept)], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -30,8 +31,7 @@ def test_memory_that_was_freed_is_not_asked_for_again():
     told, faults = run(True)
     if not told:
         pytest.skip("the C library is not glibc, or it was set up from outside")
-    assert faults < 100
-    assert run(False)[1] > 1000
+    assert faults < 0.6 * run(False)[1]
 
 
 def test_what_the_user_has_set_up_stays(monkeypatch):

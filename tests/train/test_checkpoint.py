@@ -1,6 +1,7 @@
 """Checkpoints against truncation, flipped bits, missing files and disks that are full."""
 
 import contextlib
+import errno
 import json
 import resource
 import shutil
@@ -237,3 +238,17 @@ def test_a_run_that_could_never_save_is_refused_before_its_first_step(tmp_path):
         model = torch.nn.Linear(1 << 21, 1 << 21)  # 16 TB, none of it allocated
     with pytest.raises(InputError, match=r"MB are free; a checkpoint takes .* MB; free some space"):
         checkpoint.expect_room(tmp_path, model)
+
+
+def test_an_old_one_that_cannot_be_deleted_is_no_reason_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for step in (1, 2):
+        save(tmp_path, step)
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "unlink", fail)
+        checkpoint.prune(tmp_path, 2, lambda _: set())
+    assert checkpoint.verify(tmp_path / checkpoint.name_of(1))
+    checkpoint.prune(tmp_path, 2, lambda _: set())
+    assert not (tmp_path / checkpoint.name_of(1)).exists()

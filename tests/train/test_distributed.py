@@ -82,7 +82,7 @@ def test_two_processes_give_what_one_gives(way: str, two: Path, alone: dict[str,
     assert report["told"] == {"rank": 0}
     assert report["joined"] == [0, 1]
     assert report["totals"] == [1, 2]
-    assert report["stopping"] == "SIGTERM", "a process that is asked to stop stops all"
+    assert report["stopping"] == signal.SIGTERM, "a process that is asked to stop stops all"
     for name in EACH:
         if name not in report:
             continue
@@ -121,8 +121,8 @@ def test_each_shard_writes_its_rows(two: Path, alone: dict[str, Any]):
 
 
 def test_one_process_alone_is_asked_for_nothing():
-    world = World(asked=lambda: "SIGINT")
-    assert (world.main, world.sharded, world.stopping, world.factor) == (True, False, "SIGINT", 1)
+    world = World(asked=lambda: signal.SIGINT)
+    assert (world.main, world.sharded, world.stopping, world.factor) == (True, False, signal.SIGINT, 1)
     assert world.totals([3, 4]) == [3, 4]
     assert world.joined((1,)) == (1,)
     code = "import sys, clozeworks.train.world; sys.exit('torch.distributed.fsdp' in sys.modules)"

@@ -17,6 +17,7 @@ from clozeworks.errors import RecipeError
 from clozeworks.pretraining import Recipe, build
 from clozeworks.recipes import recipe
 from clozeworks.train import checkpoint, optim
+from clozeworks.train.keep import Keep
 from clozeworks.train.optimizers.optimizer import Group, Optimizer
 from clozeworks.train.run import pretrain
 from clozeworks.train.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
@@ -238,12 +239,12 @@ def test_a_tensor_without_gradient_stays_as_it_is(part: Optimizer):
 @pytest.mark.parametrize("part", EVERY.values(), ids=EVERY)
 def test_resumed_is_uninterrupted(part: Optimizer, tiny, data: Path, tmp_path: Path):
     """A run cut after five of nine steps and gone on with ends with the same bytes, weights and state."""
-    make = lambda: tiny(9, optimizer=part, evaluate_every=99, learning_rate=0.01)  # noqa: E731
-    whole = pretrain(make(), [(data, 1.0)], tmp_path / "whole", progress=False, keep=9).checkpoint
+    make = lambda: tiny(9, optimizer=part, evaluate_every=99, learning_rate=0.01, keep=Keep(9))  # noqa: E731
+    whole = pretrain(make(), [(data, 1.0)], tmp_path / "whole", progress=False).checkpoint
     cut = tmp_path / "cut"
     shutil.copytree(whole.parent, cut)
     shutil.rmtree(cut / checkpoint.name_of(9))
-    result = pretrain(make(), [(data, 1.0)], cut, progress=False, keep=9)
+    result = pretrain(make(), [(data, 1.0)], cut, progress=False)
     assert result.resumed == 5
     for file in (checkpoint.MODEL, checkpoint.OPTIMIZER):
         assert (result.checkpoint / file).read_bytes() == (whole / file).read_bytes(), file

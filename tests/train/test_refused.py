@@ -55,3 +55,11 @@ def test_too_little_room_for_a_checkpoint_leaves_nothing(data: Path, tiny: Tiny,
 def test_a_run_needs_a_path(out, data: Path, tiny: Tiny):
     with pytest.raises(InputError, match=f"^out: {out}; the directory of the run is needed"):
         pretrain(tiny(), [(data, 1.0)], out)
+
+
+def test_a_record_of_the_run_that_changed_is_refused(data: Path, tiny: Tiny, tmp_path: Path):
+    pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", progress=False)
+    record = tmp_path / "run" / "run.json"
+    record.write_text(record.read_text().replace('"precision": "fp32"', '"precision": "bf16"'))
+    with pytest.raises(InputError, match=r"run\.json: other content than when it was written"):
+        pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", progress=False)

@@ -7,6 +7,7 @@ begins again from its newest checkpoint.
 """
 
 import contextlib
+import ctypes
 import os
 import signal
 import socket
@@ -69,6 +70,7 @@ class Group:
                     stdout=None if first else subprocess.DEVNULL,
                     stderr=None if first else self.told[rank],
                     start_new_session=True,  # Ctrl-C comes to us alone, and from us once
+                    preexec_fn=end_with_launcher if sys.platform == "linux" else None,
                 )
             )
         return self
@@ -127,6 +129,11 @@ class Group:
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.processes[0].send_signal(number)
+
+
+def end_with_launcher() -> None:
+    """Have the kernel ask this process to stop, save and leave when whoever started it is killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def environment(rank: int, size: int, port: int) -> dict[str, str]:

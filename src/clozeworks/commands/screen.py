@@ -1,6 +1,7 @@
 """How commands speak: plain in a pipe, in colour on a terminal, JSON when asked."""
 
 import json
+import math
 import os
 import re
 import shlex
@@ -22,8 +23,16 @@ def screen(stderr: bool = False) -> Console:
 
 
 def emit(value: Any) -> None:
-    """One JSON object on one line of standard output."""
-    print(json.dumps(value, ensure_ascii=False, allow_nan=False), flush=True)
+    """One JSON object on one line of standard output; what is not finite, which JSON cannot say, is null."""
+    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False), flush=True)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def facts(rows: Iterable[tuple[str, object]]) -> Table:

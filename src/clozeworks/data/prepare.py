@@ -15,13 +15,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from clozeworks import atomic
+from clozeworks import atomic, seal
 from clozeworks.data import engines, merge, units
 from clozeworks.data.notes import notes_of
 from clozeworks.data.shard_writer import ShardWriter
-from clozeworks.data.shards import FORMAT, MANIFEST, SPLITS, Counted, fingerprint, read_manifest
+from clozeworks.data.shards import FORMAT, MANIFEST, SPLITS, Counted, facts_of, fingerprint, read_manifest
 from clozeworks.data.text.documents import Counts, Document, Errors
 from clozeworks.data.text.reader import Reader, Reading
+from clozeworks.data.tokens.files import CONFIG, FILE
 from clozeworks.data.tokens.segmenters import Segmenter, portable
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.tokens.training import KINDS
@@ -116,6 +117,8 @@ def prepare(
             manifest = _manifest(reader, counts, table, copies, writers, found, settings)
             manifest["notes"] = notes_of(manifest, str(tokenizer) in KINDS)
             found.save(stage)
+            manifest["files"] = [facts_of(stage / name) for name in (FILE, CONFIG)]
+            manifest = seal.sealed(manifest)
             atomic.write_json(stage / MANIFEST, manifest)
     splits = {name: Counted(**counted) for name, counted in manifest["splits"].items()}
     return Prepared(out, splits, manifest, manifest["notes"])

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from clozeworks.data.shards import TYPES, Counted, hash_file
+from clozeworks.data.shards import TYPES, Counted, facts_of
 
 _NAMES = {dtype: name for name, dtype in TYPES.items()}
 _COPIED = 1 << 20  # bytes at once
@@ -151,8 +151,7 @@ class ShardWriter:
                     content.unlink()
                 else:
                     out.write(memoryview(content))
-        facts = {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file)}
-        self.entries.append({"split": self._split, **facts, **asdict(count)})
+        self.entries.append({"split": self._split, **facts_of(file), **asdict(count)})
 
     def _measure(self) -> None:
         sentences = np.frombuffer(self._sentences, np.int64)

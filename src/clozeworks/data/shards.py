@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from clozeworks import seal
 from clozeworks.errors import InputError, suggest
 from clozeworks.examples import Columns
 
@@ -51,6 +52,11 @@ def hash_file(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def facts_of(file: Path) -> dict[str, Any]:
+    """A file as the manifest knows it again."""
+    return {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file)}
+
+
 def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a prepared directory, or a sentence saying why it is none."""
     directory = Path(directory)
@@ -67,6 +73,8 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(file, "not a manifest of ours", "a prepared directory is needed", todo) from None
     if found != FORMAT:
         raise InputError(file, f"format {found}", f"format {FORMAT} is needed", "prepare the text again")
+    if seal.broken(manifest):
+        raise _changed(file, "other content than when it was written")
     return manifest
 
 
@@ -101,9 +109,9 @@ class Corpus:
         if split not in manifest["splits"]:
             there = list(manifest["splits"])
             raise InputError(directory, f"no split {split!r}", f"it holds {', '.join(there)}", suggest(split, there))
-        for entry in manifest["shards"]:
-            if entry["split"] == split:
-                _check(directory / entry["file"], entry, verify)
+        shards = [entry for entry in manifest["shards"] if entry["split"] == split]
+        for entry in shards + manifest.get("files", []):
+            _check(directory / entry["file"], entry, verify)
         return cls(directory, split, manifest)
 
     @property
@@ -173,7 +181,7 @@ def _check(file: Path, entry: dict[str, Any], verify: str) -> None:
 
 
 def _changed(file: Path, how: str) -> InputError:
-    needed = f"the shards changed under the manifest of {file.parent}"
+    needed = f"the files of {file.parent} must be those that were prepared"
     return InputError(file, how, needed, "restore the directory from a copy or prepare the text again")
 
 

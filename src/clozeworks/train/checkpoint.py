@@ -9,6 +9,7 @@ after that. safetensors itself accepts flipped bits, hence the manifest of SHA-2
 a model directory of its own. There is no gradient scaler in it: bf16 has the range of fp32 and needs none.
 """
 
+import contextlib
 import hashlib
 import json
 import re
@@ -156,9 +157,11 @@ def _listed(run: Path) -> list[tuple[int, Path]]:
 
 
 def _delete(path: Path) -> None:
-    # The manifest first: what a kill in the middle leaves cannot be taken for a checkpoint.
-    (path / MANIFEST).unlink(missing_ok=True)
-    shutil.rmtree(path, ignore_errors=True)
+    # The manifest first: what a kill in the middle leaves cannot be taken for a checkpoint. A disk that lets nothing
+    # be deleted is no reason to end a run: the next save tries again.
+    with contextlib.suppress(OSError):
+        (path / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _json(path: Path, name: str) -> dict[str, Any]:

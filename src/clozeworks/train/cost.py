@@ -20,12 +20,12 @@ SCATTERED = 1.2  # what the allocator holds by what is alive: freed blocks of on
 
 
 class _Dense(Batch):
-    """A batch for attention by its definition, whose products torch can count; fast paths look at values."""
+    """A batch for every part by its definition, whose products torch can count; fast paths look at values."""
 
     __slots__ = ()
 
     def context(self, **more: Any) -> Context:
-        return Batch.context(self, backend="dense", **more)
+        return Batch.context(self, **{**more, "backend": "dense", "places": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +99,7 @@ def cost_of(recipe: Recipe) -> Cost:
     rows = max(1, (train.micro_tokens or train.batch_tokens) // length)
     with torch.device("meta"):
         model = Model(recipe.encoder, recipe.objective.losses)
+    model.encoder.stack.recompute = train.recompute
     batch = _batch(recipe, rows, length)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(batch))

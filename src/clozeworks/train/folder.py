@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from clozeworks import atomic, doctor
+from clozeworks import atomic, doctor, seal
 from clozeworks.data.shards import Corpus
 from clozeworks.errors import InputError
 from clozeworks.pretraining import Recipe
@@ -54,7 +54,7 @@ def expect(run: Path) -> None:
 def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
     """Begin a run or go on with it: write down this session beside what `compare` gave."""
     record["sessions"].append(_session())
-    atomic.write_json(run / RUN, record)
+    atomic.write_json(run / RUN, seal.sealed(record))
     atomic.write_json(run / RECIPE, to_dict(recipe))
 
 
@@ -97,7 +97,11 @@ def model_files(run: Path) -> dict[str, bytes]:
 
 def read(run: Path) -> dict[str, Any]:
     """The content of run.json."""
-    return _json(run / RUN, "it says what this run is")
+    why = "it says what this run is"
+    record = _json(run / RUN, why)
+    if seal.broken(record):
+        raise InputError(run / RUN, "other content than when it was written", why, "restore it from a copy")
+    return record
 
 
 def _json(file: Path, why: str) -> dict[str, Any]:

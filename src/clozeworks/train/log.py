@@ -48,7 +48,8 @@ class Metrics:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        with atomic.explained(self.path):
+            self._file.close()
 
 
 class Unwritten:

@@ -42,7 +42,7 @@ class _CrossEntropy(torch.autograd.Function):
                 d_z = p.scatter_add_(1, label, p.new_full((), -1.0).expand_as(label))
                 d_bias += d_z.sum(0)
                 d_x[begin : begin + rows] = linear(d_z, table.t(), None)
-                if torch.is_autocast_enabled(x.device.type):
+                if not x.is_meta and torch.is_autocast_enabled(x.device.type):
                     d_table += d_z.t() @ piece
                 else:
                     d_table.addmm_(d_z.t(), piece)

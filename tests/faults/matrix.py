@@ -1,0 +1,35 @@
+"""Every kind of fault, at its full and at its small scale."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from clozeworks import doctor
+from clozeworks.train import folder
+from tests.faults import damage, disk, kills, poison, ranks, scene, stops
+from tests.faults.scene import Figures
+
+MACHINE = ("system", "processor", "cores", "memory_gb")
+# By name: what breaks things, how much of it in full, and how much in the fast tests.
+KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] = {
+    "kills": (kills.run, {}, {"runs": 1, "kills": 3, "steps": 40}),
+    "ranks": (ranks.run, {}, {"kills": 1, "whom": ("rank",), "steps": 40}),
+    "stops": (stops.run, {}, {"stops": 2, "steps": 40}),
+    "disk": (disk.run, {}, {"every": 100, "errors": ("ENOSPC", "EIO"), "lasting": (True,)}),
+    "damage": (damage.run, {}, {"cases": 60, "commands": 4}),
+    "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back")}),
+}
+
+
+def run(only: Sequence[str], quick: bool) -> dict[str, Any]:
+    """The figures of these kinds, with the machine and versions they were seen on."""
+    told: dict[str, Any] = {}
+    for name in only:
+        act, full, small = KINDS[name]
+        begin = time.monotonic()
+        with scene.scene() as place:
+            figures = act(place, **(small if quick else full))
+        told[name] = {**asdict(figures), "seconds": round(time.monotonic() - begin, 1)}
+    about = {name: value for name, value in doctor.machine().items() if name in MACHINE}
+    return {"machine": about, "versions": folder.versions(), "quick": quick, "kinds": told}
