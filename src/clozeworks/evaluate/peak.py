@@ -119,9 +119,9 @@ def _full(shape: Shape, rows: int, length: int, hidden: float, precision: Precis
 
 
 def _end(shape: Shape, rows: int, length: int, hidden: float, precision: Precision, again: bool) -> Peak:
-    """Both gradients of the table, and their sum, beside that of the vectors."""
+    """Both gradients of the table, and their sum."""
     n = rows * length
-    return Peak(8 * n, 3 * _table(shape) + 4 * n * shape.width + _held(shape, n), 0)
+    return Peak(8 * n, 3 * _table(shape) + _held(shape, n), 0)
 
 
 def _held(shape: Shape, n: int) -> int:
