@@ -8,6 +8,7 @@ import clozeworks as cw
 from clozeworks.batch import Batch, from_padded
 from clozeworks.evaluate.footprint import Shape, predicted
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.ffn import FeedForward
 from clozeworks.pretraining import Recipe
 
 HIDDEN = 0.15
@@ -22,13 +23,20 @@ def shape_of_recipe(recipe: Recipe) -> Shape:
     return Shape.of(recipe.encoder, recipe.objective.losses)
 
 
-def tiny(depth: int = 2, weights: float = 0.1, states: float = 0.1, name: str = "bert_tiny", vocab: int = 300):
+def tiny(
+    depth: int = 2,
+    weights: float = 0.1,
+    states: float = 0.1,
+    name: str = "bert_tiny",
+    vocab: int = 300,
+    inner: int = 112,
+) -> Recipe:
     """`weights` and `states` are rates of dropout."""
     recipe = cw.recipe(name)
     recipe.encoder.vocab, recipe.encoder.width, recipe.encoder.stack.depth = vocab, 48, depth
     block = recipe.encoder.stack.block_at(0)
     block.mixer, block.dropout, recipe.encoder.embed.dropout = Attention(3, dropout=weights), states, states
-    block.ffn.inner = 112
+    block.ffn = FeedForward(inner)
     return recipe
 
 

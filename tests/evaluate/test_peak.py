@@ -64,7 +64,17 @@ def measured(recipe, rows: int, length: int, precision: str, again: bool) -> int
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize(
-    "more", [{}, {"depth": 1}, {"depth": 12}, {"weights": 0.0}, {"states": 0.0}, {"vocab": 3000}], ids=str
+    "more",
+    [
+        {},
+        {"depth": 1},
+        {"depth": 12},
+        {"weights": 0.0},
+        {"weights": 0.0, "inner": 384},
+        {"states": 0.0},
+        {"vocab": 3000},
+    ],
+    ids=str,
 )
 @pytest.mark.parametrize(("rows", "length"), [(8, 128), (16, 40)])
 def test_the_worst_moment_is_as_high_as_counted(more, precision, again, rows, length):
@@ -74,11 +84,18 @@ def test_the_worst_moment_is_as_high_as_counted(more, precision, again, rows, le
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_few_predictions_leave_the_gradient_of_a_large_table(precision):
+    recipe = tiny(depth=6, vocab=6000)
+    counted = max(each.total for each in peaks(shape_of_recipe(recipe), 2, 96, HIDDEN, precision))
+    assert counted == pytest.approx(measured(recipe, 2, 96, precision, again=False), rel=0.01)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("predictions", [20, 150, 200, 400])
 def test_logits_come_in_pieces(precision, predictions, monkeypatch):
     for module in (cross_entropy, peak):
-        monkeypatch.setattr(module, "BUDGET", 4 * 3000 * 150)
-    recipe = tiny(vocab=3000, weights=0.0)
+        monkeypatch.setattr(module, "BUDGET", 4 * 9000 * 150)
+    recipe = tiny(vocab=9000, weights=0.0)
     shape, length = shape_of_recipe(recipe), 24
     rows = round(predictions / HIDDEN / length)
     counted = max(each.total for each in peaks(shape, rows, length, HIDDEN, precision, again=True))
