@@ -1,7 +1,6 @@
 """The page is what the script prints; its counts are those of real models, files and rings."""
 
 import dataclasses
-import functools
 import json
 import math
 import subprocess
@@ -11,175 +10,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.utils.checkpoint import checkpoint
 
 import clozeworks as cw
 from clozeworks import draws
-from clozeworks.batch import from_padded
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import read_manifest
-from clozeworks.errors import InputError
 from clozeworks.evaluate import scale
-from clozeworks.evaluate.cluster import Cluster, Node, Text, assume
-from clozeworks.evaluate.footprint import Shape, flops, keeps, memory, most_rows, predicted, recomputed
+from clozeworks.evaluate.cluster import Node, Text, assume
+from clozeworks.evaluate.footprint import flops, layer_flops
 from clozeworks.evaluate.growth import LENGTH, as_json
 from clozeworks.evaluate.scale_page import page
 from clozeworks.evaluate.synthetic import Synthetic
 from clozeworks.evaluate.traffic import reading, saving, seconds, sent, shard_bytes, shards, step, young_daly
-from clozeworks.key import Key
-from clozeworks.nn.attention import Attention
-from clozeworks.train import optim
-from clozeworks.train.cost import cost_of
 from tests.cli import text
+from tests.evaluate.counted import HIDDEN, shape_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
-HIDDEN = 0.15
-
-
-@functools.cache
-def shape_of(name: str = "bert_large") -> Shape:
-    recipe = cw.recipe(name)
-    return Shape.of(recipe.encoder, recipe.objective.losses)
 
 
 def test_the_page_is_what_is_printed():
     wanted = PAGE.read_text(encoding="utf-8")
     assert page(scale.plan_for()) == wanted, "run `python -m clozeworks.evaluate.scale > docs/scale.md`"
-
-
-@pytest.mark.parametrize("name", ["bert_large", "roberta_large", "bert_tiny"])
-def test_parameters_are_those_of_the_model(name):
-    shape, model = shape_of(name), cw.build(cw.recipe("bert_tiny")) if name == "bert_tiny" else None
-    assert shape.parameters == cw.count_parameters(cw.recipe(name))
-    if model is not None:
-        assert shape.tensors == len(list(model.parameters()))
-        assert shape.blocks == sum(each.numel() for each in model.encoder.stack.parameters())
-        assert shape.blocks + shape.tables == shape.parameters
-
-
-def test_the_published_size():
-    assert shape_of().parameters == 335_141_888 + 1024 * 1025 + 2 * 1024 + 30522 + 2 * 1025  # encoder, heads
-
-
-@pytest.mark.parametrize("name", ["bert_large", "roberta_base", "bert_mini"])
-def test_arithmetic_is_what_torch_counts(name):
-    cost = cost_of(cw.recipe(name))
-    assert flops(shape_of(name), cost.rows, cost.length, HIDDEN) == round(cost.flops * cost.rows * cost.length)
-
-
-# ---- what autograd keeps
-
-
-def saved(recipe, rows: int, length: int, precision: str) -> tuple[int, int]:
-    """Bytes that torch saves in a forward pass: activations, and bf16 copies of weights."""
-    model = cw.build(recipe)
-    batch = from_padded(torch.randint(5, 100, (rows, length)))
-    batch.targets = torch.arange(predicted(rows, length, HIDDEN))
-    batch.labels = torch.randint(5, 100, batch.targets.shape)
-    batch.example["pair_label"] = torch.zeros(rows, dtype=torch.long)
-    weights = {each.untyped_storage().data_ptr() for each in model.parameters()}
-    kept: dict[int, torch.Tensor] = {}
-
-    def keep(tensor):
-        if tensor.untyped_storage().data_ptr() not in weights:
-            kept.setdefault(tensor.untyped_storage().data_ptr(), tensor)
-        return tensor
-
-    with (
-        torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
-        torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
-    ):
-        output = model(batch, Key.make(0, 0, 0))
-    assert output.losses
-    copies = {
-        at
-        for at, each in kept.items()
-        if each.dtype == torch.bfloat16 and each.grad_fn is not None and each.grad_fn.name() == "TBackward0"
-    }
-    sizes = {at: each.untyped_storage().nbytes() for at, each in kept.items()}
-    return sum(size for at, size in sizes.items() if at not in copies), sum(sizes[at] for at in copies)
-
-
-def tiny(depth: int = 2, weights: float = 0.1, states: float = 0.1, name: str = "bert_tiny"):
-    recipe = cw.recipe(name)
-    recipe.encoder.vocab, recipe.encoder.width, recipe.encoder.stack.depth = 300, 48, depth
-    block = recipe.encoder.stack.block_at(0)
-    block.mixer, block.dropout, recipe.encoder.embed.dropout = Attention(3, dropout=weights), states, states
-    block.ffn.inner = 112
-    return recipe
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    "more", [{}, {"depth": 3}, {"weights": 0.0}, {"states": 0.0}, {"name": "roberta_mini"}], ids=str
-)
-@pytest.mark.parametrize(("rows", "length"), [(4, 64), (7, 24), (2, 96)])
-def test_activations_are_what_torch_saves(more, precision, rows, length):
-    recipe = tiny(**more)
-    shape = Shape.of(recipe.encoder, recipe.objective.losses)
-    activations, copies = saved(recipe, rows, length, precision)
-    assert keeps(shape, rows, length, HIDDEN, precision).total == activations
-    assert copies == (2 * shape.matrices if precision == "bf16" else 0)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("weights", [0.0, 0.1])
-def test_one_more_layer_keeps_exactly_that(precision, weights):
-    two, three = (saved(tiny(depth, weights), 5, 48, precision)[0] for depth in (2, 3))
-    recipe = tiny(2, weights)
-    shape = Shape.of(recipe.encoder, recipe.objective.losses)
-    assert three - two == keeps(shape, 5, 48, HIDDEN, precision).layer
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_recomputed_layers_keep_their_input(precision, monkeypatch):
-    from clozeworks.nn.block import BlockLayer
-
-    forward = BlockLayer.forward
-    again = lambda *given: checkpoint(forward, *given, use_reentrant=False, preserve_rng_state=False)  # noqa: E731
-    monkeypatch.setattr(BlockLayer, "forward", again)
-    recipe = tiny(6)
-    shape = Shape.of(recipe.encoder, recipe.objective.losses)
-    between, _ = saved(recipe, 4, 64, precision)
-    at_worst = between + keeps(shape, 4, 64, HIDDEN, precision).layer  # the layer that is computed again
-    assert recomputed(shape, 4, 64, HIDDEN, precision) == at_worst
-    assert recomputed(shape, 4, 64, HIDDEN, precision) < keeps(shape, 4, 64, HIDDEN, precision).total / 2
-
-
-def test_weights_gradients_moments_and_checkpoint_are_what_training_holds():
-    recipe = tiny()
-    shape, model = Shape.of(recipe.encoder, recipe.objective.losses), cw.build(recipe)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
-    for parameter in model.parameters():
-        parameter.grad = torch.ones_like(parameter)
-    adam.step()
-    state = optim.state_of(model, adam)
-    weights, gradients = (
-        sum(each.nbytes for each in tensors) for tensors in (model.parameters(), (p.grad for p in model.parameters()))
-    )  # fmt: skip
-    moments = sum(each.nbytes for each in state.values())
-    held = memory(shape, 1, LENGTH, HIDDEN, 8, sharded=False, again=False)
-    assert (held.weights, held.gradients, held.moments) == (weights, gradients, moments - 4 * shape.tensors)
-    assert saving(shape, Cluster(), 8, 1.0, sharded=False).size == weights + moments
-
-
-@given(st.sampled_from([1, 8, 64, 512]), st.booleans(), st.booleans(), st.floats(6e9, 200e9))
-def test_the_rows_that_fit_are_the_most(ranks, sharded, again, room):
-    shape = shape_of()
-    rows = most_rows(room, shape, LENGTH, HIDDEN, ranks, sharded, again)
-    held = lambda count: memory(shape, count, LENGTH, HIDDEN, ranks, sharded, again).total  # noqa: E731
-    assert held(rows + 1) > room
-    assert not rows or held(rows) <= room
-
-
-def test_sharding_divides_what_is_fixed():
-    whole, parts = (memory(shape_of(), 16, LENGTH, HIDDEN, 64, sharded, again=False) for sharded in (False, True))
-    assert whole.weights + whole.gradients + whole.moments == 16 * shape_of().parameters
-    assert parts.moments == pytest.approx(whole.moments / 64, abs=8)
-    assert parts.activations == whole.activations
 
 
 # ---- what ranks send
@@ -238,7 +91,8 @@ def test_a_step(ranks, rows, sharded, recompute, between):
     assert 0 < one.busy <= 1
     assert (one.rows - 1) * ranks < rows <= one.rows * ranks
     assert (one.pieces - 1) * cluster.work.micro < one.rows <= one.pieces * cluster.work.micro
-    assert one.compute >= (3 + recompute) * flops(shape, rows, LENGTH, HIDDEN) / ranks / (989e12 * 0.4) * 0.999
+    work = 3 * flops(shape, rows, LENGTH, HIDDEN) + recompute * layer_flops(shape, rows, LENGTH, HIDDEN)
+    assert one.compute >= work / ranks / (989e12 * 0.4) * 0.999
     faster = step(shape, assume([f"node.between={2 * between}"], cluster), ranks, rows, LENGTH, sharded)
     assert faster.together <= one.together
     assert (one.sent == 0) == (ranks == 1)
@@ -393,47 +247,6 @@ def test_a_mistake_is_one_sentence(words, told, capsys):
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1
     assert told in captured.err
-
-
-@dataclasses.dataclass
-class Windowed:
-    heads: int
-    dropout: float = 0.1
-    bias: None = None
-    window: int = 8
-
-
-def pre(recipe):
-    recipe.encoder.stack.block_at(0).place = "pre"
-
-
-def windowed(recipe):
-    recipe.encoder.stack.block_at(0).mixer = Windowed(2)
-
-
-def biased(recipe):
-    recipe.encoder.stack.block_at(0).mixer.bias = object()
-
-
-def narrow(recipe):
-    recipe.encoder.embed.width = 64
-
-
-def unlike(recipe):
-    block = recipe.encoder.stack.block_at(0)
-    recipe.encoder.stack.block = (block, dataclasses.replace(block, dropout=0.0))
-
-
-def without_words(recipe):
-    recipe.objective.losses = recipe.objective.losses[1:]
-
-
-@pytest.mark.parametrize("change", [pre, windowed, biased, narrow, unlike, without_words])
-def test_what_cannot_be_counted_is_refused(change):
-    recipe = cw.recipe("bert_tiny")
-    change(recipe)
-    with pytest.raises(InputError, match="norm behind it"):
-        Shape.of(recipe.encoder, recipe.objective.losses)
 
 
 def test_the_module_runs():

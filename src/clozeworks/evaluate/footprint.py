@@ -1,8 +1,7 @@
-"""What training holds in memory and computes, counted from the shapes of a model without running it.
+"""What training keeps for the backward pass and computes, counted from the shapes of a model without running it.
 
-Shapes: n = rows x length tokens, D width, F inner width of the feed-forward part, H heads, L length, T predicted
-tokens, V vocabulary. `keeps` lists what autograd saves in a block with the norm behind each branch; a test holds it
-against what torch really saves.
+`keeps` lists what autograd saves in blocks with the norm behind each branch, and in the heads; tests hold it against
+what torch really saves, to the byte.
 """
 
 from dataclasses import dataclass, fields
@@ -37,7 +36,7 @@ class Shape:
     parameters: int
     tensors: int
     blocks: int  # parameters inside the layers; the others are tables and heads
-    matrices: int  # parameters that autocast copies to bf16 and keeps for the backward pass
+    matrices: int  # parameters whose copies in bf16 autocast keeps for the backward pass
 
     @staticmethod
     def of(encoder: Encoder, losses: tuple[Loss, ...], where: str = "recipe") -> "Shape":
@@ -79,7 +78,7 @@ class Shape:
             parameters=sum(sizes.values()),
             tensors=len(sizes),
             blocks=blocks,
-            matrices=sum(linear.values()) + encoder.vocab * encoder.width,
+            matrices=sum(linear.values()),
         )
 
     @property
@@ -98,101 +97,93 @@ class Kept:
 
     embed: int
     layer: int
+    last: int  # the layer after whose mixing only the tokens that a loss reads go on
     depth: int
-    head: int
-    passing: int  # beside them at the worst moment: the gradient of the logits, and the logits again in bf16
+    head: int  # with the gradients of table and bias, which are made together with the loss
+
+    @property
+    def layers(self) -> int:
+        return (self.depth - 1) * self.layer + self.last
 
     @property
     def total(self) -> int:
-        return self.embed + self.depth * self.layer + self.head
+        return self.embed + self.layers + self.head
 
 
 def predicted(rows: int, length: int, hidden: float) -> int:
     return round(hidden * rows * length)
 
 
-def flops(shape: Shape, rows: int, length: int, hidden: float) -> int:
-    """Of one forward pass: matrix products, two for each multiplication and addition."""
+def asked(shape: Shape, rows: int, length: int, hidden: float) -> int:
+    """Tokens that a loss reads: the predicted ones, and the first of each row, which is never predicted."""
+    return predicted(rows, length, hidden) + (rows if shape.pair else 0)
+
+
+def layer_flops(shape: Shape, rows: int, length: int, hidden: float) -> int:
+    """Of all layers in one forward pass; a run that recomputes them does this once more."""
     n, width = rows * length, shape.width
-    layer = 2 * n * (4 * width * width + 2 * width * shape.inner) + 4 * n * length * width
+    before = 2 * n * 3 * width * width + 4 * n * length * width  # q, k, v and their products
+    each = 2 * (width * width + 2 * width * shape.inner)  # a token that goes on after the mixing
+    return shape.depth * before + ((shape.depth - 1) * n + asked(shape, rows, length, hidden)) * each
+
+
+def flops(shape: Shape, rows: int, length: int, hidden: float) -> int:
+    """Of one forward pass: matrix products, two for each multiplication and addition.
+
+    The head makes its gradients then and there; those are counted with the backward pass, which is twice this.
+    """
+    width = shape.width
     head = 2 * predicted(rows, length, hidden) * (width * width + width * shape.vocab)
     pair = 2 * rows * (width * width + 2 * width) if shape.pair else 0
-    return shape.depth * layer + head + pair
+    return layer_flops(shape, rows, length, hidden) + head + pair
+
+
+def number_size(precision: Precision) -> int:
+    """Bytes of a number in a product."""
+    return 4 if precision == "fp32" else 2
+
+
+def mixing(shape: Shape, n: int, length: int, precision: Precision) -> int:
+    """What a layer keeps up to the vectors that the heads give."""
+    size, vectors, scores = number_size(precision), n * shape.width, n * shape.heads * length
+    return (
+        (3 * 2 if precision == "bf16" else 4) * vectors  # its input; autocast copies it for each of q, k and v
+        + 3 * size * vectors  # q, k, v
+        + (4 * n * shape.heads if shape.fused else (size + 1) * scores)  # a sum for each row, or weights and their mask
+    )
+
+
+def after(shape: Shape, tokens: int, precision: Precision) -> int:
+    """What a layer keeps of the tokens that go on after the mixing."""
+    size, vectors = number_size(precision), tokens * shape.width
+    dropped = vectors if shape.drops else 0
+    return (
+        size * vectors  # what the heads give
+        + size * vectors  # input of the feed-forward part
+        + 2 * size * tokens * shape.inner  # before and after the activation
+        + 2 * (4 * vectors + 8 * tokens + dropped)  # for each norm its input, mean and deviation; what was dropped
+    )
 
 
 def keeps(shape: Shape, rows: int, length: int, hidden: float, precision: Precision = "bf16") -> Kept:
     """By exact shapes, for rows without segment numbers; each of those would add 8 bytes a token."""
-    n, predictions, size = rows * length, predicted(rows, length, hidden), 4 if precision == "fp32" else 2
-    vectors, dropped = n * shape.width, n * shape.width if shape.drops else 0
-    scores = n * shape.heads * length
-    layer = (
-        (3 * 2 if precision == "bf16" else 4) * vectors  # its input; autocast copies it for each of q, k and v
-        + 3 * size * vectors  # q, k, v
-        + (4 * n * shape.heads if shape.fused else (size + 1) * scores)  # a sum for each row, or weights and their mask
-        + size * vectors  # what the heads give
-        + size * vectors  # input of the feed-forward part
-        + 2 * size * n * shape.inner  # before and after the activation
-        + 2 * (4 * vectors + 8 * n + dropped)  # for each norm its input, mean and deviation; what was dropped
-    )
+    n, read, predictions = rows * length, asked(shape, rows, length, hidden), predicted(rows, length, hidden)
+    size, vectors, width = number_size(precision), n * shape.width, shape.width
+    before = mixing(shape, n, length, precision)
+    last = before + after(shape, read, precision)
+    if shape.fused:
+        last += size * vectors  # the fused kernel keeps what it gives, of all tokens
     ids = 8 * n + 8 * (n if shape.shifted else length)
-    embed = ids + 4 * vectors + 8 * n + dropped
-    head = predictions * (8 + 4 * size * shape.width + 8 + 4 * shape.vocab + 8) + 4
+    embed = ids + 4 * vectors + 8 * n + (vectors if shape.drops else 0)
+    head = read * (8 + 4 * width)  # vectors that are read, and where they are
+    head += predictions * (8 + 3 * size * width + 8)  # before the product with the table
+    head += predictions * size * width + 4 * shape.vocab * (width + 1)  # gradients of its input, table and bias
     if shape.pair:
-        head += rows * (8 + 2 * size * shape.width + 2 * 4 + 8) + 4
-    passing = predictions * shape.vocab * (4 + (2 if precision == "bf16" else 0))
-    return Kept(embed, layer, shape.depth, head, passing)
+        head += rows * (8 + 2 * size * width + 2 * 4 + 8) + 4
+    return Kept(embed, before + after(shape, n, precision), last, shape.depth, head)
 
 
 def recomputed(shape: Shape, rows: int, length: int, hidden: float, precision: Precision = "bf16") -> int:
-    """Bytes kept if each layer keeps only its input, in fp32, and is computed again in the backward pass.
-
-    The layer at hand is then there in full, beside the inputs of all.
-    """
+    """Bytes kept between the passes if of each layer there is only its input, in fp32."""
     kept = keeps(shape, rows, length, hidden, precision)
-    return kept.embed + shape.depth * 4 * rows * length * shape.width + kept.layer + kept.head
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes of one rank."""
-
-    weights: int
-    gradients: int
-    moments: int
-    copies: int  # what is there only while a pass runs: bf16 weights; sharded, gradients of the same layers too
-    activations: int
-    passing: int
-
-    @property
-    def total(self) -> int:
-        return self.weights + self.gradients + self.moments + self.copies + self.activations + self.passing
-
-
-def memory(shape: Shape, rows: int, length: int, hidden: float, ranks: int, sharded: bool, again: bool) -> Memory:
-    """Of a rank that works on `rows` at once; `again`: layers are recomputed.
-
-    Whole on each rank (DDP, gradients as views of the buckets): 16 bytes a parameter, and autocast's copies. Sharded
-    (FSDP2, a layer a unit, tables and heads one more): the 16 bytes divided by the ranks; gathered in bf16 are tables,
-    heads and two layers (this one and the next), and their gradients wait in fp32 to be sent. Activations are those of
-    autocast in both; a sharded model whose sums between layers are bf16 too keeps less.
-    """
-    count = shape.parameters
-    kept = keeps(shape, rows, length, hidden)
-    activations = recomputed(shape, rows, length, hidden) if again else kept.total
-    if not sharded:
-        return Memory(4 * count, 4 * count, 8 * count, 2 * shape.matrices, activations, kept.passing)
-    part = -(-count // ranks)
-    gathered = shape.tables + 2 * -(-shape.blocks // shape.depth)
-    return Memory(4 * part, 4 * part, 8 * part, (2 + 4) * gathered, activations, kept.passing)
-
-
-def most_rows(room: float, shape: Shape, length: int, hidden: float, ranks: int, sharded: bool, again: bool) -> int:
-    """Rows at once that fit into so many bytes."""
-    fits = lambda rows: memory(shape, rows, length, hidden, ranks, sharded, again).total <= room  # noqa: E731
-    low, high = 0, 1
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return kept.embed + shape.depth * 4 * rows * length * shape.width + kept.head

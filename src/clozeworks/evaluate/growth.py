@@ -7,7 +7,8 @@ from typing import Any
 
 from clozeworks.errors import InputError
 from clozeworks.evaluate.cluster import Cluster
-from clozeworks.evaluate.footprint import Kept, Memory, Shape, flops, keeps, memory, most_rows, recomputed
+from clozeworks.evaluate.footprint import Kept, Shape, flops, keeps, layer_flops, recomputed
+from clozeworks.evaluate.peak import Memory, memory, most_rows
 from clozeworks.evaluate.traffic import Reading, Saving, Shards, Step, levels, reading, saving, shards, step
 
 LENGTH = 512  # tokens a row, as in both schedules
@@ -66,8 +67,9 @@ class Plan:
     shape: Shape
     cluster: Cluster
     forward: float  # FLOPs a token
+    again: float  # FLOPs a token more, if layers are recomputed
     kept: Kept  # of one micro-batch
-    recomputed: int
+    recomputed: int  # the same, if layers are
     shards: Shards
     layouts: tuple[Layout, ...]
 
@@ -84,6 +86,7 @@ def plan(name: str, shape: Shape, cluster: Cluster, gpus: Sequence[int]) -> Plan
         shape,
         cluster,
         flops(shape, work.micro, LENGTH, work.hidden) / (work.micro * LENGTH),
+        layer_flops(shape, work.micro, LENGTH, work.hidden) / (work.micro * LENGTH),
         keeps(shape, work.micro, LENGTH, work.hidden),
         recomputed(shape, work.micro, LENGTH, work.hidden),
         shards(cluster.text, shape.vocab),
@@ -117,7 +120,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
     found = asdict(plan)
     found["assumptions"] = plan.cluster.assumptions()
     del found["cluster"]
-    found["kept"]["total"] = plan.kept.total
+    found["kept"] |= {"layers": plan.kept.layers, "total": plan.kept.total}
     for layout, each in zip(plan.layouts, found["layouts"], strict=True):
         each["memory"]["total"] = layout.memory.total
         for run, facts in zip(layout.runs, each["runs"], strict=True):

@@ -43,12 +43,16 @@ def _arithmetic(plan: Plan) -> Iterator[str]:
             ("in the layers", f"{shape.blocks:,}", f"{shape.depth} layers of width {shape.width}"),
             ("FLOPs a token", f"{plan.forward:,.0f}", f"forward, rows of {LENGTH}; training takes three times that"),
             ("a layer keeps", _gb(kept.layer, 3), f"for {micro} x {LENGTH} tokens in bf16, with {attention}"),
-            ("all layers", _gb(kept.depth * kept.layer), "for the backward pass"),
-            ("tables and heads", _gb(kept.embed + kept.head), "logits at predicted positions only, in fp32"),
+            (
+                "all layers",
+                _gb(kept.layers),
+                "for the backward pass; the last goes on with the tokens that a loss reads",
+            ),
+            ("tables and heads", _gb(kept.embed + kept.head), "no logits, but the gradient of the table, in fp32"),
             (
                 "recomputed",
                 _gb(plan.recomputed),
-                "in all, if each layer keeps its input alone; a third more arithmetic",
+                f"in all, if each layer keeps its input alone; {plan.again / (3 * plan.forward):.0%} more arithmetic",
             ),
             ("a checkpoint", _gb(_runs(plan)[0][1].saving.size), "weights and two moments, 12 bytes a parameter"),
         ],
@@ -77,8 +81,9 @@ def _memory(plan: Plan) -> Iterator[str]:
     yield from ["## Memory of a rank", ""]
     yield from _paragraph(
         f"GB for {work.micro} rows at once{', layers recomputed' if work.recompute else ''}. *Whole*: every rank holds "
-        "the model (DDP). *Sharded*: weights, gradients and moments are divided (FSDP2, a layer a unit). *Passing* is "
-        "there at the worst moment only. The last columns are the rows that fit beside the reserve."
+        "the model (DDP). *Sharded*: weights, gradients and moments are divided (FSDP2, a layer a unit). All at "
+        "the worst moment of a step: *activations* wait for the backward pass, *passing* is there at that moment only. "
+        "The last columns are the rows that fit beside the reserve."
     )
     rows = []
     for layout in plan.layouts:

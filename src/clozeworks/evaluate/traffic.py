@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clozeworks.errors import InputError
 from clozeworks.evaluate.cluster import Cluster, Failure, Node, Store, Text
-from clozeworks.evaluate.footprint import Shape, flops
+from clozeworks.evaluate.footprint import Shape, flops, layer_flops
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -75,13 +75,20 @@ def step(shape: Shape, cluster: Cluster, ranks: int, rows: int, length: int, sha
     at_once = min(mine, work.micro)
     pieces = -(-mine // at_once)
     rate = gpu.peak * gpu.achieved
-    forward_of = lambda count: flops(shape, count, length, work.hidden) / rate  # noqa: E731
     last = mine - (pieces - 1) * at_once
-    passes = 4 if work.recompute else 3
+
+    def forward_of(rows: int) -> float:
+        return flops(shape, rows, length, work.hidden) / rate
+
+    def backward_of(rows: int) -> float:
+        again = layer_flops(shape, rows, length, work.hidden) / rate if work.recompute else 0.0
+        return 2 * forward_of(rows) + again
+
     count = shape.parameters
     # weights, gradient and two moments are read, all but the gradient written
     update = 28 * (-(-count // ranks) if sharded else count) / gpu.bandwidth
-    compute = passes * ((pieces - 1) * forward_of(at_once) + forward_of(last)) + update
+    each = [at_once] * (pieces - 1) + [last]
+    compute = sum(forward_of(rows) + backward_of(rows) for rows in each) + update
     if sharded:
         units = shape.depth + 1
         ahead = seconds(2 * count, ranks, node, units)
@@ -89,15 +96,14 @@ def step(shape: Shape, cluster: Cluster, ranks: int, rows: int, length: int, sha
         first = seconds(2 * shape.tables, ranks, node)
         talk = pieces * (ahead + back)
         exposed = 0.0
-        for number in range(pieces):
-            forward = forward_of(last if number == pieces - 1 else at_once)
-            exposed += max(first, ahead - forward) + max(0.0, back - (passes - 1) * forward)
+        for rows_now in each:
+            exposed += max(first, ahead - forward_of(rows_now)) + max(0.0, back - backward_of(rows_now))
         traffic = pieces * sent(2 * count + 2 * shape.blocks + 4 * count, ranks)
     else:
         buckets = math.ceil(4 * count / node.bucket)
         talk = 2 * seconds(4 * count, ranks, node, buckets)
         tail = 2 * seconds(min(node.bucket, 4 * count), ranks, node)
-        exposed = max(tail, talk - (passes - 1) * forward_of(last))
+        exposed = max(tail, talk - backward_of(last))
         traffic = 2 * sent(4 * count, ranks)
     return Step(mine, pieces, rows / (mine * ranks), traffic, compute, talk, exposed, rows * length)
 
