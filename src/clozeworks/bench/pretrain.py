@@ -43,7 +43,7 @@ CELLS = {
     "mini-30k": Cell(rows=30_000),
     "mini-30k-128": Cell(rows=30_000, full=128, steps=8),
     "mini-30k-512": Cell(rows=30_000, full=512, steps=8),
-    "base": _BASE,
+    "base": replace(_BASE, tokens=1024),
     "base-128": replace(_BASE, full=128, steps=2),
     "base-512": replace(_BASE, full=512, steps=2),
 }
