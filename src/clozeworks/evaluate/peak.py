@@ -37,13 +37,9 @@ def peaks(
 
 
 def _ahead(shape: Shape, rows: int, length: int, hidden: float, precision: Precision, again: bool) -> Peak:
-    """The last layer on the way forward: its weights of attention, or its vectors put back among all.
-
-    The stack holds the output of every layer until then; in fp32 those are what the next layer keeps.
-    """
+    """The last layer on the way forward: its weights of attention, or its vectors put back among all."""
     kept, n, size = keeps(shape, rows, length, hidden, precision), rows * length, number_size(precision)
     vectors, scores = n * shape.width, n * shape.heads * length
-    outputs = shape.depth * 4 * vectors if precision == "bf16" and not again else 0
     copies = 2 * _matrices(shape, shape.depth) if precision == "bf16" else 0
     scattered = 8 * vectors + asked(shape, rows, length, hidden) * (8 + 4 * shape.width)
     weighed = 0 if shape.fused else 2 * size * scores + 5 * size * vectors  # beside what the mixing keeps
@@ -52,13 +48,13 @@ def _ahead(shape: Shape, rows: int, length: int, hidden: float, precision: Preci
         before = kept.embed + shape.depth * 4 * vectors
         return Peak(before, max(weighed, scattered) + _tiles(shape, n), copies)
     if shape.fused:
-        return Peak(kept.embed + kept.layers, outputs + scattered, copies)
+        return Peak(kept.embed + kept.layers, scattered, copies)
     before = kept.embed + (shape.depth - 1) * kept.layer + mixing(shape, n, length, precision)
-    return Peak(before, outputs + weighed + _tiles(shape, n), copies)
+    return Peak(before, weighed + _tiles(shape, n), copies)
 
 
 def _head(shape: Shape, rows: int, length: int, hidden: float, precision: Precision, again: bool) -> Peak:
-    """Beside what the head keeps: its input, logits of a piece and of the one before it, copies in bf16.
+    """Beside what the head keeps: its input, logits of a piece, copies in bf16.
 
     Or, where the vocabulary is small beside the width, the gradients once more when they are multiplied.
     """
@@ -66,9 +62,8 @@ def _head(shape: Shape, rows: int, length: int, hidden: float, precision: Precis
     shapes = (shape, rows, length, hidden, precision)
     size, copied = number_size(precision), 2 if precision == "bf16" else 0
     first = min(predictions, max(1, BUDGET // (4 * vocab)))
-    second = min(first, predictions - first)
     gradients = 4 * vocab * first + copied * vocab * (first + width) + size * first * width
-    logits = 4 * vocab * first + (4 + copied) * vocab * second
+    logits = (4 + copied) * vocab * first
     given = size * predictions * width + copied * vocab * (width + 1)  # table and bias
     multiplied = 4 * vocab * (width + 1) + size * predictions * width
     return Peak(

@@ -99,7 +99,7 @@ class StackLayer(nn.Module):
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
         inner = context if past is None else context.after(past.side)
-        kept: list[Tensor] = [x]
+        kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
         crosses: list[Keys | None] = []
         some = None if layers or any(block.cross is not None for block in self.blocks) else inner.places
@@ -121,7 +121,8 @@ class StackLayer(nn.Module):
             elif carry is not None:
                 carries.append(carry)
                 crosses.append(cross)
-            kept.append(x)
+            if layers:
+                kept.append(x)
         if self.norm is not None:
             x = self.norm(x)
         if some is not None:
@@ -131,7 +132,7 @@ class StackLayer(nn.Module):
         if carries:
             side = inner.memory.tail(min(self.memory, inner.memory.position.shape[1])) if self.memory else inner.memory
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
-        return Hidden(x, tuple(kept) if layers else (), memory)
+        return Hidden(x, tuple(kept), memory)
 
 
 def tie(leader: nn.Module, follower: nn.Module, layer: int) -> None:

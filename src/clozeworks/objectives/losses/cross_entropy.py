@@ -46,6 +46,8 @@ class _CrossEntropy(torch.autograd.Function):
                     d_table += d_z.t() @ piece
                 else:
                     d_table.addmm_(d_z.t(), piece)
+                del d_z
+            del z, p  # before the next piece is made
         ctx.save_for_backward(d_x, d_table, d_bias)
         ctx.mark_non_differentiable(right)
         return total, right
