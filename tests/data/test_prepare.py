@@ -312,7 +312,7 @@ def test_parts_of_a_long_document_become_one_document(tmp_path):
 @pytest.mark.parametrize(
     ("file", "old", "new"),
     [
-        ("manifest.json", '"split": "heldout"', '"split": "hel$out"'),
+        ("manifest.json", '"split": "heldout"', '"split": "held$ut"'),
         ("manifest.json", '"tokenizer": {', '"tokanizer": {'),
         ("tokenizer_config.json", '"[MASK]"', '"[UNK]"'),
         ("tokenizer.json", '"[CLS]"', '"[CLW]"'),

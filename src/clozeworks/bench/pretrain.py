@@ -53,7 +53,7 @@ CELLS = {
 class Setting:
     cells: tuple[str, ...] = tuple(CELLS)
     repetitions: int = 3  # at most; a cell may have fewer
-    shrink: bool = False  # fewer tokens a step for the largest model
+    shrink: bool = False  # fewer steps of full rows, and fewer tokens a step for the largest model
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
     threads: int | None = None  # None: every core this process may use
@@ -66,8 +66,11 @@ class Setting:
 
     def cell(self, name: str) -> Cell:
         cell = CELLS[name]
-        tokens = min(cell.tokens, 1024) if self.shrink and cell.recipe == _BASE.recipe else cell.tokens
-        return replace(cell, tokens=tokens, repetitions=min(cell.repetitions, self.repetitions))
+        cell = replace(cell, repetitions=min(cell.repetitions, self.repetitions))
+        if not self.shrink:
+            return cell
+        tokens = min(cell.tokens, 1024) if cell.recipe == _BASE.recipe else cell.tokens
+        return replace(cell, tokens=tokens, steps=cell.steps and max(1, cell.steps // 2))
 
 
 def run(setting: Setting) -> dict[str, Any]:
