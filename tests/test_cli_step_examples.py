@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks import spec
+from clozeworks import seal, spec
 from clozeworks.cli import main
 from clozeworks.data.prepare import prepare
 from clozeworks.pretraining import Recipe
@@ -107,7 +107,7 @@ def test_other_text_is_refused(place: Path, capsys, tmp_path: Path):
     pretrain(tiny_recipe(2), [(place / "a", 1.0)], tmp_path / "run", progress=False)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["data"][0]["directory"] = str(place / "b")
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run" / "run.json").write_text(json.dumps(seal.sealed(record)))
     assert "other shards than this run" in refused(capsys, "examples", "--run", tmp_path / "run", "--step", 1)
 
 
