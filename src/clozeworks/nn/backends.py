@@ -103,6 +103,8 @@ def _biased(q: Tensor, context: Context, bias: BiasLayer | None, scale: float) -
 def _dead(mask: Tensor) -> Tensor | None:
     """Rows that see nothing, or None if there are none."""
     dead = ~mask.any(-1, keepdim=True)
+    if torch.compiler.is_compiling():  # a graph cannot look, and to fill nothing is no fault
+        return dead
     return dead if not mask.is_meta and bool(dead.any()) else None  # a meta tensor has shapes and no values
 
 
