@@ -1,8 +1,6 @@
 """`python -m clozeworks` is `clozeworks`."""
 
-import sys
-
-from clozeworks.cli import main
+from clozeworks.cli import leave
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave()

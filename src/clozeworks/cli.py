@@ -10,7 +10,7 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, NoReturn
 
 from clozeworks.commands.arguments import Options, Parser, one_of, share, whole
 from clozeworks.errors import InputError, suggest
@@ -35,6 +35,20 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\nstopped; the same command starts again, or goes on from its last checkpoint", file=sys.stderr)
         return 130
+
+
+def leave() -> NoReturn:
+    """The command as a process of its own.
+
+    One of several that train together ends without the interpreter's farewell: threads of torch's communication still
+    run in it, and a thread that meets a dying interpreter aborts the process.
+    """
+    status = main()
+    if "WORLD_SIZE" in os.environ:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def _run(words: list[str]) -> int:

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from clozeworks import spec, text_encoder
-from clozeworks.commands.processes import free_port
+from clozeworks.commands import processes
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.pretraining import build
 from clozeworks.train import checkpoint, distributed, log, optim
@@ -42,7 +42,7 @@ def environment(rank: int, size: int, port: int) -> dict[str, str]:
 
 def group(size: int, *words: object) -> None:
     """Run a program in so many processes that know of each other, and end them all whatever happens."""
-    port = free_port()
+    port = processes.free_port()
     command = [sys.executable, *map(str, words)]
     children = [
         subprocess.Popen(command, env=environment(rank, size, port), stderr=subprocess.PIPE) for rank in range(size)
@@ -299,3 +299,22 @@ def test_bad_input_is_told_once(recipe_file, data, reference, tmp_path):
     assert child.returncode == 2
     assert "1 rows of 32 tokens; each of 2 processes needs one at least" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "counts"),
+    [
+        ([0, 0], (0, 0)),
+        ([143, 143, -6], (143, 0)),  # saved and stopped; one then fell over at the door
+        ([0, -6], (0, 0)),
+        ([76, -9], (-9, 1)),
+        ([1, -9], (-9, 1)),  # what the loss of another looks like may be new to us
+        ([76, 2, 76], (2, 1)),
+        ([None, 1], (1, 1)),
+        ([-6, -9], (-6, 0)),
+        ([76, 76], (76, 0)),
+        ([2, 2], (2, 0)),
+    ],
+)
+def test_the_exit_code_that_counts(codes, counts):
+    assert processes.verdict(codes) == counts

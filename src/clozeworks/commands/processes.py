@@ -23,6 +23,8 @@ RESTARTS = 3
 LOST = 76  # the exit code of a process that could not go on because another was gone
 GRACE = 5.0  # seconds for the others to say why they end, too
 PASSED_ON = (signal.SIGINT, signal.SIGTERM)
+LEFT = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # done, or saved and stopped
+KILLED = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)  # by others: the process had nothing to say
 
 
 def run(words: Sequence[str], size: int) -> int:
@@ -94,16 +96,10 @@ class Group:
         for _ in self._a_while():
             if all(process.poll() is not None for process in self.processes):
                 break
-        codes = [process.poll() for process in self.processes]
-        # A process that lost the others only tells of it; what ended the others counts.
-        causes = [rank for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
-        if not causes:
-            return LOST
-        signals = [rank for rank in causes if (codes[rank] or 0) < 0]
-        rank = min(signals or causes)
-        if rank and not signals:
+        code, rank = verdict([process.poll() for process in self.processes])
+        if rank and code not in KILLED:
             self._repeat(rank)
-        return codes[rank] or 0
+        return code
 
     def _a_while(self) -> Iterator[None]:
         """Until the others have ended too: as long as a save takes where they were asked to, else a few seconds."""
@@ -129,6 +125,19 @@ class Group:
     def _ask(self, number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.processes[0].send_signal(number)
+
+
+def verdict(codes: Sequence[int | None]) -> tuple[int, int]:
+    """The exit code that counts, and whose it is; None is a process that still runs."""
+    # The first leaves after the last thing that all do together: how another process ends then changes nothing.
+    if codes[0] in LEFT:
+        return codes[0], 0
+    # A process that lost the others only tells of it; what ended the others counts, a signal before all.
+    causes = [(code > 0, rank) for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
+    if not causes:
+        return LOST, 0
+    rank = min(causes)[1]
+    return codes[rank] or 0, rank
 
 
 def end_with_launcher() -> None:
