@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "corpus": {"data.text.documents", "errors"},
     "train": {"spec", "batch", "key", "draws", "examples", "model", "objectives", "pretraining", "data", "evaluate",
               "doctor", "errors", "atomic", "seal", "exchange.tensors"},
-    "evaluate": {"batch", "draws", "examples", "model", "objectives", "data", "errors"},
+    "evaluate": {"spec", "batch", "draws", "examples", "model", "objectives", "data", "errors"},
     "exchange": {"spec", "batch", "nn", "model", "objectives", "pretraining", "data.tokens.tokenizer", "train.settings",
                  "train.checkpoint", "text_encoder", "errors", "atomic"},
     "text_encoder": {"spec", "batch", "examples", "nn", "objectives", "model", "pretraining", "data.tokens.tokenizer",
