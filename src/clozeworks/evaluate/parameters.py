@@ -14,6 +14,7 @@ from clozeworks.spec import set_path
 VOCAB = 30_000
 SHARING = {"all": (1, 1), "attention": (1, None), "ffn": (None, 1), "none": (None, None)}
 Narrow = Literal["all", "words"]
+COLUMNS: tuple[tuple[Narrow, bool], ...] = (("all", True), ("words", True), ("all", False), ("words", False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,13 +149,12 @@ def _rule() -> Iterator[str]:
 
 def _tables() -> Iterator[str]:
     headings = ("layers", "H", "E", "shared", "published", "by the rule")
-    columns = [(narrow, pooler) for pooler in (True, False) for narrow in ("all", "words")]
-    names = [f"{'E' if narrow == 'all' else 'H'}{', pooler' if pooler else ''}" for narrow, pooler in columns]
+    names = [f"{'E' if narrow == 'all' else 'H'}{', pooler' if pooler else ''}" for narrow, pooler in COLUMNS]
     for table in TABLES:
         yield from [f"## {table.title} ({table.source})", ""]
         rows = []
         for row in table.rows:
-            others = (f"{row.count(narrow, pooler) / 1e6:,.3f}" for narrow, pooler in columns)
+            others = (f"{row.count(narrow, pooler) / 1e6:,.3f}" for narrow, pooler in COLUMNS)
             rows.append((*row.cells, f"{row.published:,}", f"{row.by_rule():,}", *others))
         yield from _lined((*headings, *(f"P = {name}" for name in names)), rows, words=(3,))
 
