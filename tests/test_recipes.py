@@ -4,8 +4,13 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.objectives.mask.ngrams import MaskNgrams
+from clozeworks.objectives.segments import SentenceOrder
 from clozeworks.pretraining import build, count_parameters
 from clozeworks.recipes import named, recipe
+from clozeworks.train.settings import Lamb
 
 PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "bert_base": (110_106_428, 109_482_240),
@@ -13,6 +18,10 @@ PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "bert_base_chinese": (102_882_442, 102_267_648),
     "roberta_base": (124_697_433, 124_645_632),
     "roberta_large": (355_412_057, 355_359_744),
+    "albert_base": (11_813_810, 11_683_584),
+    "albert_large": (17_847_474, 17_683_968),
+    "albert_xlarge": (59_021_490, 58_724_864),
+    "albert_xxlarge": (223_158_450, 222_595_584),
 }
 
 
@@ -21,7 +30,7 @@ def test_counts_to_the_unit(name):
     assert (cw.count_parameters(name), cw.count_parameters(name, heads=False)) == PUBLISHED[name]
 
 
-@pytest.mark.parametrize("name", ["bert_tiny", "bert_mini", "roberta_mini"])
+@pytest.mark.parametrize("name", ["bert_tiny", "bert_mini", "roberta_mini", "albert_mini"])
 def test_the_count_is_that_of_the_built_model(name):
     assert sum(p.numel() for p in build(recipe(name)).parameters()) == count_parameters(recipe(name))
 
@@ -29,13 +38,13 @@ def test_the_count_is_that_of_the_built_model(name):
 def test_shapes_of_the_miniatures():
     shapes = {name: (r().encoder.stack.depth, r().encoder.width) for name, r in named().items()}
     assert shapes["bert_tiny"] == (2, 128)
-    assert shapes["bert_mini"] == shapes["roberta_mini"] == (4, 256)
+    assert shapes["bert_mini"] == shapes["roberta_mini"] == shapes["albert_mini"] == (4, 256)
     assert shapes["bert_small"] == (4, 512)
     assert shapes["bert_medium"] == (8, 512)
 
 
 def test_laptop_recipes_have_laptop_settings():
-    for name in ("bert_tiny", "bert_mini", "roberta_mini"):
+    for name in ("bert_tiny", "bert_mini", "roberta_mini", "albert_mini"):
         r = recipe(name)
         assert r.longest() == 128
         assert r.train.batch_tokens == 4096
@@ -54,6 +63,47 @@ def test_the_variant_keeps_what_the_paper_keeps():
         "train.learning_rate",
         "train.warmup",
     }
+
+
+def test_the_difference_reads_like_the_abstract():
+    """Two ways to fewer parameters, a loss about order; and what goes with them."""
+    changes = {path: after for path, (_, after) in cw.diff("bert_base", "albert_base").items()}
+    assert changes == {
+        "name": "albert_base",
+        "encoder.vocab": 30_000,
+        "encoder.embed.width": 128,
+        "encoder.stack.share.attention": 1,
+        "encoder.stack.share.ffn": 1,
+        "encoder.stack.block.ffn.activation": "gelu_tanh",
+        "encoder.stack.block.mixer.dropout": 0.0,
+        "encoder.stack.block.dropout": 0.0,
+        "encoder.embed.dropout": 0.0,
+        "objective.segments": SentenceOrder(length=512),
+        "objective.corruption": MaskNgrams(longest=3),
+        "objective.losses.0.activation": "gelu_tanh",
+        "train.steps": 125_000,
+        "train.batch_tokens": 4096 * 512,
+        "train.learning_rate": 1.76e-3,
+        "train.warmup": 3125,
+        "train.optimizer": Lamb(),
+        "train.phases": (),
+    }
+
+
+@pytest.mark.parametrize("name", ["large", "xlarge", "xxlarge"])
+def test_sizes_differ_in_size_alone(name):
+    changes = cw.diff("albert_base", f"albert_{name}")
+    assert set(changes) <= {
+        "name",
+        "encoder.width",
+        "encoder.stack.depth",
+        "encoder.stack.block.mixer.heads",
+        "encoder.stack.block.ffn.inner",
+    }
+    block = recipe(f"albert_{name}").encoder.stack.block_at(0)
+    width = recipe(f"albert_{name}").encoder.width
+    assert block.mixer == Attention(width // 64)
+    assert block.ffn == FeedForward(4 * width, "gelu_tanh")
 
 
 def test_fresh_weights_depend_on_the_seed_alone():

@@ -10,6 +10,7 @@ from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.diff import shown
 from clozeworks.commands.screen import closing, columns, emit, facts, screen, short, size
+from clozeworks.nn.stack import Share
 from clozeworks.pretraining import Recipe
 from clozeworks.train.cost import Cost, cost_of
 
@@ -52,10 +53,11 @@ def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
     block = encoder.stack.block_at(0)
     alike = all(encoder.stack.block_at(layer) == block for layer in range(encoder.stack.depth))
     yield "embed", f"{encoder.vocab:,} x {encoder.embed.width or encoder.width}", *cost.of("encoder.embed")
-    for name in ("words", "positions", "segments", "norm"):
+    for name in ("words", "positions", "segments", "norm", "project"):
         if (found := cost.of(f"encoder.embed.{name}"))[0]:
             yield f"  {name}", "", *found
-    yield "stack", f"{encoder.stack.depth} layers of width {encoder.width}", *cost.of("encoder.stack")
+    shared = f", {shown(encoder.stack.share)}" if encoder.stack.share != Share() else ""
+    yield "stack", f"{encoder.stack.depth} layers of width {encoder.width}{shared}", *cost.of("encoder.stack")
     for name in ("mixer", "cross", "ffn", "norm"):
         if (found := cost.of_blocks(name))[0]:
             what = getattr(block, name, None)

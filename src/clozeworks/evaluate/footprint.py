@@ -45,7 +45,7 @@ class Shape:
         alike = all(encoder.stack.block_at(layer) == block for layer in range(encoder.stack.depth))
         plain = block.place == "post" and block.cross is None and embed.width in (None, encoder.width)
         plain = plain and encoder.stack.memory == 0 and embed.norm is not None and embed.positions is not None
-        plain = plain and embed.dropout == block.dropout
+        plain = plain and embed.dropout == block.dropout and not embed.project
         heads = {type(loss) for loss in losses}
         if not (
             alike and plain and ffn and _attends(mixer)

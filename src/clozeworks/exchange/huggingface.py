@@ -1,7 +1,9 @@
 """Hugging Face directories, in and out, through one table of names a family."""
 
+import contextlib
 import copy
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,13 +13,13 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, bert, roberta
+from clozeworks.exchange.names import Family, albert, bert, roberta
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY)}
+FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, albert.FAMILY)}
 
 
 @dataclass(slots=True)
@@ -31,7 +33,8 @@ class Read:
 
 def read(directory: Path, allow_pickle: bool = False) -> Read:
     config = read_config(directory / CONFIG)
-    family = FAMILIES[config["model_type"]]
+    with _named(directory):
+        family = FAMILIES[config["model_type"]].of(config)
     found: dict[str, Tensor] = {}
     unused: list[str] = []
     tied: dict[str, Tensor] = {}
@@ -56,12 +59,10 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
     losses = tuple(
         name for name in ("masked_lm", "sentence_pair") if any(key.startswith(f"heads.{name}.") for key in found)
     )
-    try:
+    with _named(directory):
         recipe = family.read(config, losses)
-    except KeyError as missing:
-        given = f"no field {missing.args[0]}"
-        raise InputError(directory / CONFIG, given, "it gives the model its shape", "take the whole config") from None
     spec.check(recipe, str(directory / CONFIG))
+    family.arrive(recipe, found)
     if "encoder.pooler.dense.weight" not in found:
         recipe.encoder.pooler = None
     elif losses == ("masked_lm",):  # nothing would read it
@@ -69,6 +70,16 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
         found = {name: tensor for name, tensor in found.items() if not name.startswith("encoder.pooler.")}
     recipe.name = directory.resolve().name
     return Read(recipe, found, unused)
+
+
+@contextlib.contextmanager
+def _named(directory: Path) -> Iterator[None]:
+    """A field that the config lacks is told by its name."""
+    try:
+        yield
+    except KeyError as missing:
+        given = f"no field {missing.args[0]}"
+        raise InputError(directory / CONFIG, given, "it gives the model its shape", "take the whole config") from None
 
 
 def read_config(file: Path) -> dict[str, Any]:
@@ -82,22 +93,31 @@ def read_config(file: Path) -> dict[str, Any]:
     return config
 
 
+def _family(recipe: Recipe, pad: int | None) -> Family:
+    """The family whose class has these parts. One class counts positions from the padding id; for another id, the
+    class without an offset is the same model."""
+    embed, positions = recipe.encoder.embed, recipe.encoder.embed.positions
+    if embed.project or embed.width not in (None, recipe.encoder.width) or bert.shares(recipe.encoder.stack):
+        return FAMILIES["albert"]
+    if isinstance(positions, LearnedPositions) and positions.offset and pad in (None, positions.offset - 1):
+        return FAMILIES["roberta"]
+    return FAMILIES["bert"]
+
+
 def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dict[str, Any]:
     """config.json and model.safetensors as `from_pretrained` wants them; the config is given back."""
     recipe, state = copy.deepcopy(recipe), tensors.state(model)
     positions = recipe.encoder.embed.positions
-    family = FAMILIES["bert"]
-    if isinstance(positions, LearnedPositions) and positions.offset:
-        if pad in (None, positions.offset - 1):
-            family = FAMILIES["roberta"]
-        else:
-            # RoBERTa's class counts positions from the padding id; for another id, BERT's class is the same model.
-            table = "encoder.embed.positions.table.weight"
-            state[table] = state[table][positions.offset :]
-            positions.offset = 0
+    family = _family(recipe, pad)
+    if isinstance(positions, LearnedPositions) and positions.offset and family is not FAMILIES["roberta"]:
+        table = "encoder.embed.positions.table.weight"
+        state[table] = state[table][positions.offset :]
+        positions.offset = 0
     if model.encoder.pooler is None:
         recipe.encoder.pooler = None
+    family.leave(recipe, state)
     config = family.write(recipe)
+    family = family.of(config)
     if pad is not None:
         config["pad_token_id"] = pad
     bare = not recipe.objective.losses

@@ -1,6 +1,7 @@
 """From token ids to vectors."""
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -18,8 +19,11 @@ from clozeworks.spec import Spec
 class Embed(Spec):
     """x = dropout(norm(word + position + segment)), then E -> D where the tables are narrower (Lan et al. 2019, 3.1).
 
-    `width` None means tables as wide as the model and no projection. Position and segment come from the batch's
-    Side, so packed rows need nothing special.
+    V x D parameters become V x E + E x D. `width` is E; None means tables as wide as the model and no projection.
+    `narrow` = all: every table and the norm have width E, and their sum is projected (the published code and its
+    directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
+    counts (docs/parameters.md). With `project` there is a projection although E = D. Position and segment come from
+    the batch's Side, so packed rows need nothing special.
     """
 
     positions: LearnedPositions | None = field(default_factory=LearnedPositions)
@@ -27,6 +31,8 @@ class Embed(Spec):
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     dropout: float = 0.1
     width: int | None = None
+    narrow: Literal["all", "words"] = "all"
+    project: bool = False
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
@@ -42,15 +48,19 @@ class EmbedLayer(nn.Module):
     def __init__(self, spec: Embed, width: int, vocab: int):
         super().__init__()
         inner = spec.width or width
+        self.words_first = spec.narrow == "words"
+        added = width if self.words_first else inner
         self.words = WordsLayer(vocab, inner)
-        self.positions = spec.positions.build(inner) if spec.positions else None
-        self.segments = nn.Embedding(spec.segments, inner) if spec.segments else None
-        self.norm = spec.norm.build(inner) if spec.norm else None
-        self.project = Linear(inner, width) if inner != width else None
+        self.positions = spec.positions.build(added) if spec.positions else None
+        self.segments = nn.Embedding(spec.segments, added) if spec.segments else None
+        self.norm = spec.norm.build(added) if spec.norm else None
+        self.project = Linear(inner, width) if spec.project or inner != width else None
         self.dropout = spec.dropout
 
     def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:
         x = self.words(tokens)
+        if self.project is not None and self.words_first:
+            x = self.project(x)
         if self.positions is not None:
             x = x + self.positions(side.position)
         if self.segments is not None:
@@ -60,4 +70,4 @@ class EmbedLayer(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         x = dropout(x, self.dropout, context.at("embed").key)
-        return x if self.project is None else self.project(x)
+        return x if self.project is None or self.words_first else self.project(x)

@@ -23,7 +23,8 @@ DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a co
 class Share(Spec):
     """How many different sets of weights the layers use; layer i of L takes set i * groups // L (Lan et al. 2019).
 
-    None: every layer its own. 1: all the same. The norm that follows a part goes with it.
+    None: every layer its own. 1: all the same. The norm that follows a part goes with it, cross-attention with
+    attention. Layers that share have one shape; what they do with it may differ (heads, windows, place of the norm).
     """
 
     attention: int | None = None
@@ -89,7 +90,8 @@ class StackLayer(nn.Module):
     def tie(self) -> None:
         """Share Parameters, not modules: layers keep their own windows, dropout and names."""
         depth = len(self.blocks)
-        for groups, parts in ((self.share.attention, ("mixer", "mixer_norm")), (self.share.ffn, ("ffn", "ffn_norm"))):
+        attention = ("mixer", "mixer_norm", "cross", "cross_norm")
+        for groups, parts in ((self.share.attention, attention), (self.share.ffn, ("ffn", "ffn_norm"))):
             size = depth // (groups or depth)  # layers that share
             for layer in range(depth):
                 leader = layer - layer % size
@@ -135,20 +137,20 @@ class StackLayer(nn.Module):
         return Hidden(x, tuple(kept), memory)
 
 
-def tie(leader: nn.Module, follower: nn.Module, layer: int) -> None:
+def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int) -> None:
     """Give `follower` the parameters of `leader`; shapes that differ are refused by name."""
-    if leader is follower or leader is None:
+    if leader is follower:
         return
-    for name, parameter in leader.named_parameters():
-        *path, last = name.split(".")
-        owner = follower.get_submodule(".".join(path))
-        own = getattr(owner, last, None)
-        if own is None or own.shape != parameter.shape:
-            given = "nothing" if own is None else tuple(own.shape)
+    given, own = ({} if part is None else dict(part.named_parameters()) for part in (leader, follower))
+    for name in given | own:
+        shapes = [tuple(found[name].shape) if name in found else "nothing" for found in (given, own)]
+        if shapes[0] != shapes[1]:
             raise RecipeError(
                 f"stack.share, layer {layer}, {name}",
-                given,
-                f"{tuple(parameter.shape)} is shared with it",
+                shapes[1],
+                f"{shapes[0]} is shared with it",
                 "share only blocks of one shape",
             )
-        setattr(owner, last, parameter)
+        assert follower is not None
+        path, _, last = name.rpartition(".")
+        setattr(follower.get_submodule(path), last, given[name])

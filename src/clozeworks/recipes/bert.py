@@ -74,7 +74,9 @@ def shape(r: Recipe, name: str, depth: int, width: int) -> Recipe:
     r.encoder.width = width
     r.encoder.stack.depth = depth
     block = r.encoder.stack.block_at(0)
-    block.mixer, block.ffn = Attention(width // 64, dropout=0.1), FeedForward(4 * width, "gelu")
+    assert isinstance(block.mixer, Attention)
+    assert block.ffn is not None
+    block.mixer.heads, block.ffn.inner = width // 64, 4 * width
     return r
 
 

@@ -2,10 +2,14 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from torch import Tensor
+
 from clozeworks.pretraining import Recipe
+
+Names = tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number
 
 
 @dataclass(frozen=True)
@@ -13,11 +17,19 @@ class Family:
     """How one published family writes the model that a recipe describes."""
 
     model_type: str
-    names: tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number
+    names: Names
     tied: dict[str, str]  # their second name of a tensor -> our name
     prefix: str  # of the encoder inside a class with heads; a bare encoder is saved without it
     read: Callable[[dict[str, Any], tuple[str, ...]], Recipe]  # config and the losses found -> recipe
     write: Callable[[Recipe], dict[str, Any]]  # raises RecipeError where the family has no such model
+    layers: Callable[[dict[str, Any]], Names] = lambda config: ()  # names that depend on the config
+    # The equal model as it is written there, or here: both change the recipe and our tensors by name.
+    leave: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
+    arrive: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
+
+    def of(self, config: dict[str, Any]) -> "Family":
+        """The family with every name that the model of a config has."""
+        return replace(self, names=self.names + self.layers(config))
 
     def to_theirs(self, name: str) -> str | None:
         return _rename(name, self.names, 0, 1)
@@ -31,7 +43,7 @@ class Family:
         return None
 
 
-def _rename(name: str, pairs: tuple[tuple[str, str], ...], source: int, target: int) -> str | None:
+def _rename(name: str, pairs: Names, source: int, target: int) -> str | None:
     for pair in pairs:
         pattern = re.escape(pair[source]).replace(re.escape("{i}"), r"(\d+)")
         found = re.fullmatch(pattern + r"(\.weight|\.bias)?", name)

@@ -104,8 +104,11 @@ def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder
     )
 
 
-def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
-    """The config of an encoder, or a refusal that names the first part the family does not have."""
+def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False) -> dict[str, Any]:
+    """The config of an encoder, or a refusal that names the first part the family does not have.
+
+    With `groups` the family has layers that share, and tables of another width.
+    """
     encoder, stack = recipe.encoder, recipe.encoder.stack
     block = stack.block_at(0)
     positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
@@ -116,12 +119,9 @@ def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
         (stack.norm is None and not stack.memory, "stack", stack),
-        (
-            stack.share.attention in (None, stack.depth) and stack.share.ffn in (None, stack.depth),
-            "stack.share",
-            stack.share,
-        ),
-        (encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
+        (groups or not shares(stack), "stack.share", stack.share),
+        (groups or encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
+        (groups or not encoder.embed.project, "embed.project", encoder.embed.project),
         (encoder.embed.segments > 0, "embed.segments", encoder.embed.segments),
         (encoder.embed.norm == block.norm, "embed.norm", encoder.embed.norm),
         (encoder.embed.dropout == block.dropout, "embed.dropout", encoder.embed.dropout),
@@ -155,6 +155,11 @@ def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
     }
+
+
+def shares(stack: Stack) -> bool:
+    """Whether some layers have the weights of others."""
+    return any(groups not in (None, stack.depth) for groups in (stack.share.attention, stack.share.ffn))
 
 
 def masked_lm(config: dict[str, Any]) -> MaskedLM:

@@ -15,9 +15,11 @@ from clozeworks.objectives.objective import Loss, LossLayer
 
 @dataclass(slots=True)
 class SentenceRelation(Loss):
-    """Cross-entropy of a two-way decision on the pooled first token (next sentence, Devlin et al. 2018, 3.1).
+    """Cross-entropy of a two-way decision on the pooled first token.
 
-    Label 0: the second segment follows the first; 1: it does not. One label an example, however rows are packed.
+    Label 0: the second segment follows the first; 1: it does not. What stands there instead is for the segments to say:
+    one from another document (next sentence, Devlin et al. 2018, 3.1), or the two of them swapped (sentence order, Lan
+    et al. 2019, 3.1). One label an example, however rows are packed.
     """
 
     name: ClassVar[str] = "sentence_pair"

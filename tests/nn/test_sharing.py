@@ -1,0 +1,177 @@
+"""Layers that share weights, for every mixer and every kind of stack: the same as layers with copies of them."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from torch import Tensor
+
+import clozeworks as cw
+from clozeworks.batch import Context, Source
+from clozeworks.errors import RecipeError
+from clozeworks.key import Key
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.block import Block
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixer import Mixer
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.stack import Share, Stack, StackLayer
+from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.text_encoder import TextEncoder
+from tests.nn.test_mixers import MIXERS, WIDTH, Distance
+from tests.toys import packed
+
+DEPTH, LENGTH = 6, 8
+SHARES = {"all": Share(1, 1), "attention": Share(1, None), "ffn": Share(None, 1), "groups": Share(2, 3)}
+KINDS: dict[str, dict[str, Any]] = {
+    "post": {},
+    "pre": {"place": "pre", "norm": LayerNorm()},
+    "cycled": {"cycled": True},
+    "memory": {"memory": 5},
+    "recompute": {},
+    "places": {},
+    "dropout": {"dropout": 0.4},
+    "cross": {"cross": True},
+}
+
+
+def stack(mixer: Mixer, share: Share, place="post", dropout=0.0, cycled=False, cross=False, **more) -> Stack:
+    block = Block(mixer, FeedForward(40), place=place, dropout=dropout, cross=Attention(2) if cross else None)
+    other = dataclasses.replace(block, place="pre")
+    return Stack(DEPTH, (block, other) if cycled else block, share, **more)
+
+
+def run(module: StackLayer, kind: str, x: Tensor) -> Tensor:
+    """The vectors that such a stack gives for rows of packed text."""
+    lengths = [[3, 5], [LENGTH]]
+    if kind == "memory":
+        whole = packed([[2 * LENGTH]] * 2, 2 * LENGTH, "causal")
+        first, second = (whole.query.each(lambda v, n=n: v[:, n : n + LENGTH]) for n in (0, LENGTH))
+        past = module(x, Context(first, first, "causal")).memory
+        return module(x.flip(1), Context(second, second, "causal", past=past)).last
+    more: dict[str, Any] = {}
+    if kind == "places":
+        more["places"] = torch.tensor([0, 3, 9])
+    if kind == "dropout":
+        more["key"] = Key.make(3, rows=range(2))
+    if kind == "cross":
+        more["source"] = Source(x.flip(1), packed(lengths, LENGTH).query)
+    module.recompute = kind == "recompute"
+    last = module(x, packed(lengths, LENGTH, **more)).last
+    return last.flatten(0, 1)[more["places"]] if kind == "places" else last
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_shared_weights_are_copied_ones_and_their_gradient_the_sum(mixer, share, kind):
+    if kind == "memory" and "rows" not in MIXERS[mixer].takes:
+        pytest.skip("takes no memory")
+    torch.manual_seed(0)
+    shared, own = (stack(MIXERS[mixer], each, **KINDS[kind]).build(WIDTH) for each in (SHARES[share], Share()))
+    own.load_state_dict(shared.state_dict())
+    x, weight = torch.randn(2, LENGTH, WIDTH), torch.randn(WIDTH)  # a norm's outputs sum to nothing
+    outs = [run(module, kind, x) for module in (shared, own)]
+    assert torch.equal(*outs)
+    for out in outs:
+        (out * weight).sum().backward()
+    summed: dict[int, Tensor] = {}
+    copies = dict(own.named_parameters())
+    for name, parameter in shared.named_parameters(remove_duplicate=False):
+        gradient = copies[name].grad
+        if gradient is not None:
+            summed[id(parameter)] = summed.get(id(parameter), torch.zeros_like(gradient)) + gradient
+    for name, parameter in shared.named_parameters():
+        assert parameter.grad is not None, name
+        torch.testing.assert_close(parameter.grad, summed[id(parameter)], atol=2e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_each_layer_has_the_set_that_is_its_own(mixer, share, kind):
+    module, sets = stack(MIXERS[mixer], SHARES[share], **KINDS[kind]).build(WIDTH), SHARES[share]
+    for parts, groups in (
+        (("mixer", "mixer_norm", "cross", "cross_norm"), sets.attention),
+        (("ffn", "ffn_norm"), sets.ffn),
+    ):
+        for part in parts:
+            found = [getattr(block, part) for block in module.blocks]
+            if found[0] is None:
+                continue
+            numbers = [layer * (groups or DEPTH) // DEPTH for layer in range(DEPTH)]
+            for here in range(DEPTH):
+                for there in range(here):
+                    pairs = list(zip(found[here].parameters(), found[there].parameters(), strict=True))
+                    assert pairs
+                    assert all((a is b) == (numbers[here] == numbers[there]) for a, b in pairs)
+
+
+def recipe_of(spec: Stack) -> Recipe:
+    r = cw.recipe("bert_tiny")
+    r.encoder.width, r.encoder.vocab, r.encoder.stack = WIDTH, 40, spec
+    return r
+
+
+@pytest.mark.parametrize("kind", ["post", "pre", "cycled", "memory"])
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_each_tensor_is_counted_and_saved_once_and_shared_again_when_loaded(mixer, share, kind, tmp_path):
+    if kind == "memory" and "rows" not in MIXERS[mixer].takes:
+        pytest.skip("takes no memory")
+    r = recipe_of(stack(MIXERS[mixer], SHARES[share], **KINDS[kind]))
+    model = build(r).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.15)
+    cw.save(TextEncoder(model, None, r), tmp_path / "model")
+    with safe_open(tmp_path / "model" / "model.safetensors", "pt") as file:
+        sizes = {name: file.get_tensor(name).numel() for name in file.keys()}  # noqa: SIM118
+    assert sum(sizes.values()) == count_parameters(r) == sum({id(p): p.numel() for p in model.parameters()}.values())
+    alone = sum(p.numel() for p in r.encoder.stack.block_at(0).build(WIDTH).parameters())
+    inside = sum(size for name, size in sizes.items() if ".blocks." in name)
+    assert alone <= inside < DEPTH * alone
+    assert (inside == alone) == (share == "all")
+    again = cw.load(tmp_path / "model", parts=[Distance])
+    assert again.recipe == r
+    pairs = zip(model.state_dict().items(), again.model.state_dict().items(), strict=True)
+    assert all(left == right and torch.equal(a, b) for (left, a), (right, b) in pairs)
+    assert len(list(again.model.parameters())) == len(list(model.parameters())) == len(sizes)
+    ids = torch.arange(7)[None] % 40
+    assert torch.equal(again(ids).last_hidden_state, TextEncoder(model, None, r)(ids).last_hidden_state)
+
+
+def test_one_step_of_training_keeps_what_is_shared_equal():
+    r = recipe_of(stack(Attention(4), Share(2, 3)))
+    model = build(r)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.encoder.stack(torch.randn(1, LENGTH, WIDTH), packed([[LENGTH]], LENGTH)).last[..., 0].sum().backward()
+    optimizer.step()
+    blocks = model.encoder.stack.blocks
+    assert torch.equal(blocks[0].mixer.query.weight, blocks[2].mixer.query.weight)
+    assert not torch.equal(blocks[0].mixer.query.weight, blocks[3].mixer.query.weight)
+
+
+WITH, WITHOUT = Block(Attention(4), FeedForward(32)), Block(Attention(4), None)
+CROSS = Block(Attention(4), FeedForward(32), cross=Attention(4))
+
+
+@pytest.mark.parametrize(
+    ("blocks", "share", "said"),
+    [
+        ((WITH, WITHOUT), Share(None, 1), r"layer 1, up\.weight = nothing: \(32, 24\) is shared with it"),
+        ((WITHOUT, WITH), Share(None, 1), r"layer 1, up\.weight = \(32, 24\): nothing is shared with it"),
+        ((WITH, CROSS), Share(1, None), r"layer 1, query\.weight = \(24, 24\): nothing is shared with it"),
+    ],
+)
+def test_a_part_that_some_layers_lack_is_not_shared(blocks, share, said):
+    with pytest.raises(RecipeError, match=said):
+        Stack(2, blocks, share).build(WIDTH)
+
+
+def test_heads_may_differ_where_shapes_do_not():
+    module = Stack(4, (Block(Attention(4), FeedForward(32)), Block(Attention(2), FeedForward(32))), Share(1, 1))
+    blocks = module.build(WIDTH).blocks
+    assert [block.mixer.heads for block in blocks] == [4, 2, 4, 2]
+    assert len({id(block.mixer.query.weight) for block in blocks}) == 1
