@@ -138,6 +138,7 @@ AWAITED = {
     "SentenceOrder",
     "SentencePair",
     "SlantedTriangular",
+    "SpanBoundary",
     "Stream",
 }
 
