@@ -127,18 +127,15 @@ def test_every_spec_refuses_an_unknown_field():
 AWAITED = {
     "Adagrad",
     "Adam",
-    "DocSentences",
     "Lamb",
     "LayerRates",
     "MaskNgrams",
     "MaskPhrases",
-    "MaskSpans",
     "Pairs",
     "Polynomial",
     "SentenceOrder",
     "SentencePair",
     "SlantedTriangular",
-    "SpanBoundary",
     "Stream",
 }
 

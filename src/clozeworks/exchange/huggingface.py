@@ -18,6 +18,7 @@ from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY)}
+HEADS = ("masked_lm", "sentence_pair", "span_boundary")
 
 
 @dataclass(slots=True)
@@ -53,18 +54,17 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
                 "tied embeddings are needed",
                 "choose a model with tied embeddings",
             )
-    losses = tuple(
-        name for name in ("masked_lm", "sentence_pair") if any(key.startswith(f"heads.{name}.") for key in found)
-    )
+    losses = tuple(name for name in HEADS if any(key.startswith(f"heads.{name}.") for key in found))
     try:
         recipe = family.read(config, losses)
+        family.settle(config, recipe, found)
     except KeyError as missing:
         given = f"no field {missing.args[0]}"
         raise InputError(directory / CONFIG, given, "it gives the model its shape", "take the whole config") from None
     spec.check(recipe, str(directory / CONFIG))
     if "encoder.pooler.dense.weight" not in found:
         recipe.encoder.pooler = None
-    elif losses == ("masked_lm",):  # nothing would read it
+    elif losses and "sentence_pair" not in losses:  # nothing would read it
         unused += [family.to_theirs(name) or name for name in list(found) if name.startswith("encoder.pooler.")]
         found = {name: tensor for name, tensor in found.items() if not name.startswith("encoder.pooler.")}
     recipe.name = directory.resolve().name
@@ -88,10 +88,12 @@ def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dic
     positions = recipe.encoder.embed.positions
     family = FAMILIES["bert"]
     if isinstance(positions, LearnedPositions) and positions.offset:
-        if pad in (None, positions.offset - 1):
+        more = {loss.name for loss in recipe.objective.losses} & {"sentence_pair", "span_boundary"}
+        if pad in (None, positions.offset - 1) and not more:
             family = FAMILIES["roberta"]
         else:
-            # RoBERTa's class counts positions from the padding id; for another id, BERT's class is the same model.
+            # RoBERTa's class counts positions from the padding id and has one head: for another id, or for another
+            # head, BERT's class is the same model.
             table = "encoder.embed.positions.table.weight"
             state[table] = state[table][positions.offset :]
             positions.offset = 0

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from clozeworks.pretraining import Recipe
 
 
@@ -18,6 +20,8 @@ class Family:
     prefix: str  # of the encoder inside a class with heads; a bare encoder is saved without it
     read: Callable[[dict[str, Any], tuple[str, ...]], Recipe]  # config and the losses found -> recipe
     write: Callable[[Recipe], dict[str, Any]]  # raises RecipeError where the family has no such model
+    # Config, recipe and tensors as read: what only the tensors tell of the recipe, what no part of ours holds apart.
+    settle: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, found: None
 
     def to_theirs(self, name: str) -> str | None:
         return _rename(name, self.names, 0, 1)
