@@ -134,7 +134,6 @@ AWAITED = {
     "Pairs",
     "Polynomial",
     "SentenceOrder",
-    "SentencePair",
     "SlantedTriangular",
     "Stream",
 }
