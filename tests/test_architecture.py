@@ -130,7 +130,6 @@ AWAITED = {
     "Lamb",
     "LayerRates",
     "MaskNgrams",
-    "MaskPhrases",
     "Pairs",
     "Polynomial",
     "SentenceOrder",

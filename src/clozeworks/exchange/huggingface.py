@@ -11,13 +11,14 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, bert, roberta
+from clozeworks.exchange.names import Family, bert, ernie, roberta
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY)}
+FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, ernie.FAMILY)}
 HEADS = ("masked_lm", "sentence_pair", "span_boundary")
 
 
@@ -86,7 +87,7 @@ def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dic
     """config.json and model.safetensors as `from_pretrained` wants them; the config is given back."""
     recipe, state = copy.deepcopy(recipe), tensors.state(model)
     positions = recipe.encoder.embed.positions
-    family = FAMILIES["bert"]
+    family = FAMILIES["ernie" if isinstance(recipe.objective.corruption, MaskPhrases) else "bert"]
     if isinstance(positions, LearnedPositions) and positions.offset:
         more = {loss.name for loss in recipe.objective.losses} & {"sentence_pair", "span_boundary"}
         if pad in (None, positions.offset - 1) and not more:

@@ -9,9 +9,9 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import bert, roberta, spanbert
+from clozeworks.recipes import bert, ernie, roberta, spanbert
 
-FAMILIES = (bert, roberta, spanbert)
+FAMILIES = (bert, roberta, spanbert, ernie)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:
