@@ -244,6 +244,26 @@ class Hidden:
         return self.last.flatten(0, 1).index_select(0, batch.targets)
 
 
+@dataclass(frozen=True, slots=True)
+class Spans:
+    """Tokens of hidden spans that stand between two tokens of their piece, first those at place 0; S of them."""
+
+    target: Tensor  # [S] which of the batch's targets it is
+    left: Tensor  # [S] flat offset of the token before its span
+    right: Tensor  # [S] and of the one after it
+    place: Tensor  # [S] in its span, from 0
+    edges: Tensor  # [W] flat offsets of all tokens beside these spans, each once
+    counts: tuple[int, ...]  # tokens at place 0, 1, ..., as host integers
+
+    def within(self, longest: int) -> int:
+        """How many stand at the first `longest` places."""
+        return sum(self.counts[:longest])
+
+    def to(self, device: torch.device | str) -> "Spans":
+        tensors = (self.target, self.left, self.right, self.place, self.edges)
+        return Spans(*(value.to(device) for value in tensors), counts=self.counts)
+
+
 @dataclass(slots=True)
 class Batch:
     """One micro-batch: rows of tokens, packed or padded, with what is to be predicted."""
@@ -255,6 +275,7 @@ class Batch:
     firsts: Tensor  # [N] flat offset of the first token of each example
     targets: Tensor | None = None  # [T] flat offsets
     labels: Tensor | None = None  # [T]
+    spans: Spans | None = None
     example: dict[str, Tensor] = field(default_factory=dict)  # [N]: pair_label, ...
     real: int = 0  # tokens that are not padding
     row: int | None = None  # number of the first row within its step; None: it follows the batch before it
@@ -272,6 +293,7 @@ class Batch:
             firsts=self.firsts.to(device),
             targets=move(self.targets),
             labels=move(self.labels),
+            spans=move(self.spans),
             example={name: value.to(device) for name, value in self.example.items()},
         )
 

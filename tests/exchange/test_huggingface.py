@@ -156,6 +156,19 @@ def test_another_padding_id_turns_roberta_into_the_same_bert(tmp_path):
         torch.testing.assert_close(ours.forward(ids).logits, theirs(ids).logits, atol=TOLERANCE, rtol=1e-5)
 
 
+def test_a_roberta_that_learns_from_pairs_is_the_same_bert(tmp_path):
+    r = recipe("roberta_mini_segment_pair")
+    r.encoder.vocab = 97
+    ours = TextEncoder(build(r).eval(), None, r)
+    save(ours, tmp_path, format="hf")
+    theirs, report = transformers.BertForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    ids = torch.randint(2, 97, (3, 11))
+    batch = {"input_ids": ids, "token_type_ids": (torch.arange(11) > 4).long().expand(3, 11).contiguous()}
+    compare(theirs.eval(), ours, batch)
+
+
 def test_tensorflow_norm_names_are_read():
     family = huggingface.FAMILIES["bert"]
     assert family.to_ours("bert.embeddings.LayerNorm.gamma") == "encoder.embed.norm.weight"

@@ -3,7 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks import spec
+from clozeworks.errors import InputError, RecipeError
 from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
 from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.objectives.mask.tokens import MaskTokens
@@ -69,3 +70,52 @@ def test_text_without_annotation_is_refused(stage, field):
     with pytest.raises(InputError, match=f'"{field}": '):
         corrupt(MaskPhrases(stage=stage), lay([[WORDS]]))
     assert len(corrupt(MaskPhrases(stage="basic"), lay([[WORDS]]))) == 1
+
+
+# ---- a share of annotated units
+
+
+def test_a_share_decides_the_kind_of_the_first_unit():
+    """Two entities among twelve units: a sixth of the first ones without a share, half of them with 0.5."""
+    clean = lay([[[1] * 12]], times=6000)
+    marks = np.zeros((6000, 14), dtype=np.uint8)
+    marks[:, [3, 9]] = ENTITY_START
+    clean = dataclasses.replace(clean, units=marks.reshape(-1))
+    for share, expected in ((None, 1 / 6), (0.5, 0.5), (0.9, 0.9), (0.0, 0.0), (1.0, 1.0)):
+        one = MaskPhrases(stage="entity", share=share, most=1)
+        first = np.array(chosen_of(corrupt(one, clean)))
+        assert first.sum() == 6000
+        assert first[:, [3, 9]].sum() / 6000 == pytest.approx(expected, abs=0.025)
+        assert first[:, 3].sum() == pytest.approx(first[:, 9].sum(), abs=250)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("rate", [0.15, 0.4, 0.9])
+def test_with_a_share_units_are_still_hidden_whole_until_none_fits(share, rate):
+    hidden = corrupt(MaskPhrases(rate, stage="entity", share=share), annotated(300))
+    for chosen in chosen_of(hidden):
+        taken = [(begin, end) for begin, end in UNITS["entity"] if chosen[begin]]
+        assert sum(end - begin for begin, end in taken) == chosen.sum()
+        left = budget_of([WORDS], rate) - chosen.sum()
+        passed = [end - begin for begin, end in UNITS["entity"] if (begin, end) not in taken]
+        assert left == 0 or (left > 0 and min(passed) > left)
+
+
+def test_a_share_goes_by_the_example_alone():
+    """Examples of other lengths beside it change nothing."""
+    clean = dataclasses.replace(lay([[[1] * 9], [[1] * 40], [[2] * 5]]), units=None)
+    marks = np.zeros(len(clean.tokens), dtype=np.uint8)
+    marks[[2, 5, 20, 30, 55]] = ENTITY_START
+    together = corrupt(MaskPhrases(0.5, stage="entity", share=0.5), dataclasses.replace(clean, units=marks))
+    alone = dataclasses.replace(lay([[[1] * 9]]), units=marks[:11])
+    assert np.array_equal(
+        chosen_of(together)[0], chosen_of(corrupt(MaskPhrases(0.5, stage="entity", share=0.5), alone))[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "given", [MaskPhrases(share=1.5), MaskPhrases(share=-0.1), MaskPhrases(stage="basic", share=0.5)]
+)
+def test_a_share_is_a_chance_of_annotated_units(given):
+    with pytest.raises(RecipeError, match="a chance from 0 to 1 is needed, in the stages phrase and entity"):
+        spec.check(given, "corruption")

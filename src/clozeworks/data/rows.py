@@ -17,6 +17,7 @@ import torch
 
 from clozeworks import draws
 from clozeworks.batch import PADDING, Batch, Borders, Kind, Side
+from clozeworks.data.spans import bordered
 from clozeworks.errors import InputError
 from clozeworks.examples import NOTHING, Columns, Plan, Ragged, Vocabulary, assemble, ragged_arange
 
@@ -274,6 +275,7 @@ def collate(rows: list[Row]) -> Batch:
     chosen = np.flatnonzero(ragged.labels != NOTHING)
     batch.targets = torch.from_numpy(at[chosen])
     batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
+    batch.spans = bordered(ragged, chosen, at)
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
     batch.real = int(lengths.sum())
     batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())

@@ -65,12 +65,13 @@ def measure(model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
             counts[name] += count
         for name, (loss, value) in ({n: (n, v) for n, v in output.losses.items()} | output.metrics).items():
             owner[name], sums[name] = loss, sums.get(name, 0.0) + float(value)
-    means = {name: value / max(counts[owner[name]], 1) for name, value in sums.items()}
+    divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
+    means = {name: value / max(divisors.get(name, counts[owner[name]]), 1) for name, value in sums.items()}
     loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs)
     figures: dict[str, Any] = {"loss": loss, **means}
-    for spec in model.specs:
-        if "labels" in spec.reads:  # a loss over tokens
-            figures |= {"perplexity": math.exp(min(means[spec.name], 700.0)), "count": counts[spec.name]}
+    tokens = [spec.name for spec in model.specs if "labels" in spec.reads]
+    for name in tokens[:1]:  # the first loss over tokens stands for all
+        figures |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
     return figures
 
 

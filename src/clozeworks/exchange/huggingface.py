@@ -13,13 +13,17 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, albert, bert, roberta
+from clozeworks.exchange.names import Family, albert, bert, ernie, roberta
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, albert.FAMILY)}
+FAMILIES: dict[str, Family] = {
+    family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, albert.FAMILY, ernie.FAMILY)
+}
+HEADS = ("masked_lm", "sentence_pair", "span_boundary")
 
 
 @dataclass(slots=True)
@@ -56,16 +60,14 @@ def read(directory: Path, allow_pickle: bool = False) -> Read:
                 "tied embeddings are needed",
                 "choose a model with tied embeddings",
             )
-    losses = tuple(
-        name for name in ("masked_lm", "sentence_pair") if any(key.startswith(f"heads.{name}.") for key in found)
-    )
+    losses = tuple(name for name in HEADS if any(key.startswith(f"heads.{name}.") for key in found))
     with _named(directory):
         recipe = family.read(config, losses)
+        family.arrive(config, recipe, found)
     spec.check(recipe, str(directory / CONFIG))
-    family.arrive(recipe, found)
     if "encoder.pooler.dense.weight" not in found:
         recipe.encoder.pooler = None
-    elif losses == ("masked_lm",):  # nothing would read it
+    elif losses and "sentence_pair" not in losses:  # nothing would read it
         unused += [family.to_theirs(name) or name for name in list(found) if name.startswith("encoder.pooler.")]
         found = {name: tensor for name, tensor in found.items() if not name.startswith("encoder.pooler.")}
     recipe.name = directory.resolve().name
@@ -94,14 +96,19 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def _family(recipe: Recipe, pad: int | None) -> Family:
-    """The family whose class has these parts. One class counts positions from the padding id; for another id, the
-    class without an offset is the same model."""
+    """The family whose class has these parts.
+
+    One class counts positions from the padding id and has one head: for another id, or with another head, the class
+    without an offset is the same model.
+    """
     embed, positions = recipe.encoder.embed, recipe.encoder.embed.positions
     if embed.project or embed.width not in (None, recipe.encoder.width) or bert.shares(recipe.encoder.stack):
         return FAMILIES["albert"]
-    if isinstance(positions, LearnedPositions) and positions.offset and pad in (None, positions.offset - 1):
+    more = {loss.name for loss in recipe.objective.losses} & {"sentence_pair", "span_boundary"}
+    offset = positions.offset if isinstance(positions, LearnedPositions) else 0
+    if offset and pad in (None, offset - 1) and not more:
         return FAMILIES["roberta"]
-    return FAMILIES["bert"]
+    return FAMILIES["ernie" if isinstance(recipe.objective.corruption, MaskPhrases) else "bert"]
 
 
 def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dict[str, Any]:

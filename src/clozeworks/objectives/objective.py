@@ -76,7 +76,8 @@ class Corruption(Spec):
 
 @dataclass(slots=True)
 class Loss(Spec):
-    """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks."""
+    """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks,
+    or by what `divisor` makes of it."""
 
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
@@ -85,6 +86,10 @@ class Loss(Spec):
     @abstractmethod
     def count(self, batch: Batch) -> int:
         """How many predictions the batch holds; known on the host before the forward pass."""
+
+    def divisor(self, count: int) -> float:
+        """What the sum over `count` predictions, those of a whole step or of held-out text, is divided by."""
+        return count
 
     def places(self, batch: Batch) -> Tensor | None:
         """Flat offsets of the tokens whose vectors it reads, each once; None: it may read any."""
@@ -97,7 +102,7 @@ class Loss(Spec):
 class LossLayer(nn.Module):
     @abstractmethod
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The summed loss, and summed metrics by name (divided by the same count)."""
+        """The summed loss, and summed metrics by name (divided by the count of predictions)."""
 
 
 @dataclass(slots=True)

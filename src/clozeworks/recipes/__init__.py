@@ -9,9 +9,9 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import albert, bert, roberta
+from clozeworks.recipes import albert, bert, ernie, roberta, spanbert
 
-FAMILIES = (bert, roberta, albert)
+FAMILIES = (bert, roberta, albert, spanbert, ernie)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:

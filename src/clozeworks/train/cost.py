@@ -8,12 +8,13 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clozeworks import spec
-from clozeworks.batch import Batch, Context, from_padded
+from clozeworks.batch import Batch, Context, Spans, from_padded
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, count_parameters
 from clozeworks.train.footprint import peak_of
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
+SPAN = 4  # tokens of a hidden span
 # Measured on Linux as the peak of whole processes (VmHWM) for models of 2 to 110 million parameters.
 PROCESS = 420_000_000  # bytes of Python, torch, its kernels' buffers and the text at hand
 SCATTERED = 1.2  # what the allocator holds by what is alive: freed blocks of one size do not fit another
@@ -129,6 +130,9 @@ def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
     batch = from_padded(torch.zeros(rows, length, dtype=torch.long)).to("meta")
     rate = getattr(recipe.objective.corruption, "rate", HIDDEN)
     batch.targets = batch.labels = torch.zeros(round(rate * rows * length), dtype=torch.long, device="meta")
+    if recipe.objective.corruption and "spans" in recipe.objective.corruption.writes:
+        borders = batch.labels[: len(batch.labels) // SPAN * 2]
+        batch.spans = Spans(batch.labels, batch.labels, batch.labels, batch.labels, borders, (len(batch.labels),))
     for name in recipe.objective.segments.writes:
         batch.example[name] = torch.zeros(rows, dtype=torch.long, device="meta")
     return batch

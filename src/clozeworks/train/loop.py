@@ -70,9 +70,10 @@ def fit(
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
-    Each loss is a sum over its predictions divided by their number in the whole step, so that any cut of a step into
-    micro-batches gives the same gradient. A step that `watch` refuses changes nothing and is reported as skipped; one
-    that it passes over is not even computed. Where it finds lasting trouble, the steps end, or an error is raised.
+    Each loss is a sum over its predictions divided once by their number in the whole step (`Loss.divisor`), so that any
+    cut of a step into micro-batches gives the same gradient. A step that `watch` refuses changes nothing and is
+    reported as skipped; one that it passes over is not even computed. Where it finds lasting trouble, the steps end, or
+    an error is raised.
 
     In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
     """
@@ -161,6 +162,7 @@ def accumulate(
     """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
     world = world or World()
     counts = counts or count(model, micro, world)[0]
+    divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     device = micro[0].tokens.device
     means: dict[str, Tensor] = {}
     for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
@@ -170,13 +172,13 @@ def accumulate(
             total = torch.zeros((), device=device)
             for spec in model.specs:
                 if counts[spec.name]:  # a loss without a prediction in this step says nothing
-                    total = total + spec.weight * output.losses[spec.name].float() / counts[spec.name]
+                    total = total + spec.weight * output.losses[spec.name].float() / divisors[spec.name]
                 elif world.size > 1:  # but every process waits for the gradients of every parameter
                     total = total + 0.0 * output.losses[spec.name].float()
             if total.requires_grad:
                 (total if world.factor == 1 else total * world.factor).backward()
         sums = {name: (name, value) for name, value in output.losses.items()} | output.metrics
         for name, (loss, value) in sums.items():
-            part = value.detach().float() / max(counts[loss], 1)
+            part = value.detach().float() / max(divisors[loss] if name == loss else counts[loss], 1)
             means[name] = means[name] + part if name in means else part
     return means

@@ -25,7 +25,7 @@ class Family:
     layers: Callable[[dict[str, Any]], Names] = lambda config: ()  # names that depend on the config
     # The equal model as it is written there, or here: both change the recipe and our tensors by name.
     leave: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
-    arrive: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
+    arrive: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, tensors: None
 
     def of(self, config: dict[str, Any]) -> "Family":
         """The family with every name that the model of a config has."""

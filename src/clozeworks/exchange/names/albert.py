@@ -106,7 +106,7 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     return Recipe("albert", encoder, Objective(segments, MaskNgrams(), losses), Train(learning_rate=1e-4))
 
 
-def arrive(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     """A projection that changes nothing, which the class always has, is none."""
     embed, weight, bias = recipe.encoder.embed, tensors.get(f"{PROJECT}weight"), tensors.get(f"{PROJECT}bias")
     if embed.project and weight is not None and bias is not None:

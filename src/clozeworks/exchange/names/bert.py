@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from torch import Tensor
+
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family
 from clozeworks.model import Encoder, Pooler
@@ -15,9 +17,11 @@ from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
+from clozeworks.objectives.losses.span_boundary import SpanBoundary
+from clozeworks.objectives.mask.spans import MaskSpans
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Loss, Objective
-from clozeworks.objectives.segments import FullSentences, SegmentPair
+from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
 from clozeworks.pretraining import Recipe
 from clozeworks.train.settings import Train
 
@@ -63,13 +67,27 @@ def encoder_names(prefix: str) -> tuple[tuple[str, str], ...]:
     )
 
 
-NAMES = (
-    *encoder_names("bert."),
+HEAD_NAMES = (
     ("heads.masked_lm.dense", "cls.predictions.transform.dense"),
     ("heads.masked_lm.norm", "cls.predictions.transform.LayerNorm"),
     ("heads.masked_lm", "cls.predictions"),  # its bias
     ("heads.sentence_pair.out", "cls.seq_relationship"),
 )
+SPANS, THEIR_SPANS = "heads.span_boundary", "pair_target_predictions"  # SpanBERT's head; no Hugging Face class has it
+NAMES = (
+    *encoder_names("bert."),
+    *HEAD_NAMES,
+    (f"{SPANS}.positions", f"{THEIR_SPANS}.position_embeddings"),
+    (f"{SPANS}.first", f"{THEIR_SPANS}.mlp_layer_norm.linear1"),
+    (f"{SPANS}.first_norm", f"{THEIR_SPANS}.mlp_layer_norm.layer_norm1"),
+    (f"{SPANS}.second", f"{THEIR_SPANS}.mlp_layer_norm.linear2"),
+    (f"{SPANS}.second_norm", f"{THEIR_SPANS}.mlp_layer_norm.layer_norm2"),
+    (SPANS, THEIR_SPANS),  # its bias
+)
+TIED = {
+    "cls.predictions.decoder.weight": "encoder.embed.words.table.weight",
+    "cls.predictions.decoder.bias": "heads.masked_lm.bias",
+}
 
 
 def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder:
@@ -168,9 +186,16 @@ def masked_lm(config: dict[str, Any]) -> MaskedLM:
 
 
 def check_head(recipe: Recipe) -> None:
-    """Their masked-LM head has no activation and norm of its own: it takes the encoder's."""
+    """Their masked-LM head has no activation and norm of its own: it takes the encoder's. That of spans is fixed."""
     block = recipe.encoder.stack.block_at(0)
     for index, loss in enumerate(recipe.objective.losses):
+        if isinstance(loss, SpanBoundary) and (loss.norm != LayerNorm() or loss.activation != "gelu"):
+            raise RecipeError(
+                f"{recipe.name}.objective.losses.{index}",
+                loss,
+                f"the published head has gelu and {LayerNorm()}",
+                "keep the model in its own format",
+            )
         if isinstance(loss, MaskedLM) and (
             loss.norm != block.norm or loss.activation != getattr(block.ffn, "activation", None)
         ):
@@ -182,9 +207,9 @@ def check_head(recipe: Recipe) -> None:
             )
 
 
-def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]]) -> str:
-    """The Hugging Face class with just these heads."""
-    names = tuple(loss.name for loss in recipe.objective.losses)
+def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]], besides: tuple[str, ...] = ()) -> str:
+    """The Hugging Face class with just these heads; it ignores those `besides`, whose tensors are in the file too."""
+    names = tuple(loss.name for loss in recipe.objective.losses if loss.name not in besides)
     for name, losses in heads.items():
         if set(losses) == set(names):
             return name
@@ -198,27 +223,42 @@ def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]]) -> str:
 
 def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     encoder = read_encoder(config, "config.json")
-    losses: tuple[Loss, ...] = tuple(masked_lm(config) if name == "masked_lm" else SentenceRelation() for name in found)
+    heads: dict[str, Loss] = {
+        "masked_lm": masked_lm(config),
+        "sentence_pair": SentenceRelation(),
+        "span_boundary": SpanBoundary(),
+    }
     assert isinstance(encoder.embed.positions, LearnedPositions)
-    length = min(128, encoder.embed.positions.length)
-    segments = FullSentences(length=length) if found == ("masked_lm",) else SegmentPair(length=length)
-    return Recipe("bert", encoder, Objective(segments, MaskTokens(), losses), Train(learning_rate=1e-4))
+    length, spans = min(128, encoder.embed.positions.length), "span_boundary" in found
+    segments = SegmentPair(length=length)
+    if found and "sentence_pair" not in found:
+        segments = DocSentences(length=length) if spans else FullSentences(length=length)
+    losses = tuple(heads[name] for name in found)
+    objective = Objective(segments, MaskSpans() if spans else MaskTokens(), losses)
+    return Recipe("bert", encoder, objective, Train(learning_rate=1e-4))
 
 
-def write(recipe: Recipe) -> dict[str, Any]:
+def arrive(config: dict[str, Any], recipe: Recipe, found: dict[str, Tensor]) -> None:
+    """How many places the head of spans knows, and how wide they are, is told by its table alone."""
+    table = found.get(f"{SPANS}.positions.weight")
+    for loss in recipe.objective.losses:
+        if isinstance(loss, SpanBoundary) and table is not None:
+            loss.longest, loss.positions = table.shape
+
+
+def write(recipe: Recipe, heads: dict[str, tuple[str, ...]] = HEADS) -> dict[str, Any]:
     check_head(recipe)
     config = write_encoder(recipe)
-    return {"model_type": "bert", "architectures": [class_of(recipe, HEADS)], **config}
+    besides = ("span_boundary",) if heads is HEADS else ()
+    return {"model_type": "bert", "architectures": [class_of(recipe, heads, besides)], **config}
 
 
 FAMILY = Family(
     model_type="bert",
     names=NAMES,
-    tied={
-        "cls.predictions.decoder.weight": "encoder.embed.words.table.weight",
-        "cls.predictions.decoder.bias": "heads.masked_lm.bias",
-    },
+    tied=TIED | {f"{THEIR_SPANS}.decoder.weight": "encoder.embed.words.table.weight"},
     prefix="bert.",
     read=read,
     write=write,
+    arrive=arrive,
 )

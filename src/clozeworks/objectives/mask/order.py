@@ -3,6 +3,7 @@
 import numpy as np
 
 from clozeworks import draws
+from clozeworks.objectives.mask.units import Units
 
 CELLS = 1 << 14  # random numbers at a time: larger temporaries leave the cache and are mapped anew at every step
 PLACE = 24  # bits of a number that name the place it was drawn for; the 40 above them are random
@@ -28,3 +29,24 @@ def shuffled(counts: np.ndarray, keys: np.ndarray) -> np.ndarray:
         block.sort(axis=1)
         block &= np.uint64((1 << PLACE) - 1)
     return out.view(np.int64)
+
+
+def in_turns(order: np.ndarray, units: Units, marked: np.ndarray, share: float, keys: np.ndarray) -> np.ndarray:
+    """The same order within the marked units and within the others, but at each turn a coin says which kind comes next.
+
+    order [examples, places] as `shuffled` gives it; marked [units]. Where one kind is used up the other follows.
+    """
+    place = np.arange(order.shape[1])
+    at = units.first[:-1, None] + order
+    behind = place >= units.counts[:, None]
+    at[behind] = 0
+    mine = marked[at] & ~behind
+    heads = draws.uniform(keys[:, None], place) < share
+    # Its rank among its kind is the number of the coin that a unit waits for; if there are too few, it comes last.
+    coins = np.argsort(~heads, axis=1, kind="stable")  # heads, then tails
+    many = heads.sum(axis=1, keepdims=True)
+    rank = np.where(mine, mine.cumsum(axis=1), (~mine).cumsum(axis=1)) - 1
+    late = np.where(mine, rank >= many, rank >= len(place) - many)
+    turn = np.take_along_axis(coins, np.where(late, 0, np.where(mine, rank, many + rank)), axis=1)
+    turn = np.where(behind, 3 * len(place), np.where(late, len(place) + rank, turn))
+    return np.take_along_axis(order, np.argsort(turn, axis=1, kind="stable"), axis=1)
