@@ -30,7 +30,8 @@ def test_the_sides_differ_in_sharing_alone():
     shared.encoder.stack.share = Share()
     assert shared == own
     counts = family.parameters(setting, "sharing")
-    assert counts["shared"] < counts["own"] / 3
+    layer = 4 * (256 * 256 + 256) + 2 * 256 * 1024 + 1024 + 256 + 4 * 256
+    assert counts["own"] - counts["shared"] == (setting.depth - 1) * layer
 
 
 @pytest.mark.slow

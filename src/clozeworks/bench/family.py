@@ -135,6 +135,7 @@ def recipe_of(setting: Setting, share: "Share") -> "Recipe":
     from clozeworks.recipes import recipe
 
     r = recipe(setting.recipe)
+    r.encoder.vocab = setting.vocab  # about what the data's tokenizer has
     r.encoder.stack.depth, r.encoder.stack.share = setting.depth, share
     r.train.batch_tokens = setting.batch_tokens
     return r
