@@ -157,10 +157,11 @@ def grouped_bars(
         at = [place + (number - (len(names) - 1) / 2) * share for place in range(len(groups))]
         values = [bars[name] for bars in groups.values()]
         means = [sum(each) / len(each) for each in values]
-        drawn = axes.bar(at, means, share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
-        axes.bar_label(drawn, [f"{mean:.2f}" for mean in means], padding=4, fontsize=9)
-        for place, each in zip(at, values, strict=True):
+        axes.bar(at, means, share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
+        for place, mean, each in zip(at, means, values, strict=True):
             axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+            axes.annotate(f"{mean:.2f}", (place, max(each)), **above)
     if baseline is not None:
         axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=baseline_name)
     axes.set_xticks(range(len(groups)), list(groups))

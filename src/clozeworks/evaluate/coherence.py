@@ -26,7 +26,7 @@ from clozeworks.objectives.segments import SentenceOrder, SentencePair
 
 STEPS, EXAMPLES = 1500, 64  # steps, and pairs in each
 LENGTH = 2 * planted.WORDS + 3  # [CLS] a sentence [SEP] a sentence [SEP]
-TASKS: dict[str, Segments] = {"next": SentencePair(LENGTH), "order": SentenceOrder(LENGTH, short=0.0)}
+TASKS: dict[str, Segments] = {"next": SentencePair(LENGTH), "order": SentenceOrder(LENGTH)}
 NAMES = {"next": "next sentence", "order": "sentence order"}
 EXAMPLE = "python -m clozeworks.evaluate.coherence --seeds 0,1,2 --plot coherence.svg"
 
