@@ -167,3 +167,38 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(tmp_path: Path
 def test_matplotlib_is_imported_only_to_draw():
     code = "import sys; from clozeworks import plot; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ---- bars and layers
+
+
+BARS = {
+    "trained on a": {"asked a": [1.0, 0.9], "asked b": [0.5, 0.4]},
+    "trained on b": {"asked a": [0.7], "asked b": [1.0]},
+}
+LINES = {"distance": {"_run": [1.0, 2.0, 3.0], "costs $5_$6": [2.0, 2.0]}, "cosine": {"_run": [0.5, 0.6, 0.7]}}
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
+def test_the_same_figures_give_the_same_file(ending: str, tmp_path: Path):
+    for name in ("one", "two"):
+        plot.grouped_bars(BARS, tmp_path / f"bars-{name}.{ending}", "Bars", "accuracy", 0.5, "a coin")
+        plot.layer_lines(LINES, tmp_path / f"lines-{name}.{ending}", "Layers", "layer")
+    for kind in ("bars", "lines"):
+        first, second = (tmp_path / f"{kind}-{name}.{ending}" for name in ("one", "two"))
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_names_stand_in_the_legend_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    drawn: list[Figure] = []
+    monkeypatch.setattr(plot, "write", lambda figure, path: drawn.append(figure))
+    plot.layer_lines(LINES, tmp_path / "x.svg", "Layers", "layer")
+    plot.grouped_bars(BARS, tmp_path / "x.svg", "Bars", "accuracy", 0.5, "a coin")
+    told = [{text.get_text() for text in texts(figure)} for figure in drawn]
+    assert {"./_run", "costs $5_$6", "distance", "cosine", "layer"} <= told[0]
+    assert {"asked a", "asked b", "a coin", "0.95", "0.45", "trained on a"} <= told[1]
+
+
+def test_an_ending_that_is_no_format_is_refused_before_anything_is_drawn(tmp_path: Path):
+    with pytest.raises(InputError, match="the ending chooses the format"):
+        plot.check_ending(tmp_path / "x.gif")

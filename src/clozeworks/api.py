@@ -2,22 +2,24 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from clozeworks import recipes, spec
+from clozeworks.commands.evaluate import figures_of
 from clozeworks.data.prepare import prepare
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
 from clozeworks.pretraining import build as _build
 from clozeworks.pretraining import count_parameters as _count
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import load, save
+from clozeworks.text_encoder import TextEncoder, load, save
 from clozeworks.train.run import Result
 from clozeworks.train.run import pretrain as _pretrain
 
 StrPath = str | os.PathLike[str]
 
-__all__ = ["build", "count_parameters", "diff", "load", "prepare", "pretrain", "recipe", "recipes", "save"]
+__all__ = ["build", "count_parameters", "diff", "figures", "load", "prepare", "pretrain", "recipe", "recipes", "save"]
 
 
 def count_parameters(recipe: Recipe | str, heads: bool = True) -> int:
@@ -45,6 +47,11 @@ def pretrain(
     several = [data] if isinstance(data, str | os.PathLike) else data
     weighed = [each if isinstance(each, tuple) else (each, 1.0) for each in several]
     return _pretrain(_recipe(recipe), weighed, out, **more)
+
+
+def figures(model: TextEncoder | StrPath, data: StrPath, seed: int = 0) -> dict[str, Any]:
+    """Held-out figures of a model, and those of always guessing by how frequent a token is, on a prepared directory."""
+    return figures_of(model if isinstance(model, TextEncoder) else load(model), Path(data), seed)
 
 
 def _recipe(given: Recipe | str) -> Recipe:

@@ -10,9 +10,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Literal, NoReturn
+from typing import NoReturn
 
-from clozeworks.commands.arguments import Options, Parser, one_of, share, whole
+from clozeworks.commands.arguments import MODEL, RECIPE, Options, Parser, one_of, share, whole
+from clozeworks.commands.arguments import allow_pickle as _allow_pickle
+from clozeworks.commands.arguments import json_facts as _json
+from clozeworks.commands.arguments import model as _model
+from clozeworks.commands.arguments import recipe as _recipe
 from clozeworks.errors import InputError, suggest
 
 
@@ -113,39 +117,6 @@ def about(declare: Callable[[Parser], None]) -> list[str]:
 
 def name_of(declare: Callable[[Parser], None]) -> str:
     return declare.__name__.rstrip("_").replace("_", "-")
-
-
-# ---- what several commands take
-
-RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
-MODEL = "a run, a model directory, or a Hugging Face directory"
-
-
-def _json(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="facts as JSON on standard output, and nothing else there")
-
-
-def _recipe(parser: Parser, nargs: Literal["?"] | None = None) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", nargs=nargs, help=RECIPE)
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated",
-    )
-
-
-def _model(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the model is made of")
-    _allow_pickle(parser)
-
-
-def _allow_pickle(parser: Parser) -> None:
-    parser.add_argument(
-        "--allow-pickle", action="store_true", help="open a pickled weights file, tensors only, in a child process"
-    )
 
 
 # ---- the commands
@@ -369,6 +340,23 @@ def evaluate(parser: Parser) -> None:
     _json(parser)
 
 
+def inspect(parser: Parser) -> None:
+    """What the layers of models do to a text
+
+    How far each layer moves a token, and by which angle: the mean distance and cosine between its input and its output.
+
+    clozeworks inspect layers run --data data
+    clozeworks inspect layers run-a run-b --data data --out layers.svg
+    """
+    parser.add_argument("what", type=one_of("layers"), metavar="layers", help="what to look at")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=f"{MODEL}; several are compared")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that a model is made of")
+    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the models' tokenizer")
+    parser.add_argument("--out", metavar="FILE", help="draw it, too: .svg, .png or .pdf")
+    _allow_pickle(parser)
+    _json(parser)
+
+
 def fill_mask(parser: Parser) -> None:
     """The likeliest words for each [MASK] of a text
 
@@ -418,7 +406,7 @@ def bench(parser: Parser) -> None:
     clozeworks bench pretrain --profile --only mini-8k base-512
     clozeworks bench prepare --data corpus.jsonl
     """
-    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare or loader (all)")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare, loader or family")
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain: mini-8k, base-512 ...")
@@ -443,7 +431,7 @@ def conformance(parser: Parser) -> None:
 GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
     "start": (quickstart, doctor),
     "models": (recipes, show, diff),
-    "the road": (prepare, examples, pretrain, runs, evaluate, fill_mask, export),
+    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, export),
     "and": (import_, bench, conformance),
 }
 COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}

@@ -19,6 +19,7 @@ from clozeworks import atomic
 from clozeworks.errors import InputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LABELS = {
@@ -43,6 +44,7 @@ LABELS = {
 }
 # Formats, and how each is told to leave out the date: the same rows should give the same file.
 DATES: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+COLOURS = ("#4477aa", "#cc6677", "#ddcc77", "#117733", "#aa4499", "#88ccee", "#882255", "#999933")
 BASE_FONT = "DejaVu Sans"  # comes with matplotlib
 # In this order: fonts made for Chinese before those that have Chinese among others.
 CHINESE_FONTS = (
@@ -79,13 +81,23 @@ def loss_curve(
     Training rows give a faint line and a smoothed one, rows with `"split": "heldout"` the points of the held-out text,
     `baseline` a dashed line: the loss of always predicting by word frequency.
     """
-    import matplotlib
+    check_ending(path)
+    write(draw_loss(list(rows), title, baseline, lang), path)
 
+
+def check_ending(path: atomic.StrPath) -> None:
+    """Refuse a file that is none of our formats; a caller that computes for long asks first."""
     ending = Path(path).suffix.lower()
     if ending not in DATES:
         raise InputError(path, f"ending {ending!r}", "the ending chooses the format", f"use {', '.join(DATES)}")
-    figure = draw_loss(list(rows), title, baseline, lang)
-    buffer = io.BytesIO()
+
+
+def write(figure: "Figure", path: atomic.StrPath) -> None:
+    """The figure as a file, whole or not at all, the same bytes for the same figure."""
+    import matplotlib
+
+    check_ending(path)
+    ending, buffer = Path(path).suffix.lower(), io.BytesIO()
     with matplotlib.rc_context({"svg.hashsalt": "clozeworks"}):  # names inside an SVG are random otherwise
         figure.savefig(buffer, format=ending[1:], metadata=DATES[ending])
     atomic.write_bytes(path, buffer.getvalue())
@@ -122,12 +134,77 @@ def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: fl
     axes.set_ylabel(labels["loss"], **text)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    _finish(axes)
+    return figure
+
+
+def grouped_bars(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    path: atomic.StrPath,
+    title: str,
+    unit: str,
+    baseline: float | None = None,
+    baseline_name: str = "",
+) -> None:
+    """Bars of means side by side, {group: {bar: values}}, with a dot for each value and a dashed line to compare."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
+    share = 0.8 / len(names)
+    for number, name in enumerate(names):
+        at = [place + (number - (len(names) - 1) / 2) * share for place in range(len(groups))]
+        values = [bars[name] for bars in groups.values()]
+        means = [sum(each) / len(each) for each in values]
+        axes.bar(at, means, share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
+        for place, mean, each in zip(at, means, values, strict=True):
+            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+            axes.annotate(f"{mean:.2f}", (place, max(each)), **above)
+    if baseline is not None:
+        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=baseline_name)
+    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_title(title, loc="left", fontsize=12, pad=10)
+    axes.set_ylabel(unit)
+    axes.set_ylim(0, 1.12 * max(value for bars in groups.values() for each in bars.values() for value in each))
+    _finish(axes, legend=False)
+    figure.legend(loc="outside lower center", ncols=len(names) + 1, frameon=False, fontsize=9)
+    write(figure, path)
+
+
+def layer_lines(
+    measures: Mapping[str, Mapping[str, Sequence[float]]], path: atomic.StrPath, title: str, unit: str
+) -> None:
+    """A panel a measure, {measure: {line: values}}, with the layers 1, 2, ... from left to right."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 2.2 + 2 * len(measures)), dpi=150, layout="constrained")
+    figure.suptitle(without_boxes(title, unit), x=0.01, ha="left", fontsize=12, fontfamily=families())
+    for number, (measure, lines) in enumerate(measures.items()):
+        axes = figure.add_subplot(len(measures), 1, number + 1)
+        for line, (name, values) in enumerate(lines.items()):
+            colour, label = COLOURS[line % len(COLOURS)], without_boxes(name, f"{line + 1}")
+            label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=4, color=colour, label=label)
+        axes.set_ylabel(measure)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if number == len(measures) - 1:
+            axes.set_xlabel(unit)
+        _finish(axes, legend=number == 0)
+    write(figure, path)
+
+
+def _finish(axes: "Axes", legend: bool = True) -> None:
+    """Lines to read values by, no frame."""
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(frameon=False, prop={"family": families(), "size": 9})
-    return figure
+    if legend:
+        for text in axes.legend(frameon=False, prop={"family": families(), "size": 9}).get_texts():
+            text.set_parse_math(False)
 
 
 def smooth(values: Sequence[float]) -> list[float]:

@@ -118,12 +118,23 @@ def loader(folder: Path, answers: IO[str], name: str) -> None:
         print(json.dumps(runs.go(steps)), file=answers, flush=True)
 
 
+def family(folder: Path, answers: IO[str], comparison: str, side: str) -> None:
+    from clozeworks.bench.family import steps_of
+
+    steps, meter = steps_of(folder, comparison, side), Meter(answers)
+    if not meter.wait():
+        return
+    for tokens in steps:
+        if not meter.step(tokens, tokens):
+            return
+
+
 def main(role: str, folder: str, threads: str, *more: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = (make, ours, trainer, same, breakdown, rates, masking, loader)
+    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family)
     {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 

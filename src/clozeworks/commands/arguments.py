@@ -8,7 +8,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from clozeworks.errors import InputError, suggest
 
@@ -98,6 +98,39 @@ def share(text: str) -> float:
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{given}; {needed}; {todo}")
+
+
+# What several commands take.
+
+RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
+MODEL = "a run, a model directory, or a Hugging Face directory"
+
+
+def json_facts(parser: Parser) -> None:
+    parser.add_argument("--json", action="store_true", help="facts as JSON on standard output, and nothing else there")
+
+
+def recipe(parser: Parser, nargs: Literal["?"] | None = None) -> None:
+    parser.add_argument("recipe", metavar="RECIPE", nargs=nargs, help=RECIPE)
+    parser.add_argument(
+        "--set",
+        metavar="PATH=VALUE",
+        action="append",
+        default=[],
+        help="change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated",
+    )
+
+
+def model(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help=MODEL)
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the model is made of")
+    allow_pickle(parser)
+
+
+def allow_pickle(parser: Parser) -> None:
+    parser.add_argument(
+        "--allow-pickle", action="store_true", help="open a pickled weights file, tensors only, in a child process"
+    )
 
 
 Options = argparse.Namespace

@@ -8,7 +8,8 @@ from rich.tree import Tree
 from clozeworks import spec
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.diff import shown
-from clozeworks.commands.screen import closing, columns, emit, screen
+from clozeworks.commands.drawing import laid
+from clozeworks.commands.screen import closing, columns, emit, screen, short
 from clozeworks.pretraining import Recipe, count_parameters
 from clozeworks.recipes import named
 
@@ -21,7 +22,7 @@ def run(options: Options) -> None:
         emit({"recipes": [{**facts(r), "parent": kin[name]} for name, r in made.items()]})
         return
     if options.tree:
-        console.print(tree(made))
+        console.print(tree(made, console.width))
     else:
         numbers = ("layers", "width", "length", "parameters")
         table = columns("recipe", *numbers, "learns", right=numbers)
@@ -59,26 +60,26 @@ def changes(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
     return {path: pair for path, pair in spec.diff(before, after).items() if path != "name"}
 
 
-def tree(made: dict[str, Recipe]) -> Tree:
+def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
+    """Each recipe below the one it changes, with its size and what changes; no change is broken over two lines."""
     parents = family()
 
-    def grow(branch: Tree, name: str) -> Tree:
-        for child, parent in parents.items():
-            if parent == name:
-                text = Text(child, style="bold")
-                text.append("\n" + summary(changes(made[name], made[child])), style="not bold dim")
-                grow(branch.add(text), child)
+    def grow(branch: Tree, above: str | None, room: int) -> Tree:
+        for name in (each for each, parent in parents.items() if parent == above):
+            text = Text.assemble((name, "bold"), (f"  {short(count_parameters(made[name]))}", "dim"))
+            if above is not None:
+                told = [Text(f"{change}  ", "dim") for change in summary(changes(made[above], made[name]))]
+                for line in laid(Text(), told, room):
+                    line.rstrip()
+                    text.append("\n").append_text(line)
+            grow(branch.add(text), name, room - 4)
         return branch
 
-    trunk = Tree("", hide_root=True, guide_style="dim")
-    for root, parent in parents.items():
-        if parent is None:
-            grow(trunk.add(Text(root, style="bold")), root)
-    return trunk
+    return grow(Tree("", hide_root=True, guide_style="dim"), None, width)
 
 
-def summary(found: dict[str, tuple[Any, Any]]) -> str:
+def summary(found: dict[str, tuple[Any, Any]]) -> list[str]:
     """The fields of the model that changed; how it is trained, which `diff` tells, is only counted."""
     model = [f"{path}={shown(after)}" for path, (_, after) in found.items() if not path.startswith("train.")]
     training = len(found) - len(model)
-    return "  ".join([*model, *([f"and {training} of train"] if training else [])])
+    return [*model, *([f"{training} fields of train"] if training else [])]

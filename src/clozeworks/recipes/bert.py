@@ -18,6 +18,8 @@ __all__ = ["bert_base", "bert_base_chinese", "bert_large", "bert_medium", "bert_
 
 
 def bert_base() -> Recipe:
+    """BERT-base (Devlin et al. 2018): twelve layers of width 768 that see both directions at once, trained to find
+    hidden tokens and to tell whether the second of two segments follows the first. Others are held against it."""
     return Recipe(
         name="bert_base",
         encoder=Encoder(
@@ -42,10 +44,12 @@ def bert_base() -> Recipe:
 
 
 def bert_large() -> Recipe:
+    """BERT-large: twice the layers and a third wider, all else as in BERT-base."""
     return shape(bert_base(), "bert_large", depth=24, width=1024)
 
 
 def bert_base_chinese() -> Recipe:
+    """BERT-base for Chinese: a vocabulary of characters, all else as in English."""
     r = bert_base()
     r.name = "bert_base_chinese"
     r.encoder.vocab = 21128  # characters
@@ -53,18 +57,22 @@ def bert_base_chinese() -> Recipe:
 
 
 def bert_medium() -> Recipe:
+    """Eight layers of width 512 (Turc et al. 2019), with settings for a laptop."""
     return laptop(shape(bert_base(), "bert_medium", depth=8, width=512))
 
 
 def bert_small() -> Recipe:
+    """Four layers of width 512 (Turc et al. 2019), with settings for a laptop."""
     return laptop(shape(bert_base(), "bert_small", depth=4, width=512))
 
 
 def bert_mini() -> Recipe:
+    """Four layers of width 256 (Turc et al. 2019), with settings for a laptop: a first model of one's own text."""
     return laptop(shape(bert_base(), "bert_mini", depth=4, width=256))
 
 
 def bert_tiny() -> Recipe:
+    """Two layers of width 128 (Turc et al. 2019), with settings for a laptop: to see a whole road in a minute."""
     return laptop(shape(bert_base(), "bert_tiny", depth=2, width=128))
 
 

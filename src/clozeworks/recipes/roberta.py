@@ -30,6 +30,8 @@ __all__ = [
 
 
 def roberta_base() -> Recipe:
+    """RoBERTa-base (Liu et al. 2019): BERT-base trained longer, with larger batches, on full sentences without the next
+    sentence question, masks drawn anew each time, and bytes for a vocabulary."""
     r = bert_base()
     r.name = "roberta_base"
     r.encoder.vocab = 50265  # 4.4: byte-level BPE
@@ -49,6 +51,7 @@ def roberta_base() -> Recipe:
 
 
 def roberta_large() -> Recipe:
+    """RoBERTa-large: the shape of BERT-large, a lower rate and a longer warm-up."""
     r = shape(roberta_base(), "roberta_large", depth=24, width=1024)
     r.train.learning_rate = 4e-4
     r.train.warmup = 30_000
@@ -81,6 +84,7 @@ def batches(r: Recipe, name: str, rows: int, steps: int, learning_rate: float) -
 
 
 def roberta_mini() -> Recipe:
+    """RoBERTa at four layers of width 256, with settings for a laptop."""
     r = laptop(shape(roberta_base(), "roberta_mini", depth=4, width=256))
     r.train.optimizer = AdamW(betas=(0.9, 0.98), eps=1e-6)
     return r
