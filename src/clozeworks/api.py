@@ -11,7 +11,7 @@ from clozeworks.pretraining import Recipe
 from clozeworks.pretraining import build as _build
 from clozeworks.pretraining import count_parameters as _count
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import load, save
+from clozeworks.text_encoder import TextEncoder, load, save
 from clozeworks.train.run import Result
 from clozeworks.train.run import pretrain as _pretrain
 
@@ -36,15 +36,22 @@ def build(recipe: Recipe | str) -> Model:
 
 
 def pretrain(
-    recipe: Recipe | str, data: StrPath | Sequence[StrPath | tuple[StrPath, float]], out: StrPath, **more: Any
+    recipe: Recipe | str,
+    data: StrPath | Sequence[StrPath | tuple[StrPath, float]],
+    out: StrPath,
+    teacher: TextEncoder | StrPath | None = None,
+    **more: Any,
 ) -> Result:
     """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
 
-    `more` goes to `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
+    `teacher`, for recipes that distil, is what `load` gives, or a path for it. `more` goes to
+    `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
     """
+    if isinstance(teacher, str | os.PathLike):
+        teacher = load(teacher)
     several = [data] if isinstance(data, str | os.PathLike) else data
     weighed = [each if isinstance(each, tuple) else (each, 1.0) for each in several]
-    return _pretrain(_recipe(recipe), weighed, out, **more)
+    return _pretrain(_recipe(recipe), weighed, out, teacher=teacher, **more)
 
 
 def _recipe(given: Recipe | str) -> Recipe:
