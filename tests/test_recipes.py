@@ -13,6 +13,7 @@ PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "bert_base_chinese": (102_882_442, 102_267_648),
     "roberta_base": (124_697_433, 124_645_632),
     "roberta_large": (355_412_057, 355_359_744),
+    "distilbert_base": (66_985_530, 66_362_880),
 }
 
 
@@ -35,7 +36,7 @@ def test_shapes_of_the_miniatures():
 
 
 def test_laptop_recipes_have_laptop_settings():
-    for name in ("bert_tiny", "bert_mini", "roberta_mini"):
+    for name in ("bert_tiny", "bert_mini", "roberta_mini", "distilbert_mini"):
         r = recipe(name)
         assert r.longest() == 128
         assert r.train.batch_tokens == 4096

@@ -9,9 +9,9 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import bert, roberta
+from clozeworks.recipes import bert, distilbert, roberta
 
-FAMILIES = (bert, roberta)
+FAMILIES = (bert, roberta, distilbert)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:
