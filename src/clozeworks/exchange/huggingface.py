@@ -11,13 +11,13 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, bert, roberta
+from clozeworks.exchange.names import Family, bert, distilbert, roberta
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY)}
+FAMILIES: dict[str, Family] = {family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, distilbert.FAMILY)}
 
 
 @dataclass(slots=True)
@@ -83,10 +83,16 @@ def read_config(file: Path) -> dict[str, Any]:
 
 
 def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dict[str, Any]:
-    """config.json and model.safetensors as `from_pretrained` wants them; the config is given back."""
+    """config.json and model.safetensors as `from_pretrained` wants them; the config is given back.
+
+    What compares with a teacher serves training alone and is left out, the maps of such losses too.
+    """
     recipe, state = copy.deepcopy(recipe), tensors.state(model)
+    taught = tuple(f"heads.{loss.name}." for loss in recipe.objective.losses if "teacher" in loss.reads)
+    recipe.objective.losses = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.reads)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith(taught)}
     positions = recipe.encoder.embed.positions
-    family = FAMILIES["bert"]
+    family = FAMILIES["bert" if recipe.encoder.embed.segments else "distilbert"]
     if isinstance(positions, LearnedPositions) and positions.offset:
         if pad in (None, positions.offset - 1):
             family = FAMILIES["roberta"]

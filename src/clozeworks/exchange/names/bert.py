@@ -104,8 +104,11 @@ def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder
     )
 
 
-def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
-    """The config of an encoder, or a refusal that names the first part the family does not have."""
+def write_encoder(recipe: Recipe, offset: int = 0, typed: bool = True) -> dict[str, Any]:
+    """The config of an encoder, or a refusal that names the first part the family does not have.
+
+    `typed`: it tells segments apart.
+    """
     encoder, stack = recipe.encoder, recipe.encoder.stack
     block = stack.block_at(0)
     positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
@@ -122,7 +125,7 @@ def write_encoder(recipe: Recipe, offset: int = 0) -> dict[str, Any]:
             stack.share,
         ),
         (encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
-        (encoder.embed.segments > 0, "embed.segments", encoder.embed.segments),
+        ((encoder.embed.segments > 0) == typed, "embed.segments", encoder.embed.segments),
         (encoder.embed.norm == block.norm, "embed.norm", encoder.embed.norm),
         (encoder.embed.dropout == block.dropout, "embed.dropout", encoder.embed.dropout),
     )
