@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks import spec
 from clozeworks.commands import evaluate
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
@@ -233,14 +234,18 @@ def test_every_loss_trains(data: Path, tokenizer: Tokenizer, tmp_path: Path):
     rows = [row for row in log.read(tmp_path / "run" / "metrics.jsonl") if "split" not in row]
     for loss in r.objective.losses:
         assert rows[-1][loss.name] < rows[0][loss.name]
-    assert cw.load(tmp_path / "run").model.head("hidden_states") is not None
+    encoder = cw.load(tmp_path / "run")
+    assert encoder.model.head("hidden_states") is not None
+    with pytest.raises(InputError, match="a head that predicts is needed"):
+        evaluate.figures_of(encoder, data)
 
 
 def test_memory_counts_the_teacher():
     r, theirs = student(), TextEncoder(None, None, teacher_recipe())  # pyright: ignore[reportArgumentType]
     alone, taught = cost_of(r), cost_of(r, theirs)
     assert taught.teacher == cost_of(theirs.recipe).parameters
-    assert taught.step - alone.step > 4 * taught.teacher
+    assert taught.step == dataclasses.replace(taught, teacher=0).step + 4 * taught.teacher
+    assert taught.passes > alone.passes  # what is compared
     assert room.told(r, "cpu", theirs).startswith("needs about ")
 
 
@@ -254,3 +259,24 @@ def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncod
         assert torch.equal(a, b), name
     block = dict(session.model.encoder.stack.blocks[1].named_parameters())["ffn.up.weight"]
     assert torch.equal(block, teacher.model.encoder.stack.blocks[3].ffn.up.weight)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["replicate", "shard"])
+def test_two_processes_give_what_one_gives(way: str, data: Path, teacher: TextEncoder, tmp_path: Path):
+    from tests.train.test_distributed import LIMIT, command, same, started
+
+    r = student(10)
+    r.objective.losses = (*r.objective.losses, HiddenStates(), Relations())
+    r.encoder.stack.block_at(0).mixer = Attention(2)
+    (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(r)))
+    cw.save(teacher, tmp_path / "teacher")
+    pretrain(r, [(data, 1.0)], tmp_path / "one", teacher=teacher, progress=False)
+    more = ["--teacher", tmp_path / "teacher", "--processes", 2, "--set", f"train.parallel={way}"]
+    child = started(command(tmp_path / "two", data, tmp_path / "recipe.json", *more))
+    try:
+        _, err = child.communicate(timeout=LIMIT)
+    finally:
+        child.kill()
+    assert child.returncode == 0, err
+    same(tmp_path / "two", tmp_path / "one")
