@@ -174,3 +174,30 @@ def test_ctrl_c_saves_and_says_how_to_go_on(road, tmp_path):
     assert running.returncode == 130, err
     assert "run the same command again to go on" in out
     assert list((tmp_path / "run").glob("step-*"))
+
+
+STUDENT = [*SMALL, "--set", "encoder.width=128", "--set", "encoder.stack.block.mixer.heads=2",
+           "--set", "encoder.stack.block.ffn.inner=512", "--set", "encoder.stack.depth=1"]  # fmt: skip
+
+
+def test_a_student_learns_from_a_run(road, tmp_path, capsys):
+    words = ["pretrain", "distilbert_mini", "--data", road / "data", *STUDENT]
+    assert "learns from a teacher; give --teacher DIR" in refused(capsys, *words, "--out", tmp_path / "run")
+    assert "no loss of this recipe reads" in refused(
+        capsys, "pretrain", "bert_tiny", "--teacher", road / "run", "--data", road / "data", "--out", tmp_path / "run"
+    )
+    assert not list(tmp_path.iterdir())
+    dry = facts(capsys, *words, "--teacher", road / "run", "--dry-run")
+    assert dry["steps"] == 4
+    found = facts(capsys, *words, "--teacher", road / "run", "--out", tmp_path / "run")
+    assert found["finished"]
+    assert {"soft_targets", "masked_lm", "hidden_cosine"} <= found["heldout"].keys()
+    assert any("starting from layers 0 of the teacher" in note for note in found["notes"])
+    assert "give --teacher DIR" in refused(capsys, *words, "--out", tmp_path / "run")
+    again = [*words, "--out", tmp_path / "run", "--teacher", tmp_path / "run"]  # a model, but not the same
+    assert "another teacher than it was begun with (bert_tiny " in refused(capsys, *again)
+    figures = facts(capsys, "evaluate", tmp_path / "run", "--data", road / "data")
+    assert figures["masked_lm"] == pytest.approx(found["heldout"]["masked_lm"], rel=1e-4)
+    assert main(["export", f"{tmp_path}/run", "--to", "hf", "--out", f"{tmp_path}/hf"]) == 0
+    assert json.loads((tmp_path / "hf" / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
+    assert facts(capsys, "fill-mask", tmp_path / "hf", "the [MASK] fox")["masks"]

@@ -37,6 +37,8 @@ from clozeworks.train.loop import fit
 from clozeworks.train.optimizers.optimizer import Optimizer
 from clozeworks.train.run import fitted, open_data
 from clozeworks.train.schedule import rate
+from clozeworks.train.source import take_layers
+from clozeworks.train.teacher import Teacher
 
 FILE = Path(__file__).parent / "golden" / "losses.json"
 COMMAND = "python -m tests.test_golden --write"
@@ -139,6 +141,15 @@ def cases() -> dict[str, Callable[[], Recipe]]:
     return found
 
 
+def teacher_of(r: Recipe) -> Teacher | None:
+    """For recipes that learn from one, a small model of other random weights."""
+    if not r.taught:
+        return None
+    other = shrink(recipe("bert_mini"))
+    other.encoder.vocab, other.encoder.stack.depth, other.train.seed = r.encoder.vocab, 4, 1
+    return Teacher(build(other), r.objective.losses, r.encoder.stack.depth)
+
+
 def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
     """The loss of each step, through the loader and the loop that `pretrain` takes."""
     torch.set_num_threads(1)
@@ -146,11 +157,13 @@ def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
         [(data["sides" if isinstance(r.objective.segments, segments.Pairs) else "documents"], 1.0)]
     )
     r = fitted(r, tokenizer)
-    model, train = build(r), r.train
+    model, train, teacher = build(r), r.train, teacher_of(r)
+    if teacher is not None and r.distil is not None:
+        take_layers(teacher.model, model, r.distil.layers(r.encoder.stack.depth, 4))
     adam = optim.optimizer(model, train.optimizer, train.learning_rate)
     with contextlib.closing(iter(Feed(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
-        steps = fit(model, batches, adam, lambda step: rate(step, train), steps=STEPS, clip=train.clip, seed=train.seed)
-        return [step.loss for step in steps]
+        more: dict[str, Any] = {"steps": STEPS, "clip": train.clip, "seed": train.seed, "teach": teacher}
+        return [step.loss for step in fit(model, batches, adam, lambda step: rate(step, train), **more)]
 
 
 # ---- the record

@@ -38,15 +38,22 @@ def build(recipe: Recipe | str) -> Model:
 
 
 def pretrain(
-    recipe: Recipe | str, data: StrPath | Sequence[StrPath | tuple[StrPath, float]], out: StrPath, **more: Any
+    recipe: Recipe | str,
+    data: StrPath | Sequence[StrPath | tuple[StrPath, float]],
+    out: StrPath,
+    teacher: TextEncoder | StrPath | None = None,
+    **more: Any,
 ) -> Result:
     """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
 
-    `more` goes to `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
+    `teacher`, for recipes that distil, is what `load` gives, or a path for it. `more` goes to
+    `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
     """
+    if isinstance(teacher, str | os.PathLike):
+        teacher = load(teacher)
     several = [data] if isinstance(data, str | os.PathLike) else data
     weighed = [each if isinstance(each, tuple) else (each, 1.0) for each in several]
-    return _pretrain(_recipe(recipe), weighed, out, **more)
+    return _pretrain(_recipe(recipe), weighed, out, teacher=teacher, **more)
 
 
 def figures(model: TextEncoder | StrPath, data: StrPath, seed: int = 0) -> dict[str, Any]:

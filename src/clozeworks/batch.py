@@ -137,6 +137,28 @@ class Source:
     side: Side
 
 
+@dataclass(slots=True)
+class Taps:
+    """What is kept of attention for whoever asks, by kind and block: `kept["scores.3"]`. Forces the dense path.
+
+    weights [B, H, L, M]; scores [B, H, L, M], which they are the softmax of, those of hidden pairs too; values
+    [B, H, M, d].
+    """
+
+    wants: frozenset[str] = frozenset({"weights"})
+    blocks: frozenset[int] | None = None  # of the stack; None: every one
+    kept: dict[str, Tensor] = field(default_factory=dict)
+    block: int = 0
+
+    def at(self, block: int) -> "Taps | None":
+        """The view of one block; None where nothing is asked of it."""
+        return dataclasses.replace(self, block=block) if self.blocks is None or block in self.blocks else None
+
+    def keep(self, kind: str, tensor: Tensor) -> None:
+        if kind in self.wants:
+            self.kept[f"{kind}.{self.block}"] = tensor
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything a mixer may know about its tokens besides their vectors."""
@@ -152,7 +174,7 @@ class Context:
     key: Key | None = None  # None: no randomness
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
-    taps: dict[str, Tensor] | None = None  # attention weights by site, for whoever asks; forces the dense path
+    taps: Taps | None = None
     backend: Backend = "auto"
 
     def at(self, *site: int | str) -> "Context":
@@ -236,6 +258,8 @@ class Hidden:
     layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
     memory: Memory | None = None
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
+    taps: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
+    shared: dict[str, Tensor] = field(default_factory=dict)  # what one head computed and another reads
 
     def at(self, batch: "Batch") -> Tensor:
         """[T, D]: the vectors from which the targets are predicted."""
@@ -264,6 +288,23 @@ class Spans:
         return Spans(*(value.to(device) for value in tensors), counts=self.counts)
 
 
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Scores of every word as a product that nobody has made yet: logits = asked table^T + bias."""
+
+    asked: Tensor  # [T, E]
+    table: Tensor  # [V, E]
+    bias: Tensor  # [V]
+
+
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """What a teacher found in a batch, for the losses that compare."""
+
+    hidden: Hidden
+    words: Callable[[Tensor], Words] | None = None  # from vectors [T, D] of its own, where it has such a head
+
+
 @dataclass(slots=True)
 class Batch:
     """One micro-batch: rows of tokens, packed or padded, with what is to be predicted."""
@@ -280,9 +321,18 @@ class Batch:
     real: int = 0  # tokens that are not padding
     row: int | None = None  # number of the first row within its step; None: it follows the batch before it
     index: tuple[int, ...] = ()  # which examples these are, to name them when something goes wrong
+    teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
 
     def context(self, **more: Any) -> Context:
         return Context(self.side, self.side, self.kind, borders=self.borders, **more)
+
+    def solid(self, x: Tensor) -> Tensor:
+        """[B, L, ...] or [B * L, ...] -> [T, ...]: the tokens that are not padding, without asking the device."""
+        flat = x.flatten(0, 1) if x.shape[:2] == self.tokens.shape else x
+        if self.real == self.tokens.numel():
+            return flat
+        real = torch.nonzero_static((self.side.document != PADDING).flatten(), size=self.real)[:, 0]
+        return flat.index_select(0, real)
 
     def to(self, device: torch.device | str) -> "Batch":
         move = lambda value: None if value is None else value.to(device)  # noqa: E731

@@ -277,16 +277,12 @@ def pretrain(parser: Parser) -> None:
     clozeworks pretrain bert_mini --data data --out run
     clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --set train.steps=2000
     clozeworks pretrain bert_mini --from HF_DIR --data data --out run
+    clozeworks pretrain distilbert_mini --teacher run --data data --out small
     clozeworks pretrain bert_mini --data data --out run --processes 2
     """
     _recipe(parser)
-    parser.add_argument(
-        "--data",
-        required=True,
-        nargs="+",
-        metavar="DIR[:WEIGHT]",
-        help="what prepare wrote; several are mixed by weight",
-    )
+    several = "what prepare wrote; several are mixed by weight"
+    parser.add_argument("--data", required=True, nargs="+", metavar="DIR[:WEIGHT]", help=several)
     parser.add_argument("--out", metavar="RUN", help="the run directory")
     parser.add_argument(
         "--from",
@@ -294,7 +290,8 @@ def pretrain(parser: Parser) -> None:
         metavar="DIR",
         help="continue from a run, a model or a Hugging Face directory; the encoder is then that one",
     )
-    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that --from is made of")
+    parser.add_argument("--teacher", metavar="DIR", help=f"{MODEL}, to learn from; for recipes that distil")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own, of --from and --teacher")
     parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
     parser.add_argument(
         "--log",

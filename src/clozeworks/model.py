@@ -6,7 +6,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Context, Hidden, Side
+from clozeworks.batch import Batch, Context, Hidden, Side, Taps
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
 from clozeworks.nn.embed import Embed
@@ -104,24 +104,36 @@ class Model(nn.Module):
         self.encoder = encoder.build(pooler=pooled)
         self.heads = nn.ModuleDict({loss.name: loss.build(self.encoder.width, self.encoder.embed) for loss in losses})
         self.specs = losses
+        for head in self.heads.values():
+            cast(LossLayer, head).meet(cast(dict[str, LossLayer], self.heads))
 
     def forward(self, batch: Batch, key: Key | None = None) -> Output:
-        context = batch.context(key=key, places=self.places(batch))
-        hidden = self.encoder(batch.tokens, batch.side, context, batch.firsts)
+        specs = self.computed(batch)
+        hidden = self.read(batch, specs, key=key)
         output = Output(hidden)
-        for name, head in self.heads.items():
-            output.losses[name], metrics = head(hidden, batch)
-            output.metrics |= {metric: (name, value) for metric, value in metrics.items()}
+        names = {spec.name for spec in self.specs}
+        # Who reads another's head goes first: it may want more of it, which the other then need not compute again.
+        for spec in sorted(specs, key=lambda spec: not spec.reads & names):
+            output.losses[spec.name], metrics = self.heads[spec.name](hidden, batch)
+            output.metrics |= {metric: (spec.name, value) for metric, value in metrics.items()}
         return output
 
-    def places(self, batch: Batch) -> Tensor | None:
-        """The tokens that some loss reads, each once; None: any may be read."""
-        found = [loss.places(batch) for loss in self.specs]
-        chosen = [places for places in found if places is not None]
-        if not chosen or len(chosen) < len(found):
-            return None
-        joined = torch.cat(chosen)
-        return joined if len(chosen) == 1 or joined.is_meta else joined.unique()
+    def computed(self, batch: Batch) -> tuple[Loss, ...]:
+        """The losses that this batch has all for: without a teacher, those that need none."""
+        return tuple(loss for loss in self.specs if batch.teacher is not None or "teacher" not in loss.reads)
+
+    def read(self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: Key | None = None) -> Hidden:
+        """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""
+        of = len(self.encoder.stack.blocks)
+        needs = frozenset[str]().union(*(loss.needs for loss in losses))
+        blocks = frozenset(block for loss in losses for block in loss.blocks(depth or of, of))
+        taps = Taps(needs & {"scores", "values"}, blocks) if blocks else None
+        context = batch.context(key=key, places=places(losses, batch), taps=taps)
+        pools = not losses or any("pooled" in loss.reads for loss in losses)
+        firsts = batch.firsts if pools else None
+        hidden = self.encoder(batch.tokens, batch.side, context, firsts, layers="layers" in needs)
+        hidden.taps = taps.kept if taps is not None else {}
+        return hidden
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Predictions of each loss in the batch."""
@@ -129,6 +141,16 @@ class Model(nn.Module):
 
     def head(self, name: str) -> LossLayer | None:
         return cast(LossLayer | None, dict(self.heads.named_children()).get(name))
+
+
+def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
+    """The tokens that some loss reads, each once; None: any may be read."""
+    found = [loss.places(batch) for loss in losses]
+    chosen = [each for each in found if each is not None]
+    if not chosen or len(chosen) < len(found):
+        return None
+    joined = torch.cat(chosen)
+    return joined if len(chosen) == 1 or joined.is_meta else joined.unique()
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:

@@ -1,6 +1,6 @@
 """A recipe: everything that defines a pretrained model, as one tree of specs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -10,7 +10,7 @@ from clozeworks.model import Encoder, Model, initialise
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.objective import Objective
 from clozeworks.spec import Spec
-from clozeworks.train.settings import Train
+from clozeworks.train.settings import Distil, Train
 
 
 @dataclass(slots=True)
@@ -19,6 +19,7 @@ class Recipe(Spec):
     encoder: Encoder
     objective: Objective
     train: Train
+    distil: Distil | None = field(default=None, metadata=spec.LATE)
 
     def check(self, where: str) -> None:
         corruption, stack = self.objective.corruption, self.encoder.stack
@@ -40,6 +41,12 @@ class Recipe(Spec):
                 f"examples are up to {self.longest()} tokens long",
                 f"use at least {self.longest()}",
             )
+        if self.distil is not None and self.distil.freeze_positions and not isinstance(positions, LearnedPositions):
+            raise RecipeError(f"{where}.distil.freeze_positions", True, "there is no table of positions", "use false")
+        start = self.distil.start if self.distil is not None else None
+        if isinstance(start, tuple) and len(start) != stack.depth:
+            needed = f"one layer of the teacher for each of {stack.depth} is needed"
+            raise RecipeError(f"{where}.distil.start", list(start), needed, 'use "spread"')
         if self.train.batch_tokens < self.longest():
             raise RecipeError(
                 f"{where}.train.batch_tokens",
@@ -47,6 +54,12 @@ class Recipe(Spec):
                 f"one row is {self.longest()} tokens long",
                 f"use at least {self.longest()}",
             )
+
+    @property
+    def taught(self) -> bool:
+        """Whether it is trained with a teacher."""
+        reads = any("teacher" in loss.reads for loss in self.objective.losses)
+        return reads or (self.distil is not None and self.distil.start is not None)
 
     def longest(self) -> int:
         """The longest example any phase trains on."""
@@ -60,6 +73,8 @@ def build(recipe: Recipe) -> Model:
         torch.manual_seed(recipe.train.seed)
         model = Model(recipe.encoder, recipe.objective.losses)
     initialise(model, recipe.encoder.init, recipe.train.seed)
+    if recipe.distil is not None and recipe.distil.freeze_positions and model.encoder.embed.positions is not None:
+        model.encoder.embed.positions.requires_grad_(False)
     return model
 
 

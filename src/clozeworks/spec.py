@@ -114,13 +114,26 @@ def describe(annotation: Any) -> str:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
+LATE = {"late": True}  # metadata of a field that came after runs had been written: as long as it is its default, no
+# JSON has it, and those runs go on
+
+
 def to_dict(value: object) -> Any:
     """Plain JSON data; a spec becomes its fields under the name of its class."""
     if isinstance(value, Spec):
-        return {"part": type(value).__name__, **{name: to_dict(item) for name, item in children(value)}}
+        late = _late(type(value))
+        told = {name: to_dict(item) for name, item in children(value) if name not in late or item != late[name]}
+        return {"part": type(value).__name__, **told}
     if isinstance(value, tuple):
         return [to_dict(item) for item in value]
     return value
+
+
+@functools.cache
+def _late(part: type[Spec]) -> dict[str, Any]:
+    """The late fields and their defaults."""
+    fields = dataclasses.fields(typing.cast(Any, part))
+    return {field.name: field.default for field in fields if field.metadata.get("late")}
 
 
 def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Context, Side, Source, verify, visible
+from clozeworks.batch import Context, Side, Source, Taps, verify, visible
 from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
@@ -198,10 +198,10 @@ def test_dropout_on_weights_is_keyed_and_unbiased():
 
 
 def test_taps_give_the_weights(mixer):
-    taps: dict[str, torch.Tensor] = {}
+    taps = Taps()
     context = packed([[3, 4]], 7, taps=taps)
     apply(mixer, torch.randn(1, 7, WIDTH), context)
-    (weights,) = taps.values()
+    (weights,) = taps.kept.values()
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert not bool(weights[0, :, :3, 3:].any())
 

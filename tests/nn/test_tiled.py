@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Keys
+from clozeworks.batch import Keys, Taps
 from clozeworks.key import Key, keep
 from clozeworks.nn import backends
 from clozeworks.nn.attention import Attention
@@ -92,7 +92,7 @@ def test_dropout_takes_tiles_where_it_can(monkeypatch):
     q, k, v = triple(packed([[3, 4]], 7))
     for wanted, more in (
         ("tiled", {"key": Key.make(1)}),
-        ("dense", {"key": Key.make(1), "taps": {}}),
+        ("dense", {"key": Key.make(1), "taps": Taps()}),
         ("dense", {"key": Key.make(1), "backend": "dense"}),
         ("dense", {"key": Key.make(1), "offset": None}),
     ):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from clozeworks.batch import Batch
 from clozeworks.key import Key
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
@@ -14,6 +15,8 @@ from clozeworks.train.cost import cost_of
 from clozeworks.train.feed import Feed, phase_ends
 from clozeworks.train.loop import accumulate
 from clozeworks.train.run import StrPath, fitted, open_data, precision_of
+from clozeworks.train.source import Learned
+from clozeworks.train.teacher import Teacher, expect, teacher_of
 
 PATIENCE = 10.0  # seconds of measuring for each length
 
@@ -33,22 +36,27 @@ class Forecast:
 
 
 def forecast(
-    recipe: Recipe, data: Sequence[tuple[StrPath, float]], source: Model | None = None, device: str = "auto"
+    recipe: Recipe,
+    data: Sequence[tuple[StrPath, float]],
+    source: Model | None = None,
+    device: str = "auto",
+    teacher: Learned | None = None,
 ) -> Forecast:
     corpora, tokenizer = open_data(data)
     recipe = fitted(recipe, tokenizer, source)
+    expect(recipe, tokenizer, teacher)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    cost, train = cost_of(recipe), recipe.train
+    cost, train = cost_of(recipe, teacher), recipe.train
     memory = room.room(cost, device)
     model = build(recipe).to(device)
-    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    adam, teach = optim.optimizer(model, train.optimizer, train.learning_rate), teacher_of(teacher, recipe, device)
     precision = precision_of(recipe, device)
     seconds, tokens, before = 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
         batches = iter(Feed(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None}))
         micro = next(batches)
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-        piece, update = _measure(model, adam, micro[0].to(device), precision)
+        piece, update = _measure(model, adam, micro[0].to(device), precision, teach)
         seconds += (end - before) * (piece * len(micro) + update)
         tokens += (end - before) * sum(batch.real for batch in micro)
         before = end
@@ -67,13 +75,16 @@ def forecast(
     )
 
 
-def _measure(model: Model, adam: torch.optim.Optimizer, batch, precision: str) -> tuple[float, float]:
+def _measure(
+    model: Model, adam: torch.optim.Optimizer, batch: Batch, precision: str, teach: Teacher | None
+) -> tuple[float, float]:
     """Seconds for the gradients of one micro-batch, and for an update: the best of a few, the first not counted."""
     gradients, updates, begin = [], [], time.perf_counter()
     while len(gradients) < 4 and (len(gradients) < 2 or time.perf_counter() - begin < PATIENCE):
         adam.zero_grad(set_to_none=True)
         start = time.perf_counter()
-        accumulate(model, [batch], [Key.make(0, len(gradients))], precision)  # pyright: ignore[reportArgumentType]
+        key = Key.make(0, len(gradients))
+        accumulate(model, [batch], [key], precision, teach=teach)  # pyright: ignore[reportArgumentType]
         middle = time.perf_counter()
         adam.step()
         gradients.append(middle - start)

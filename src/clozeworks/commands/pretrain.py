@@ -16,6 +16,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
+from clozeworks.text_encoder import TextEncoder
 from clozeworks.train import writers
 from clozeworks.train.run import Result, open_data, pretrain
 from clozeworks.train.world import LostError, several
@@ -27,25 +28,33 @@ def run(options: Options) -> int:
     device(options.device)
     data = named.weighted(options.data)
     recipe, source, notes = start(options, data)
+    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     if recipe.train.processes > 1 and not options.dry_run and not several():
         needed(options)
         return processes.run(options.command, recipe.train.processes)
     main = os.environ.get("RANK", "0") == "0"
     try:
-        return train(options, recipe, data, source, notes if main else [])
+        return train(options, recipe, data, source, teacher, notes if main else [])
     except LostError as error:
         print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
         return processes.LOST
 
 
-def train(options: Options, recipe: Recipe, data: list, source: Model | None, notes: list[str]) -> int:
+def train(
+    options: Options,
+    recipe: Recipe,
+    data: list,
+    source: Model | None,
+    teacher: TextEncoder | None,
+    notes: list[str],
+) -> int:
     """In this process, alone or as one of several."""
     console = screen()
     if not options.json:
         for text in notes:
             note(console, text)
     if options.dry_run:
-        found = forecast(recipe, data, source, options.device)
+        found = forecast(recipe, data, source, options.device, teacher)
         emit({"recipe": recipe.name, **asdict(found), "notes": notes}) if options.json else tell(found)
         return 0
     needed(options)
@@ -54,6 +63,7 @@ def train(options: Options, recipe: Recipe, data: list, source: Model | None, no
         data,
         options.out,
         source=source,
+        teacher=teacher,
         device=options.device,
         progress=not options.json,
         console=console,

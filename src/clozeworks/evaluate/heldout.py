@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -52,15 +52,15 @@ def batches(
 
 
 @torch.no_grad()
-def measure(model: Model, batches: Iterable[Batch]) -> dict[str, Any]:
-    """Means over all predictions: sums first, one division at the end."""
+def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Batch] | None = None) -> dict[str, Any]:
+    """Means over all predictions: sums first, one division at the end. Without a teacher, of what needs none."""
     device = next(model.parameters()).device
     sums: dict[str, float] = {}
     owner: dict[str, str] = {}
     counts = {spec.name: 0 for spec in model.specs}
     for batch in batches:
         batch = batch.to(device)
-        output = model(batch)
+        output = model(batch if teach is None else teach(batch))
         for name, count in model.count(batch).items():
             counts[name] += count
         for name, (loss, value) in ({n: (n, v) for n, v in output.losses.items()} | output.metrics).items():

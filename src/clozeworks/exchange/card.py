@@ -48,6 +48,8 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     losses = ", ".join(type(loss).__name__ for loss in recipe.objective.losses) or "none (bare encoder)"
     encoder = recipe.encoder
     tags = ["tags:", "- clozeworks", "- fill-mask"] if recipe.objective.losses else ["tags:", "- clozeworks"]
+    taught = [type(loss).__name__ for loss in recipe.objective.losses if "teacher" in loss.reads]
+    absent = f" Not in this directory, since they served distillation alone: {', '.join(taught)}."
     lines = [
         "---",
         "library_name: " + ("transformers" if format == "hf" else "clozeworks"),
@@ -57,7 +59,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
         f"# {recipe.name}",
         "",
         f"An encoder of {count_parameters(recipe):,} parameters: {encoder.stack.depth} layers, width {encoder.width}, "
-        f"vocabulary {encoder.vocab:,}. Pretrained with: {losses}.",
+        f"vocabulary {encoder.vocab:,}. Pretrained with: {losses}." + (absent if taught and format == "hf" else ""),
         "",
         "```python",
         *(

@@ -13,7 +13,7 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, albert, bert, ernie, roberta
+from clozeworks.exchange.names import Family, albert, bert, distilbert, ernie, roberta
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.mask.phrases import MaskPhrases
@@ -21,7 +21,7 @@ from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {
-    family.model_type: family for family in (bert.FAMILY, roberta.FAMILY, albert.FAMILY, ernie.FAMILY)
+    names.FAMILY.model_type: names.FAMILY for names in (bert, roberta, albert, ernie, distilbert)
 }
 HEADS = ("masked_lm", "sentence_pair", "span_boundary")
 
@@ -108,12 +108,20 @@ def _family(recipe: Recipe, pad: int | None) -> Family:
     offset = positions.offset if isinstance(positions, LearnedPositions) else 0
     if offset and pad in (None, offset - 1) and not more:
         return FAMILIES["roberta"]
+    if not embed.segments:
+        return FAMILIES["distilbert"]
     return FAMILIES["ernie" if isinstance(recipe.objective.corruption, MaskPhrases) else "bert"]
 
 
 def write(directory: Path, model: Model, recipe: Recipe, pad: int | None) -> dict[str, Any]:
-    """config.json and model.safetensors as `from_pretrained` wants them; the config is given back."""
+    """config.json and model.safetensors as `from_pretrained` wants them; the config is given back.
+
+    What compares with a teacher serves training alone and is left out, the maps of such losses too.
+    """
     recipe, state = copy.deepcopy(recipe), tensors.state(model)
+    taught = tuple(f"heads.{loss.name}." for loss in recipe.objective.losses if "teacher" in loss.reads)
+    recipe.objective.losses = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.reads)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith(taught)}
     positions = recipe.encoder.embed.positions
     family = _family(recipe, pad)
     if isinstance(positions, LearnedPositions) and positions.offset and family is not FAMILIES["roberta"]:

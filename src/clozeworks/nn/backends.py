@@ -50,7 +50,8 @@ def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
     if context.taps is not None:
-        context.taps[f"weights.{len(context.taps)}"] = weights
+        for kind, tensor in (("scores", scores), ("weights", weights), ("values", keys.v)):
+            context.taps.keep(kind, tensor)
     weights = dropout(weights, rate, context.at("weights").key)
     return weights @ keys.v
 

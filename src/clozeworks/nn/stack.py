@@ -110,7 +110,8 @@ class StackLayer(nn.Module):
             source = past.cross[depth] if past and past.cross else None
             entered = x
             places = some if depth == len(self.blocks) - 1 else None
-            view = dataclasses.replace(inner.at(depth), places=places)
+            taps = None if inner.taps is None else inner.taps.at(depth)
+            view = dataclasses.replace(inner.at(depth), places=places, taps=taps)
             if self.recompute and torch.is_grad_enabled():
                 x, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
                     block, x, before, source, view, use_reentrant=False, preserve_rng_state=False

@@ -1,9 +1,9 @@
 """An objective is three choices: how documents become examples, what is hidden, what is predicted."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
@@ -13,6 +13,8 @@ from clozeworks.errors import RecipeError
 from clozeworks.examples import Plan, Ragged, Vocabulary
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.spec import Spec
+
+Part = TypeVar("Part", bound=Spec)
 
 
 class Text(Protocol):
@@ -74,13 +76,33 @@ class Corruption(Spec):
         """Hide and label. keys [examples]: an example's draws depend on its own key alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a loss that compares two models must know of each, before either is built."""
+
+    name: str
+    width: int
+    heads: tuple[int | None, ...]  # of each block, None where it does not attend
+    losses: frozenset[str]
+
+    @property
+    def depth(self) -> int:
+        return len(self.heads)
+
+
 @dataclass(slots=True)
 class Loss(Spec):
-    """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks,
-    or by what `divisor` makes of it."""
+    """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks, or by
+    what `divisor` makes of it.
+
+    It may read the head of another loss by that one's name, and `teacher`, what another model found in the same batch;
+    without a teacher it is then not computed. `needs` tells what of a pass it reads beside the last hidden states, the
+    student's and the teacher's alike: layers, scores, values (of the attention in its `blocks`).
+    """
 
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
+    needs: ClassVar[frozenset[str]] = frozenset()
     weight: float = 1.0
 
     @abstractmethod
@@ -95,11 +117,21 @@ class Loss(Spec):
         """Flat offsets of the tokens whose vectors it reads, each once; None: it may read any."""
         return None
 
+    def blocks(self, depth: int, of: int) -> tuple[int, ...]:
+        """The blocks whose scores or values it reads, in a model `of` so many, where the student has `depth`."""
+        return ()
+
+    def compare(self, where: str, student: Outline, teacher: Outline) -> None:
+        """Raise `RecipeError` if it cannot compare these two."""
+
     @abstractmethod
     def build(self, width: int, embed: EmbedLayer) -> "LossLayer": ...
 
 
 class LossLayer(nn.Module):
+    def meet(self, heads: Mapping[str, "LossLayer"]) -> None:
+        """Get to know the heads of the losses it reads, once all are built; to refer to, not to own."""
+
     @abstractmethod
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """The summed loss, and summed metrics by name (divided by the count of predictions)."""
@@ -112,7 +144,8 @@ class Objective(Spec):
     losses: tuple[Loss, ...]
 
     def check(self, where: str) -> None:
-        written = {"pooled"} | self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
+        written = {"pooled", "teacher"} | {loss.name for loss in self.losses}
+        written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
             for column in sorted(loss.reads - written):
                 raise RecipeError(
@@ -131,10 +164,11 @@ def _writers(column: str) -> str:
     names = []
     for base, role in ((Segments, "segments"), (Corruption, "corruption")):
         names += [f"{role}={part.__name__}" for part in _finished(base) if column in part.writes]
+    names += [f"{part.__name__} among the losses" for part in _finished(Loss) if part.name == column]
     return " or ".join(sorted(set(names))) or "a part that writes it"
 
 
-def _finished(base: type[Segments] | type[Corruption]) -> Iterator[type[Segments] | type[Corruption]]:
+def _finished(base: type[Part]) -> Iterator[type[Part]]:
     """The parts below a base that leave nothing abstract."""
     for part in base.__subclasses__():
         if not any(getattr(getattr(part, name), "__isabstractmethod__", False) for name in dir(part)):

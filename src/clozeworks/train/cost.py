@@ -12,6 +12,8 @@ from clozeworks.batch import Batch, Context, Spans, from_padded
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, count_parameters
 from clozeworks.train.footprint import peak_of
+from clozeworks.train.source import Learned
+from clozeworks.train.teacher import Teacher
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
 SPAN = 4  # tokens of a hidden span
@@ -40,6 +42,7 @@ class Cost:
     kept: int  # numbers that the optimizer keeps for each weight
     spare: int  # and that it needs for a while
     passes: int  # bytes of activations, gradients and temporaries at the worst moment of both passes
+    teacher: int = 0  # parameters of the model that this one learns from
 
     @property
     def parameters(self) -> int:
@@ -62,7 +65,8 @@ class Cost:
     @property
     def step(self) -> int:
         """Bytes of the tensors of a step at its worst moment: in the backward pass, or in the update after it."""
-        return self.fixed + max(self.passes - 4 * self.parameters, 4 * self.spare * self.parameters)
+        fixed = self.fixed + 4 * self.teacher
+        return fixed + max(self.passes - 4 * self.parameters, 4 * self.spare * self.parameters)
 
     @property
     def on_device(self) -> int:
@@ -88,8 +92,8 @@ class Cost:
         return inside, sum(exact)
 
 
-def cost_of(recipe: Recipe) -> Cost:
-    """Of full rows, each one document, in fp32.
+def cost_of(recipe: Recipe, teacher: Learned | None = None) -> Cost:
+    """Of full rows, each one document, in fp32; of what is compared with a teacher, only where one is given.
 
     Where the lengths of documents differ from batch to batch, fewer bytes are alive, but under dropout on weights of
     attention the tiles leave holes in the heap that no other tile fits: with rows of 512 the measured peak went on
@@ -100,6 +104,7 @@ def cost_of(recipe: Recipe) -> Cost:
     rows = max(1, (train.micro_tokens or train.batch_tokens) // length)
     with torch.device("meta"):
         model = Model(recipe.encoder, recipe.objective.losses)
+        taught = None if teacher is None else Model(teacher.recipe.encoder, teacher.recipe.objective.losses)
     model.encoder.stack.recompute = train.recompute
     batch = _batch(recipe, rows, length)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -116,7 +121,8 @@ def cost_of(recipe: Recipe) -> Cost:
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=peak_of(model, [batch] * pieces),
+        passes=peak_of(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.encoder.stack.depth)),
+        teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
 
 

@@ -61,7 +61,8 @@ def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
 def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
     """The content of run.json, new or as it was; a recipe or data other than it was begun with are refused.
 
-    `facts` are written down at the beginning and hold for the whole run; of them, `source` is compared if given.
+    `facts` are written down at the beginning and hold for the whole run; of them, `source` and `teacher` are compared
+    if given.
     """
     now = {
         "tokenizer": corpora[0][0].tokenizer_fingerprint,
@@ -82,6 +83,7 @@ def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], fact
             _same_recipe(run, _json(run / RECIPE, "it says what is trained"), to_dict(recipe))
         if facts.get("source") and facts["source"] != record["source"]:
             raise InputError(run, "it was begun from other weights", "a run keeps its source", "choose another --out")
+        _same_teacher(run, record.get("teacher"), facts.get("teacher"))
         record["data"] = now["data"]  # a directory may have moved
     else:
         expect(run)
@@ -151,6 +153,13 @@ def _same_data(run: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
     if marks[0] != marks[1]:
         given = f"{names} holds other shards or weights than this run was begun with"
         raise InputError(run, given, "a run keeps its data", "give the same data, or another --out")
+
+
+def _same_teacher(run: Path, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
+    if now is not None and now != before:
+        told = " -> ".join(f"{each['name']} {each['digest'][:12]}" if each else "none" for each in (before, now))
+        given = f"another teacher than it was begun with ({told})"
+        raise InputError(run, given, "a run keeps its teacher", "give the same --teacher, or another --out")
 
 
 def versions() -> dict[str, str]:

@@ -18,15 +18,18 @@ from torch.utils._pytree import tree_leaves
 from clozeworks.batch import Batch
 from clozeworks.key import Key
 from clozeworks.model import Model
+from clozeworks.train.teacher import Teacher
 
 
-def peak_of(model: Model, batches: Sequence[Batch]) -> int:
+def peak_of(model: Model, batches: Sequence[Batch], teacher: Teacher | None = None) -> int:
     """Bytes of activations, gradients and temporaries at the worst moment of these micro-batches of one step."""
     meter = Meter()
     meter.ignore(model.parameters())
+    if teacher is not None:
+        meter.ignore(teacher.model.parameters())
     with meter, Fused():
         for number, batch in enumerate(batches):
-            output = model(batch, Key.make(0, 0, number).to("meta"))
+            output = model(batch if teacher is None else teacher(batch), Key.make(0, 0, number).to("meta"))
             torch.stack(list(output.losses.values())).sum().backward()
     return meter.peak
 

@@ -67,6 +67,7 @@ def fit(
     device: torch.device | str = "cpu",
     watch: Watch | None = None,
     world: World | None = None,
+    teach: Callable[[Batch], Batch] | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
@@ -76,6 +77,7 @@ def fit(
     an error is raised.
 
     In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
+    `teach` has a teacher read each micro-batch before the model does.
     """
     batches, watch, world = iter(data), watch or Watch(), world or World()
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -97,7 +99,7 @@ def fit(
         optimizer.zero_grad(set_to_none=True)
         keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
         counts, tokens = count(model, micro, world)
-        parts = accumulate(model, micro, keys, precision, world, counts)
+        parts = accumulate(model, micro, keys, precision, world, counts, teach)
         norm = get_total_norm(gradients(parameters)).detach().to(device)
         means, norm = world.settled(torch.stack(list(parts.values())), norm)
         *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
@@ -158,6 +160,7 @@ def accumulate(
     precision: Literal["fp32", "bf16"] = "fp32",
     world: World | None = None,
     counts: dict[str, int] | None = None,
+    teach: Callable[[Batch], Batch] | None = None,
 ) -> dict[str, Tensor]:
     """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
     world = world or World()
@@ -168,7 +171,7 @@ def accumulate(
     for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
         with world.running(model, last=number == len(micro)) as run:
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-                output = run(batch, key)
+                output = run(batch if teach is None else teach(batch), key)
             total = torch.zeros((), device=device)
             for spec in model.specs:
                 if counts[spec.name]:  # a loss without a prediction in this step says nothing

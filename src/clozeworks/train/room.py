@@ -10,6 +10,7 @@ import torch
 from clozeworks import doctor
 from clozeworks.pretraining import Recipe
 from clozeworks.train.cost import Cost, cost_of
+from clozeworks.train.source import Learned
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +33,26 @@ def room(cost: Cost, device: str) -> Room:
     return Room(cost.memory, held(), doctor.memory()[1])
 
 
-def told(recipe: Recipe, device: str) -> str:
+def told(recipe: Recipe, device: str, teacher: Learned | None = None) -> str:
     """One sentence for the user: what is needed, what is free, and what to do if that is too little."""
-    found = room(cost_of(recipe), device)
+    found = room(cost_of(recipe, teacher), device)
     need = f"needs about {gigabytes(found.need)} of memory"
     if found.free is None:
         return need
     if found.fits:
         return f"{need}; {gigabytes(found.free + found.held)} are free"
-    smaller = advice(recipe, device)
+    smaller = advice(recipe, device, teacher)
     todo = f"set train.micro_tokens={smaller}" if smaller else "take a smaller model, or shorter examples"
     return f"memory is short: this {need}, and {gigabytes(found.free + found.held)} are free; {todo}"
 
 
-def advice(recipe: Recipe, device: str) -> int | None:
+def advice(recipe: Recipe, device: str, teacher: Learned | None = None) -> int | None:
     """The largest halving of the micro-batch that fits: it changes memory and nothing else."""
     recipe = copy.deepcopy(recipe)
     tokens = recipe.train.micro_tokens or recipe.train.batch_tokens
     while (tokens := tokens // 2) >= recipe.longest():
         recipe.train.micro_tokens = tokens
-        if room(cost_of(recipe), device).fits:
+        if room(cost_of(recipe, teacher), device).fits:
             return tokens
     return None
 

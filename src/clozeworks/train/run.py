@@ -22,7 +22,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe, build
+from clozeworks.pretraining import Recipe
 from clozeworks.train import allocator, checkpoint, folder, log, optim, room, together
 from clozeworks.train.feed import Feed
 from clozeworks.train.guard import Watch
@@ -31,8 +31,9 @@ from clozeworks.train.loop import Step, fit
 from clozeworks.train.progress import Line
 from clozeworks.train.saving import Saver
 from clozeworks.train.schedule import rate
-from clozeworks.train.source import digest, transfer
+from clozeworks.train.source import Learned, begun, digest
 from clozeworks.train.stop import Question, Stop
+from clozeworks.train.teacher import expect, recorded, teacher_of
 from clozeworks.train.world import World, several
 from clozeworks.train.writers import Writer, Writers
 
@@ -69,6 +70,7 @@ def pretrain(
     out: StrPath,
     *,
     source: Model | None = None,
+    teacher: Learned | None = None,
     device: str = "auto",
     progress: bool = True,
     console: Console | None = None,
@@ -76,9 +78,10 @@ def pretrain(
 ) -> Result:
     """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
 
-    `source` is a model whose weights the run starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and
-    SIGTERM finish the step, save and return; SIGUSR1 says on standard error where the run is. What can be refused is
-    refused before anything is written: a new run leaves nothing behind, an old one stays as it was.
+    `source` is a model whose weights the run starts from, `teacher` one that the losses compare with; `writers` get the
+    rows of metrics.jsonl, too. Ctrl-C and SIGTERM finish the step, save and return; SIGUSR1 says on standard
+    error where the run is. What can be refused is refused before anything is written: a new run leaves nothing behind,
+    an old one stays as it was.
 
     Started by torchrun, it is one process of several: all train, and the first of them writes, shows and evaluates.
     """
@@ -89,11 +92,14 @@ def pretrain(
     with world.together():
         corpora, tokenizer = open_data(data, verify="hash" if world.main else "size")
         recipe = fitted(recipe, tokenizer, source)
+        notes = expect(recipe, tokenizer, teacher)
         device = world.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         run = Path(out)
         facts = {"precision": precision_of(recipe, device), "source": source and digest(source)}
+        facts |= {"teacher": recorded(teacher)}
         world.first(lambda: folder.compare(run, recipe, corpora, facts))
-        session = Session(recipe, corpora, tokenizer, run, device, source, world)
+        session = Session(recipe, corpora, tokenizer, run, device, source, world, teacher)
+        session.notes += notes
         with atomic.held(run, "is training into it") if world.main else contextlib.nullcontext():
             # Again: only now does nobody else write there.
             record = world.first(lambda: folder.compare(run, recipe, corpora, facts))
@@ -130,6 +136,7 @@ class Session:
         device: str,
         source: Model | None = None,
         world: World | None = None,
+        teacher: Learned | None = None,
     ):
         self.recipe, self.corpora, self.run, self.device, self.source = recipe, corpora, run, device, source
         self.world = world or World()
@@ -137,8 +144,8 @@ class Session:
         self.feed = Feed(recipe, corpora, self.vocabulary, share=(self.world.rank, self.world.size))
         if not (run / folder.RUN).exists():
             rehearse(self.feed)
-        self.model = build(recipe)
-        self.notes = transfer(source, self.model) if source is not None else []
+        self.taught, self.teacher = teacher, teacher_of(teacher, recipe, device)
+        self.model, self.notes = begun(recipe, source, teacher)
         self.model.to(device)
         self.model.encoder.stack.recompute = recipe.train.recompute
         if recipe.train.compile:
@@ -179,7 +186,7 @@ class Session:
             closing.enter_context(Question(line.answer if main else lambda: None))
             others = closing.enter_context(contextlib.closing(Writers(writers if main else (), line.say)))
             if start < train.steps:
-                self.notes.append(room.told(self.recipe, self.device))
+                self.notes.append(room.told(self.recipe, self.device, self.taught))
             for note in self.notes:
                 line.say(note)
             step, due = None, False
@@ -197,7 +204,7 @@ class Session:
                 if step.trouble:
                     continue
                 if texts and measures and (step.last or step.every(train.evaluate_every)):
-                    self.figures = heldout.measure(model, self.heldout_batches(texts))
+                    self.figures = heldout.measure(model, self.heldout_batches(texts), self.teacher)
                     world.scatter(model)
                     self.losses[step.number] = self.figures["loss"]
                     row = {"step": step.number, "split": "heldout", **self.figures}
@@ -251,6 +258,7 @@ class Session:
                     device=self.device,
                     watch=self.watch,
                     world=self.world,
+                    teach=self.teacher,
                 ):
                     yield step
                     if step.trouble:
@@ -283,9 +291,7 @@ class Session:
         if found:
             together.restore(self.world, found, self.model, self.adam)
         else:
-            fresh = build(self.recipe)
-            if self.source is not None:
-                transfer(self.source, fresh)
+            fresh, _ = begun(self.recipe, self.source, self.taught)
             together.begin(self.world, fresh, self.model, self.adam)
         self.enter({**state, "guard": {**state.get("guard", {}), "passed": passed}})
         return state["step"]

@@ -5,6 +5,7 @@ from typing import Literal
 
 from clozeworks.errors import RecipeError
 from clozeworks.spec import Spec
+from clozeworks.train.distil import Distil
 from clozeworks.train.guard import Guard
 from clozeworks.train.keep import Keep
 from clozeworks.train.optimizers.adagrad import Adagrad
@@ -19,6 +20,7 @@ __all__ = [
     "Adagrad",
     "Adam",
     "AdamW",
+    "Distil",
     "Guard",
     "Keep",
     "Lamb",

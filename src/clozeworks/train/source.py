@@ -1,9 +1,39 @@
 """The model whose weights a run begins from."""
 
 import hashlib
+import re
+from typing import Protocol
 
+import torch
+
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
+from clozeworks.pretraining import Recipe, build
+
+
+class Learned(Protocol):
+    """A model with its recipe and tokenizer, as `clozeworks.load` gives it."""
+
+    @property
+    def model(self) -> Model: ...
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    @property
+    def tokenizer(self) -> Tokenizer | None: ...
+
+
+def begun(recipe: Recipe, source: Model | None, teacher: Learned | None) -> tuple[Model, list[str]]:
+    """The model as a run begins with it, and what to tell of that: a source has the first word, then the teacher."""
+    model, distil = build(recipe), recipe.distil
+    if source is not None:
+        return model, transfer(source, model)
+    if teacher is None or distil is None or distil.start is None:
+        return model, []
+    depth, of = recipe.encoder.stack.depth, teacher.recipe.encoder.stack.depth
+    return model, take_layers(teacher.model, model, distil.layers(depth, of))
 
 
 def transfer(source: Model, model: Model) -> list[str]:
@@ -20,6 +50,40 @@ def transfer(source: Model, model: Model) -> list[str]:
         else:
             fresh.append(".".join(name.split(".")[:2]))
     return [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
+
+
+def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[str]:
+    """Copy the teacher's tables, norms, masked-LM head, and the block of it that is named for each of the model's.
+
+    Of the tables the rows that the model has. What either lacks, such as segments or a head, is left out; what does not
+    fit by its shape is refused.
+    """
+    theirs, own = dict(teacher.named_parameters(remove_duplicate=False)), dict(model.named_parameters())
+    offsets = [getattr(each.encoder.embed.positions, "offset", 0) for each in (teacher, model)]
+    fresh = []
+    for name, parameter in own.items():
+        there = theirs.get(_BLOCK.sub(lambda found: f"{found[1]}{layers[int(found[2])]}.", name))
+        if there is not None and name.endswith(_ROWS):
+            skipped = offsets[0] - offsets[1] if ".positions." in name else 0
+            there = torch.cat([parameter.detach()[:-skipped], there]) if skipped < 0 else there[skipped:]
+            there = there[: len(parameter)]
+        if there is None:
+            fresh.append(".".join(name.split(".")[:3]))
+        elif there.shape == parameter.shape:
+            parameter.data.copy_(there)
+        elif name.startswith(("encoder.", "heads.masked_lm.")) and ".segments." not in name:
+            given, needed = f"the teacher has {tuple(there.shape)}", f"the student has {tuple(parameter.shape)}"
+            raise InputError(
+                f"distil.start, {name}", given, needed, "use the teacher's shape, or set distil.start=None"
+            )
+        else:
+            fresh.append(".".join(name.split(".")[:3]))
+    told = f"starting from layers {', '.join(map(str, layers))} of the teacher"
+    return [f"{told}; fresh: {', '.join(dict.fromkeys(fresh))}" if fresh else told]
+
+
+_BLOCK = re.compile(r"^(encoder\.stack\.blocks\.)(\d+)\.")
+_ROWS = ("embed.words.table.weight", "embed.positions.table.weight", "heads.masked_lm.bias")
 
 
 def digest(model: Model) -> str:

@@ -122,10 +122,10 @@ def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder
     )
 
 
-def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False) -> dict[str, Any]:
+def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False, typed: bool = True) -> dict[str, Any]:
     """The config of an encoder, or a refusal that names the first part the family does not have.
 
-    With `groups` the family has layers that share, and tables of another width.
+    With `groups` the family has layers that share, and tables of another width; `typed`: it tells segments apart.
     """
     encoder, stack = recipe.encoder, recipe.encoder.stack
     block = stack.block_at(0)
@@ -140,7 +140,7 @@ def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False) -> dict
         (groups or not shares(stack), "stack.share", stack.share),
         (groups or encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
         (groups or not encoder.embed.project, "embed.project", encoder.embed.project),
-        (encoder.embed.segments > 0, "embed.segments", encoder.embed.segments),
+        ((encoder.embed.segments > 0) == typed, "embed.segments", encoder.embed.segments),
         (encoder.embed.norm == block.norm, "embed.norm", encoder.embed.norm),
         (encoder.embed.dropout == block.dropout, "embed.dropout", encoder.embed.dropout),
     )

@@ -1,18 +1,20 @@
 """Predict the hidden tokens."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden
+from clozeworks.batch import Batch, Hidden, Words
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear, linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer
+
+Over = Literal["tokens", "hidden"]  # all of them but padding, or those that were hidden
 
 
 @dataclass(slots=True)
@@ -49,8 +51,28 @@ class MaskedLMLayer(LossLayer):
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.labels is not None
-        loss, right = cross_entropy(self._asked(hidden.at(batch)), self._table, self.bias, batch.labels)
+        asked = self.asked(hidden, batch, "hidden")
+        loss, right = cross_entropy(asked, self._table, self.bias, batch.labels)
         return loss, {"masked_accuracy": right}
+
+    def asked(self, hidden: Hidden, batch: Batch, over: Over) -> Tensor:
+        """[T, E] of the targets, or [B * L, E] of all tokens: computed once a pass, if who wants all asks first."""
+        shared = hidden.shared
+        if over in shared:
+            return shared[over]
+        if "tokens" in shared and batch.targets is not None:
+            found = shared["tokens"].index_select(0, batch.targets)
+        else:
+            found = self._asked(hidden.last.flatten(0, 1) if over == "tokens" else hidden.at(batch))
+        shared[over] = found
+        return found
+
+    def words(self, asked: Tensor) -> Words:
+        return Words(asked, self._table, self.bias)
+
+    def read(self, x: Tensor) -> Words:
+        """From vectors [T, D]."""
+        return self.words(self._asked(x))
 
     def logits(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""

@@ -50,3 +50,24 @@ def in_turns(order: np.ndarray, units: Units, marked: np.ndarray, share: float, 
     turn = np.take_along_axis(coins, np.where(late, 0, np.where(mine, rank, many + rank)), axis=1)
     turn = np.where(behind, 3 * len(place), np.where(late, len(place) + rank, turn))
     return np.take_along_axis(order, np.argsort(turn, axis=1, kind="stable"), axis=1)
+
+
+def raced(first: np.ndarray, speed: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Like `shuffled`, for units that come first the more often the greater their `speed` [units] is.
+
+    Unit u of example i, one of first[i] : first[i + 1], arrives after an exponentially distributed time of mean
+    1 / speed[u]. The first to arrive is u with a probability in proportion to its speed, and so is each next among
+    those that are left: a draw without replacement, from one random number a unit (Efraimidis & Spirakis 2006).
+    """
+    counts = first[1:] - first[:-1]
+    most = int(counts.max(initial=0))
+    rows = max(1, CELLS // max(most, 1))
+    place = np.arange(most)
+    out = np.empty((len(counts), most), dtype=np.int64)
+    for low in range(0, len(counts), rows):
+        there = place < counts[low : low + rows, None]
+        arrival = np.full(there.shape, np.inf)
+        drawn = draws.uniform(keys[low : low + rows, None], place)
+        arrival[there] = -np.log1p(-drawn[there]) / speed[first[low] : first[min(low + rows, len(counts))]]
+        out[low : low + rows] = arrival.argsort(axis=1)
+    return out

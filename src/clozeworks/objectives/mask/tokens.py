@@ -1,12 +1,17 @@
 """Hide single tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from clozeworks.examples import Ragged
-from clozeworks.objectives.mask.masking import Chosen, Masking
+from clozeworks import draws
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.examples import Ragged, Vocabulary
+from clozeworks.objectives.mask.fit import fit
+from clozeworks.objectives.mask.masking import Chosen, Masking, hide, spread
+from clozeworks.objectives.mask.order import raced
 from clozeworks.objectives.mask.units import single
+from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)
@@ -14,7 +19,34 @@ class MaskTokens(Masking):
     """Tokens chosen one by one, every choice of that many equally likely (Devlin et al. 2018, 3.1).
 
     With `rounding="random"` this is RoBERTa's (Liu et al. 2019, 4.1). A new choice every epoch.
+
+    With `rare` = a > 0 rare tokens are chosen more often: one after another, without replacement, each time with a
+    probability in proportion to c^-a, c being how often the corpus has the token, 1 at least (Sanh et al. 2019,
+    published code, a = 0.7). That code draws over the tokens of a whole batch; here each example has its own number.
     """
+
+    rare: float = field(default=0.0, metadata=LATE)
+
+    def check(self, where: str) -> None:
+        Masking.check(self, where)
+        if not self.rare >= 0:
+            raise RecipeError(f"{where}.rare", self.rare, "0 or more is needed", "0.7 is usual, 0 for all alike")
+
+    @property
+    def needs_counts(self) -> bool:
+        return self.rare > 0 or self.replace.source == "corpus"
 
     def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
         return self.choose_units(examples, keys, single(examples))
+
+    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+        chosen = self.choose(examples, keys) if self.rare == 0 else self._choose_rare(examples, keys, vocabulary)
+        return hide(examples, chosen, keys, self.replace, vocabulary)
+
+    def _choose_rare(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Chosen:
+        if vocabulary.counts is None:
+            raise InputError("corruption.rare", self.rare, "the token counts of the corpus are needed", "use 0")
+        units = single(examples)
+        speed = np.maximum(vocabulary.counts[examples.tokens[units.at]], 1) ** -self.rare
+        order = raced(units.first, speed, draws.fold(keys, "choose"))
+        return spread(units, *fit(units, order, self.budget(examples, keys, units.counts)))

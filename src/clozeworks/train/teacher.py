@@ -1,0 +1,103 @@
+"""The model that a student learns from: whether it can be one, and what it finds in a batch."""
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from clozeworks.batch import Batch, Taught
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.model import Model
+from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.objective import Loss, Outline
+from clozeworks.pretraining import Recipe
+from clozeworks.train.source import Learned, digest
+
+
+class Teacher:
+    """Reads each batch before the student does, without dropout and gradients, no more of it than losses compare."""
+
+    def __init__(self, model: Model, losses: tuple[Loss, ...], depth: int):
+        self.model = model.eval().requires_grad_(False)
+        self.losses = tuple(loss for loss in losses if "teacher" in loss.reads)
+        self.depth = depth  # of the student
+        head = model.head("masked_lm")
+        self.words = head.read if isinstance(head, MaskedLMLayer) else None
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Batch:
+        """The batch with what was found in it."""
+        hidden = self.model.read(batch, self.losses, self.depth)
+        return dataclasses.replace(batch, teacher=Taught(hidden, self.words))
+
+
+def teacher_of(given: Learned | None, recipe: Recipe, device: str) -> Teacher | None:
+    """None where no loss of the recipe compares."""
+    if given is None or not any("teacher" in loss.reads for loss in recipe.objective.losses):
+        return None
+    return Teacher(given.model.to(device), recipe.objective.losses, recipe.encoder.stack.depth)
+
+
+def outline(recipe: Recipe) -> Outline:
+    stack = recipe.encoder.stack
+    heads = tuple(getattr(stack.block_at(layer).mixer, "heads", None) for layer in range(stack.depth))
+    names = frozenset(loss.name for loss in recipe.objective.losses)
+    return Outline(recipe.name, stack.out_width(recipe.encoder.width), heads, names)
+
+
+def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> list[str]:
+    """Refuse a teacher that this recipe cannot learn from, or the want of one; gives what to tell the user."""
+    if teacher is None:
+        if recipe.taught:
+            given, needed = "none", f"{recipe.name} learns from a teacher"
+            raise InputError(
+                "--teacher", given, needed, "give --teacher DIR, for a run that goes on the same as before"
+            )
+        return []
+    if not recipe.taught:
+        given, needed = f"{teacher.recipe.name} for {recipe.name}", "no loss of this recipe reads a teacher"
+        raise InputError("--teacher", given, needed, "take distilbert_mini, or add a loss such as SoftTargets")
+    notes = _same_tokens(tokenizer, teacher)
+    encoder = teacher.recipe.encoder
+    if encoder.vocab < tokenizer.size:
+        given, needed = f"a model of {encoder.vocab:,} tokens", f"the data's tokenizer has {tokenizer.size:,}"
+        raise InputError("--teacher", given, needed, "prepare the data with the teacher's own tokenizer")
+    positions = encoder.embed.positions
+    if positions is not None and positions.length < recipe.longest():
+        given, needed = f"a model of {positions.length} positions", f"examples are up to {recipe.longest()} tokens long"
+        raise InputError("--teacher", given, needed, f"set objective.segments.length={positions.length}")
+    corruption = recipe.objective.corruption
+    for mixer in encoder.stack.mixers():
+        if corruption is not None and corruption.kind not in mixer.honours:
+            needed = f"its {type(mixer).__name__} cannot hide what {corruption.kind} visibility hides"
+            raise InputError("--teacher", teacher.recipe.name, needed, "take another teacher")
+    own, theirs = outline(recipe), outline(teacher.recipe)
+    for index, loss in enumerate(recipe.objective.losses):
+        loss.compare(f"{recipe.name}.objective.losses.{index}", own, theirs)
+    _expect_layers(recipe, theirs)
+    return notes
+
+
+def _same_tokens(tokenizer: Tokenizer, teacher: Learned) -> list[str]:
+    if teacher.tokenizer is None:
+        return ["the teacher brings no tokenizer: that its ids are those of the data is taken on trust"]
+    if teacher.tokenizer.fingerprint != tokenizer.fingerprint:
+        todo = "prepare the text again with --tokenizer set to the teacher's directory"
+        raise InputError("--teacher", "another tokenizer than the data has", "token ids must keep their meaning", todo)
+    return []
+
+
+def _expect_layers(recipe: Recipe, teacher: Outline) -> None:
+    distil = recipe.distil
+    if distil is None or distil.start is None:
+        return
+    for layer in distil.layers(recipe.encoder.stack.depth, teacher.depth):
+        if layer >= teacher.depth:
+            needed = f"{teacher.name} has layers 0 to {teacher.depth - 1}"
+            raise RecipeError(f"{recipe.name}.distil.start", list(distil.start), needed, 'use "spread"')
+
+
+def recorded(teacher: Learned | None) -> dict[str, Any] | None:
+    """What a run writes down of its teacher."""
+    return None if teacher is None else {"name": teacher.recipe.name, "digest": digest(teacher.model)}
