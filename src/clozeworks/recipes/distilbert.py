@@ -23,7 +23,7 @@ def distilbert_base() -> Recipe:
     # 3: three losses; their weights are those of the published single-GPU command
     r.objective.losses = (SoftTargets(5.0, temperature=2.0), MaskedLM(2.0), HiddenCosine(1.0))
     r.distil = Distil("spread", freeze_positions=True)  # 3, and published code: layers 0, 2, 4, 7, 9, 11
-    r.train.steps = 6_000  # published code: three epochs of BERT's text
+    r.train.steps = 6_000  # about three epochs, as in the published code, of BERT's 3.3 billion words
     r.train.batch_tokens = 4000 * 512  # 3: up to 4,000 examples
     r.train.learning_rate = 5e-4  # published code, as all below
     r.train.warmup = 0.05
