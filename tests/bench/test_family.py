@@ -38,5 +38,8 @@ def test_the_sides_differ_in_sharing_alone():
 def test_the_whole_of_it():
     small = family.Setting("bert_tiny", 4, 256, vocab=1000, documents=40, repetitions=2, steps=2, threads=1)
     figures = json.loads(json.dumps(family.run(small), allow_nan=False))
-    assert 0.2 < figures["comparisons"]["sharing"]["ratio"]["median"] < 5
+    ratios = {name: found["ratio"]["median"] for name, found in figures["comparisons"].items()}
+    assert set(ratios) == {"sharing", "distillation", "teaching"}
+    assert all(0.2 < ratio < 5 for ratio in ratios.values())
+    assert ratios["teaching"] > ratios["distillation"], "a teacher is not free"
     assert family.render(figures)

@@ -14,7 +14,7 @@ NAMES = {
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
-    "family": "a step with shared layers against one with layers of their own",
+    "family": "what shared layers and a teacher cost a step",
 }
 
 

@@ -2,7 +2,8 @@
 
 A comparison names its sides; each is a function from the folder to the tokens of one step after another, and lives in
 a process of its own. The ratio is the time of the first side by the others' together: shared layers by layers of their
-own weights.
+own weights; a taught step by the same step with the teacher's part ready, and the teacher's pass; a taught step by one
+of the same student that predicts hidden tokens alone.
 """
 
 import itertools
@@ -21,8 +22,10 @@ from clozeworks.bench.figures import footer, setting_of, spread, told
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from clozeworks.batch import Batch
     from clozeworks.nn.stack import Share
     from clozeworks.pretraining import Recipe
+    from clozeworks.train.teacher import Teacher
 
 PACKAGES = ("torch", "numpy")
 DATA, SETTING = "data", "setting.json"
@@ -108,9 +111,9 @@ def steps_of(folder: Path, comparison: str, side: str) -> Iterator[int]:
 def parameters(setting: Setting, comparison: str) -> dict[str, int]:
     from clozeworks.pretraining import count_parameters
 
-    return {
-        side: count_parameters(recipe_of(setting, SHARES[side]())) for side in COMPARISONS[comparison] if side in SHARES
-    }
+    recipes = {side: recipe_of(setting, share()) for side, share in SHARES.items()}
+    recipes |= {side: pupil(setting) for side in ("taught", "student", "alone")} | {"teacher": master(setting)}
+    return {side: count_parameters(recipes[side]) for side in COMPARISONS[comparison]}
 
 
 # ---- sharing
@@ -142,43 +145,112 @@ def recipe_of(setting: Setting, share: "Share") -> "Recipe":
 
 
 def shared(setting: Setting, folder: Path) -> Iterator[int]:
-    return training(recipe_of(setting, one_set()), folder)
+    return layers(setting, folder, one_set())
 
 
 def own(setting: Setting, folder: Path) -> Iterator[int]:
-    return training(recipe_of(setting, own_sets()), folder)
+    return layers(setting, folder, own_sets())
 
 
-def training(r: "Recipe", folder: Path) -> Iterator[int]:
-    """The loop that `pretrain` runs, without its panel and its checkpoints."""
+def layers(setting: Setting, folder: Path, share: "Share") -> Iterator[int]:
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.train.run import fitted
+
+    r = fitted(recipe_of(setting, share), Tokenizer.load(folder / DATA))
+    return training(r, batches_of(r, folder))
+
+
+# ---- a teacher
+
+
+def pupil(setting: Setting) -> "Recipe":
+    from clozeworks.recipes import recipe
+
+    r = recipe("distilbert_mini")
+    r.encoder.vocab, r.train.batch_tokens = setting.vocab, setting.batch_tokens
+    return r
+
+
+def master(setting: Setting) -> "Recipe":
+    from clozeworks.recipes import recipe
+
+    r = recipe("bert_mini")
+    r.encoder.vocab = setting.vocab
+    return r
+
+
+def lesson(setting: Setting, folder: Path) -> "tuple[Recipe, Teacher, list[list[Batch]]]":
+    """A recipe, its teacher with fresh weights, and the same few steps for every side."""
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.pretraining import build
+    from clozeworks.train.run import fitted
+    from clozeworks.train.teacher import Teacher
+
+    tokenizer = Tokenizer.load(folder / DATA)
+    r = fitted(pupil(setting), tokenizer)
+    above = build(fitted(master(setting), tokenizer))
+    teacher = Teacher(above, r.objective.losses, r.encoder.stack.depth)
+    return r, teacher, list(itertools.islice(batches_of(r, folder), setting.steps))
+
+
+def taught(setting: Setting, folder: Path) -> Iterator[int]:
+    r, teacher, batches = lesson(setting, folder)
+    return training(r, itertools.cycle(batches), teacher)
+
+
+def student(setting: Setting, folder: Path) -> Iterator[int]:
+    """The same losses, with what the teacher finds found before."""
+    r, teacher, batches = lesson(setting, folder)
+    return training(r, itertools.cycle([[teacher(batch) for batch in micro] for micro in batches]))
+
+
+def teacher(setting: Setting, folder: Path) -> Iterator[int]:
+    _, above, batches = lesson(setting, folder)
+    for micro in itertools.cycle(batches):
+        yield sum(above(batch).real for batch in micro)
+
+
+def alone(setting: Setting, folder: Path) -> Iterator[int]:
+    """Hidden tokens and nothing else: a batch without a teacher's part asks for no more."""
+    r, _, batches = lesson(setting, folder)
+    return training(r, itertools.cycle(batches))
+
+
+# ---- what all sides do
+
+
+def batches_of(r: "Recipe", folder: Path) -> "Iterator[list[Batch]]":
     from clozeworks.data.loader import Loader
     from clozeworks.data.shards import Corpus
     from clozeworks.data.tokens.tokenizer import Tokenizer
+
+    corpora = [(Corpus.open(folder / DATA), 1.0)]
+    objective, vocabulary = r.objective, Tokenizer.load(folder / DATA).vocabulary()
+    tokens = r.train.batch_tokens
+    loader = Loader(corpora, objective.segments, objective.corruption, vocabulary, seed=0, batch_tokens=tokens)
+    return (micro for micro, _ in loader.steps())
+
+
+def training(r: "Recipe", batches: "Iterator[list[Batch]]", teach: "Teacher | None" = None) -> Iterator[int]:
+    """The loop that `pretrain` runs, without its panel and its checkpoints."""
     from clozeworks.pretraining import build
     from clozeworks.train import allocator, optim
     from clozeworks.train.loop import fit
-    from clozeworks.train.run import fitted
 
     allocator.keep_freed()
-    tokenizer = Tokenizer.load(folder / DATA)
-    r = fitted(r, tokenizer)
-    model, objective, train = build(r), r.objective, r.train
-    loader = Loader(
-        [(Corpus.open(folder / DATA), 1.0)],
-        objective.segments,
-        objective.corruption,
-        tokenizer.vocabulary(),
-        seed=0,
-        batch_tokens=train.batch_tokens,
-    )
+    model, train = build(r), r.train
     optimizer = optim.optimizer(model, train.optimizer, train.learning_rate)
-    batches = (micro for micro, _ in loader.steps())
-    for step in fit(model, batches, optimizer, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+    rate = train.learning_rate
+    for step in fit(model, batches, optimizer, lambda _: rate, steps=10**9, clip=train.clip, teach=teach):
         yield step.tokens
 
 
 Side = Callable[[Setting, Path], Iterator[int]]
-COMPARISONS: dict[str, dict[str, Side]] = {"sharing": {"shared": shared, "own": own}}
+COMPARISONS: dict[str, dict[str, Side]] = {
+    "sharing": {"shared": shared, "own": own},
+    "distillation": {"taught": taught, "student": student, "teacher": teacher},
+    "teaching": {"taught": taught, "alone": alone},
+}
 
 
 def render(figures: dict[str, Any]) -> "RenderableType":
@@ -187,7 +259,8 @@ def render(figures: dict[str, Any]) -> "RenderableType":
     from rich.table import Table
 
     lines: list[Any] = [
-        f"{figures['recipe']} with {figures['depth']} layers, {figures['tokens_a_step']:,} tokens a step; "
+        f"{figures['recipe']} with {figures['depth']} layers to share, distilbert_mini with a teacher; "
+        f"{figures['tokens_a_step']:,} tokens a step; "
         f"fp32, {figures['machine']['threads']} threads; "
         f"{figures['repetitions']} repetitions of {figures['steps']} steps"
     ]

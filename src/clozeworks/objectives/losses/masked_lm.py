@@ -51,21 +51,22 @@ class MaskedLMLayer(LossLayer):
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.labels is not None
-        asked = self.asked(hidden, batch, "hidden")
-        loss, right = cross_entropy(asked, self._table, self.bias, batch.labels)
+        loss, right = cross_entropy(self._found(hidden, batch, "hidden"), self._table, self.bias, batch.labels)
         return loss, {"masked_accuracy": right}
 
     def asked(self, hidden: Hidden, batch: Batch, over: Over) -> Tensor:
-        """[T, E] of the targets, or [B * L, E] of all tokens: computed once a pass, if who wants all asks first."""
+        """[T, E] of the targets, or [B * L, E] of all tokens, for another loss; kept: it is made once a pass."""
+        if over not in hidden.shared:
+            hidden.shared[over] = self._found(hidden, batch, over)
+        return hidden.shared[over]
+
+    def _found(self, hidden: Hidden, batch: Batch, over: Over) -> Tensor:
         shared = hidden.shared
         if over in shared:
             return shared[over]
         if "tokens" in shared and batch.targets is not None:
-            found = shared["tokens"].index_select(0, batch.targets)
-        else:
-            found = self._asked(hidden.last.flatten(0, 1) if over == "tokens" else hidden.at(batch))
-        shared[over] = found
-        return found
+            return shared["tokens"].index_select(0, batch.targets)
+        return self._asked(hidden.last.flatten(0, 1) if over == "tokens" else hidden.at(batch))
 
     def words(self, asked: Tensor) -> Words:
         return Words(asked, self._table, self.bias)
