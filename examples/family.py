@@ -1,7 +1,7 @@
 """Train every small recipe on the same text, and compare them in one table.
 
     python examples/family.py corpus.txt --lang en --minutes 10 --out family
-    python examples/family.py zh.txt --lang zh --steps 2000 --out family-zh
+    python examples/family.py zh.txt --lang zh --steps 2000 --out family-zh --set objective.segments.length=32
 
 The text is prepared once. Each recipe that ends in _mini gets a run of its own, as long as the others; one that learns
 from a teacher gets the run of bert_mini, which comes first. A recipe whose needs the text does not meet (annotated
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import clozeworks as cw
+from clozeworks import spec
 
 TEACHER = "bert_mini"
 PROBE = 8  # steps that tell how long one takes
@@ -57,7 +58,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--out", required=True, help="where everything goes")
     parser.add_argument("--vocab", type=int, default=8192, help="pieces of the tokenizer (8192)")
     parser.add_argument("--heldout", type=float, default=0.02, help="share of the documents to evaluate on (0.02)")
-    parser.add_argument("--batch-tokens", type=int, help="tokens a step (the recipe's)")
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="PATH=VALUE",
+        help="change fields of every recipe, as in `pretrain --set`",
+    )
     parser.add_argument("--recipes", nargs="+", help="these alone")
     return parser.parse_args()
 
@@ -66,7 +73,8 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
     """Train one recipe, or go on with it: its figures, or why the text does not suit it."""
     data, run = out / "data", out / name
     recipe = cw.recipe(name)
-    recipe.train.batch_tokens = options.batch_tokens or recipe.train.batch_tokens
+    for change in options.set:
+        spec.set_path(recipe, *change.split("=", 1))
     more, teacher = {}, ""
     if any("teacher" in loss.reads for loss in recipe.objective.losses):
         if not (out / TEACHER).is_dir():
@@ -85,8 +93,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
         raise KeyboardInterrupt
     figures = cw.figures(run, data)
     command = f"clozeworks pretrain {name} --data data --out {name}{teacher} --set train.steps={result.steps}"
-    if options.batch_tokens:
-        command += f" --set train.batch_tokens={options.batch_tokens}"
+    command += "".join(f" --set {change}" for change in options.set)
     return {
         "parameters": cw.count_parameters(cw.load(run).recipe),
         "steps": result.steps,

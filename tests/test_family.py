@@ -14,7 +14,7 @@ from clozeworks.commands.recipe_pages import pages
 from tests.cli import text
 
 FILE = Path(__file__).parents[1] / "examples" / "family.py"
-SMALL = ["--lang", "en", "--vocab", "120", "--heldout", "0.1", "--batch-tokens", "256"]
+SMALL = ["--lang", "en", "--vocab", "120", "--heldout", "0.1", "--set", "train.batch_tokens=256"]
 
 
 @pytest.fixture(scope="module")

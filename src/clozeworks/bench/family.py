@@ -211,8 +211,9 @@ def teacher(setting: Setting, folder: Path) -> Iterator[int]:
 
 
 def alone(setting: Setting, folder: Path) -> Iterator[int]:
-    """Hidden tokens and nothing else: a batch without a teacher's part asks for no more."""
+    """Hidden tokens and nothing else."""
     r, _, batches = lesson(setting, folder)
+    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.reads)
     return training(r, itertools.cycle(batches))
 
 
