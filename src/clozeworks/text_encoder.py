@@ -17,9 +17,11 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
 from clozeworks.exchange import card, files, huggingface
+from clozeworks.generate import Draw, Reader, draw, search
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.pretraining import Recipe
 from clozeworks.spec import Spec
@@ -51,6 +53,18 @@ class TextEncoder:
         positions = self.recipe.encoder.embed.positions
         return positions.length if isinstance(positions, LearnedPositions) else 1 << 20
 
+    @property
+    def kind(self) -> Literal["full", "causal"]:
+        """Whom a token sees: all, or those before it."""
+        corruption = self.recipe.objective.corruption
+        return "causal" if corruption is not None and corruption.kind == "causal" else "full"
+
+    @property
+    def language_head(self) -> MaskedLMLayer | NextTokenLayer | None:
+        """The head that gives words their scores."""
+        heads = (self.model.head(name) for name in ("masked_lm", "next_token"))
+        return next((head for head in heads if isinstance(head, MaskedLMLayer | NextTokenLayer)), None)
+
     def forward(
         self,
         input_ids: Tensor,
@@ -73,15 +87,15 @@ class TextEncoder:
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         document = torch.zeros_like(input_ids)
         position = self._positions(input_ids)
-        query = Side.make(position, document, "full", token_type_ids)
-        memory = Side.make(position, torch.where(mask.bool(), 0, PADDING), "full", token_type_ids)
-        context = Context(query, memory, offset=None)
+        query = Side.make(position, document, self.kind, token_type_ids)
+        memory = Side.make(position, torch.where(mask.bool(), 0, PADDING), self.kind, token_type_ids)
+        context = Context(query, memory, self.kind, offset=None)
         firsts = torch.arange(rows, device=input_ids.device) * width
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
             out = Outputs(hidden.last, hidden.layers, pooler_output=hidden.pooled)
-            head, pair = self.model.head("masked_lm"), self.model.head("sentence_pair")
-            if logits and isinstance(head, MaskedLMLayer):
+            head, pair = self.language_head, self.model.head("sentence_pair")
+            if logits and head is not None:
                 out.logits = head.logits(hidden.last)
             if isinstance(pair, SentenceRelationLayer) and hidden.pooled is not None:
                 out.seq_relationship_logits = pair.logits(hidden.pooled)
@@ -133,6 +147,36 @@ class TextEncoder:
                 )
             found.append(guesses)
         return found if len(found) > 1 else found[0]
+
+    def generate(
+        self,
+        prompt: str = "",
+        tokens: int = 50,
+        how: Draw | None = None,
+        *,
+        beams: int = 1,
+        penalty: float = 1.0,
+        count: int = 1,
+        seed: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Continuations of a text by a model that reads one way: drawn as `how` says, or the best of several beams."""
+        tokenizer = self._tokenizer()
+        given = tokenizer.encode([prompt])[0].ids.tolist()
+        start = [*([] if tokenizer.cls is None else [tokenizer.cls]), *given]
+        if not start:
+            raise InputError("prompt", "nothing", "this model needs a first token", "give a word to begin with")
+        if len(start) >= self.longest:
+            raise InputError(
+                "prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it"
+            )
+        reader, most = Reader(self.model), min(tokens, self.longest - len(start))
+        if beams > 1:
+            found = search(reader, start, most, beams, end=tokenizer.sep, penalty=penalty)[:count]
+        else:
+            found = draw(reader, start, most, how or Draw(), end=tokenizer.sep, count=count, seed=seed)
+        return [
+            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
+        ]
 
     def _word(self, token: int) -> str:
         tokenizer = self._tokenizer()

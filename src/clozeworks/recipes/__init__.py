@@ -9,9 +9,9 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import albert, bert, distilbert, ernie, roberta, spanbert
+from clozeworks.recipes import albert, bert, distilbert, ernie, gpt, roberta, spanbert
 
-FAMILIES = (bert, roberta, albert, spanbert, ernie, distilbert)
+FAMILIES = (bert, roberta, albert, spanbert, ernie, distilbert, gpt)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:

@@ -18,17 +18,17 @@ from clozeworks.nn.linear import linear
 BUDGET = 64 << 20  # bytes of logits at a time: small beside a model, enough rows to keep the products busy
 
 
-def cross_entropy(x: Tensor, table: Tensor, bias: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """x [T, E], table [V, E], bias [V], labels [T] -> the summed loss, and how many labels no other word beat."""
+def cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """x [T, E], table [V, E], bias [V] or None, labels [T] -> the summed loss, and how many labels no other word beat."""
     return _CrossEntropy.apply(x, table, bias, labels, torch.is_grad_enabled())
 
 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, labels: Tensor, learns: bool):
+    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool):
         exact = torch.promote_types(x.dtype, torch.float32)  # sums of bf16 would not be
         total, right = x.new_zeros((), dtype=exact), labels.new_zeros(())
-        d_x, d_table, d_bias = (torch.zeros_like(t) if learns else t for t in (x, table, bias))
+        d_x, d_table, d_bias = (torch.zeros_like(t) if learns and t is not None else t for t in (x, table, bias))
         rows = max(1, BUDGET // (exact.itemsize * len(table)))
         for begin in range(0, len(x), rows):
             piece, label = x[begin : begin + rows], labels[begin : begin + rows, None]
@@ -40,7 +40,8 @@ class _CrossEntropy(torch.autograd.Function):
             right += (own >= best).sum()
             if learns:
                 d_z = p.scatter_add_(1, label, p.new_full((), -1.0).expand_as(label))
-                d_bias += d_z.sum(0)
+                if d_bias is not None:
+                    d_bias += d_z.sum(0)
                 d_x[begin : begin + rows] = linear(d_z, table.t(), None)
                 if not x.is_meta and torch.is_autocast_enabled(x.device.type):
                     d_table += d_z.t() @ piece
@@ -54,4 +55,4 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
-        return *(d * grads[0].to(d.dtype) for d in ctx.saved_tensors), None, None
+        return *(None if d is None else d * grads[0].to(d.dtype) for d in ctx.saved_tensors), None, None

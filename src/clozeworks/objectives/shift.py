@@ -1,0 +1,40 @@
+"""Predict each token from those before it."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from clozeworks.batch import Kind
+from clozeworks.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.objectives.objective import Corruption
+
+
+@dataclass(slots=True)
+class Shift(Corruption):
+    """Language modelling in one direction: p(x) = prod_t p(x_t | x_<t) (Bengio et al. 2003; Radford et al. 2018, 3.1).
+
+    Nothing is replaced; what is to be predicted has not been read yet. An example of n tokens is read up to the last
+    but one, and each token read is labelled with the one that follows it: n - 1 predictions, specials among them, so
+    that the model learns where a text ends. An example of one token stays, and predicts nothing.
+    """
+
+    kind: ClassVar[Kind] = "causal"
+    hides: ClassVar[Literal["replacing", "time", "two streams"]] = "time"
+
+    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+        lengths = examples.lengths
+        ends = examples.first[1:][lengths > 0] - 1
+        labels = np.append(examples.tokens[1:], NOTHING)[: len(examples.tokens)]
+        labels[ends] = NOTHING
+        read = np.ones(len(examples.tokens), dtype=bool)
+        read[examples.first[1:][lengths > 1] - 1] = False
+        columns = {name: column[read] for name, column in columns_of(examples).items()}
+        first = np.concatenate([[0], np.cumsum(lengths - (lengths > 1))])
+        return replace(examples, **columns, labels=labels[read], first=first)
+
+
+def columns_of(examples: Ragged) -> dict[str, np.ndarray]:
+    """Those of the tokens, as far as they are there."""
+    names = ("tokens", "segment", "special", "word_starts", "units", "sentence_starts", "span")
+    return {name: column for name in names if (column := getattr(examples, name)) is not None}
