@@ -367,6 +367,32 @@ def fill_mask(parser: Parser) -> None:
     _json(parser)
 
 
+def generate(parser: Parser) -> None:
+    """Let a model that reads one way go on with a text
+
+    Tokens are drawn by chance, the same for a seed; --temperature 0 takes the likeliest, --beams N the best of N beams.
+
+    clozeworks generate run "Once upon a time" --tokens 60
+    clozeworks generate run "Once upon a time" --temperature 0.8 --top-p 0.9 --count 3
+    clozeworks generate run "Once upon a time" --beams 4
+    """
+    _model(parser)
+    parser.add_argument("prompt", nargs="?", default="", metavar="PROMPT", help="the text to go on with (none)")
+    parser.add_argument("--tokens", type=whole(), default=50, metavar="N", help="at most so many more (50)")
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, metavar="T", help="below 1: less by chance; 0: the likeliest (1)"
+    )
+    parser.add_argument("--top-k", type=whole(), metavar="K", help="choose among the K likeliest tokens (all)")
+    parser.add_argument("--top-p", type=float, metavar="P", help="among the likeliest that have the chance P (1)")
+    parser.add_argument("--beams", type=whole(), default=1, metavar="N", help="search along N beams instead (1)")
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, metavar="A", help="beams are scored by log p / length**A (1)"
+    )
+    parser.add_argument("--count", type=whole(), default=1, metavar="N", help="how many texts (1)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="another seed, another text (0)")
+    _json(parser)
+
+
 def export(parser: Parser) -> None:
     """Write a model that others can load
 
@@ -428,7 +454,7 @@ def conformance(parser: Parser) -> None:
 GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
     "start": (quickstart, doctor),
     "models": (recipes, show, diff),
-    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, export),
+    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, generate, export),
     "and": (import_, bench, conformance),
 }
 COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}

@@ -166,9 +166,7 @@ class TextEncoder:
         if not start:
             raise InputError("prompt", "nothing", "this model needs a first token", "give a word to begin with")
         if len(start) >= self.longest:
-            raise InputError(
-                "prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it"
-            )
+            raise InputError("prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it")
         reader, most = Reader(self.model), min(tokens, self.longest - len(start))
         if beams > 1:
             found = search(reader, start, most, beams, end=tokenizer.sep, penalty=penalty)[:count]
