@@ -132,9 +132,9 @@ def search(
 ) -> list[Generated]:
     """The best continuations that `beams` beams find, best first.
 
-    Each step keeps the likeliest running beams; one that reaches the end is finished if it was among the best `beams` of
-    that step, with the score log p / length**penalty. The search is over when no running beam, at its present length,
-    beats the worst of `beams` finished ones, or after `most` tokens.
+    Each step keeps the likeliest running beams; one that reaches the end is finished if it was among the best `beams`
+    of that step, with the score log p / length**penalty. The search is over when no running beam, at its present
+    length, beats the worst of `beams` finished ones, or after `most` tokens.
     """
     logits = reader.read(torch.tensor([prompt]).expand(beams, -1))
     running: list[list[int]] = [[] for _ in range(beams)]

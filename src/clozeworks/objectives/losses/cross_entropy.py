@@ -19,7 +19,7 @@ BUDGET = 64 << 20  # bytes of logits at a time: small beside a model, enough row
 
 
 def cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """x [T, E], table [V, E], bias [V] or None, labels [T] -> the summed loss, and how many labels no other word beat."""
+    """x [T, E], table [V, E], bias [V], labels [T] -> the summed loss, and how many labels no other word beat."""
     return _CrossEntropy.apply(x, table, bias, labels, torch.is_grad_enabled())
 
 
