@@ -20,7 +20,7 @@ from clozeworks import spec
 
 TEACHER = "bert_mini"
 PROBE = 8  # steps that tell how long one takes
-COLUMNS = ("recipe", "parameters", "steps", "tokens", "minutes", "masked accuracy", "baseline")
+COLUMNS = ("recipe", "parameters", "steps", "tokens", "minutes", "accuracy", "baseline")
 
 
 def main() -> int:
@@ -99,7 +99,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
         "steps": result.steps,
         "tokens": result.tokens,
         "minutes": round(result.seconds / 60, 2),
-        "accuracy": round(figures["masked_accuracy"], 4),
+        "accuracy": round(figures.get("masked_accuracy", figures.get("next_accuracy", 0.0)), 4),
         "unigram": round(figures["unigram_accuracy"], 4),
         "command": command,
     }

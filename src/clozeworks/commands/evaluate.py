@@ -1,5 +1,7 @@
 """clozeworks evaluate"""
 
+import math
+import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ ENGLISH = {
     "perplexity": "perplexity",
     "pair": "pair accuracy",
 }
+NEXT = {**ENGLISH, "accuracy": "next-token accuracy", "loss": "next-token loss"}
 
 
 def run(options: Options) -> None:
@@ -38,11 +41,19 @@ def run(options: Options) -> None:
         return
     with console.status("reading held-out text"):
         figures = figures_of(encoder, directory, options.seed)
-    console.print(f"{figures['count']:,} hidden tokens of the held-out text of {directory}")
+    ahead = "next_token" in figures
+    console.print(f"{figures['count']:,} {'' if ahead else 'hidden '}tokens of the held-out text of {directory}")
     console.print()
-    tell(console, figures)
+    tell(console, figures, NEXT if ahead else ENGLISH)
+    closing(console, None, to_try(encoder, options.model))
+
+
+def to_try(encoder: TextEncoder, model: str) -> str:
+    """The command that shows what a model has learnt."""
+    if encoder.kind == "causal":
+        return f"clozeworks generate {shlex.quote(model)}"
     mask = encoder.tokenizer.names["mask"] if encoder.tokenizer else "[MASK]"
-    closing(console, None, f'clozeworks fill-mask {options.model} "... {mask} ..."')
+    return f'clozeworks fill-mask {shlex.quote(model)} "... {mask} ..."'
 
 
 def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
@@ -68,6 +79,9 @@ def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str
     figures = heldout.measure(encoder.model, watched(batches))
     if labels:
         figures |= heldout.unigram_baseline(training.unigram(), np.concatenate(labels))
+    if "next_token" in figures and encoder.tokenizer is not None:
+        characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
+        figures["bits_per_character"] = figures["next_token"] * figures["count"] / math.log(2) / characters
     if "pair_accuracy" in figures:
         share = float(np.concatenate(pairs).mean())
         figures["commoner_pair_accuracy"] = max(share, 1 - share)
@@ -86,9 +100,14 @@ def tell(console: Console, figures: dict[str, Any], words: dict[str, str] = ENGL
     table = columns(words["heldout"], words["model"], words["baseline"], right=(words["model"], words["baseline"]))
     if "unigram_loss" in figures:
         loss = figures["unigram_loss"]
-        table.add_row(words["accuracy"], f"{figures['masked_accuracy']:.1%}", f"{figures['unigram_accuracy']:.1%}")
-        table.add_row(words["loss"], f"{figures['masked_lm']:.3f}", f"{loss:.3f}")
+        right = next(figures[name] for name in ("masked_accuracy", "next_accuracy") if name in figures)
+        table.add_row(words["accuracy"], f"{right:.1%}", f"{figures['unigram_accuracy']:.1%}")
+        table.add_row(words["loss"], f"{math.log(figures['perplexity']):.3f}", f"{loss:.3f}")
         table.add_row(words["perplexity"], f"{figures['perplexity']:,.1f}", f"{np.exp(loss):,.1f}")
+    if "bits_per_character" in figures:
+        bits = figures["bits_per_character"]
+        alone = bits * figures["unigram_loss"] / figures["next_token"]
+        table.add_row("bits per character", f"{bits:.3f}", f"{alone:.3f}")
     if "pair_accuracy" in figures:
         table.add_row(words["pair"], f"{figures['pair_accuracy']:.1%}", f"{figures['commoner_pair_accuracy']:.1%}")
     console.print(table)

@@ -6,7 +6,11 @@ from clozeworks.objectives.mask import MaskPhrases
 from clozeworks.pretraining import Recipe
 
 SMALL = 200_000_000  # tokens of a whole training that two cores read in hours, not in weeks
-TOKENIZERS = {"roberta_base": "bytes", "albert_base": "unigram"}  # of the paper, for a recipe and all made from it
+TOKENIZERS = {
+    "roberta_base": "bytes",
+    "albert_base": "unigram",
+    "gpt": "bpe",
+}  # of the paper, for a recipe and all made from it
 CHINESE = ("chinese", "wwm", "ernie")  # words in the names of recipes that were made for Chinese
 ASKED = {"en": "The value must be a {mask}.", "zh": "中国经济{mask}展很快。"}
 
@@ -34,10 +38,12 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         needs = "It learns from a model that is trained first; see [Distillation](../distillation.md)."
         commands.append("clozeworks pretrain bert_mini --data data --out run-bert_mini")
         teacher = " --teacher run-bert_mini"
+    asked = f'clozeworks fill-mask {run} "{ASKED[lang].format(mask="<mask>" if kind == "bytes" else "[MASK]")}"'
+    causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
     commands += [
         f"clozeworks pretrain {small} --data data --out {run}{teacher}",
         f"clozeworks evaluate {run} --data data",
-        f'clozeworks fill-mask {run} "{ASKED[lang].format(mask="<mask>" if kind == "bytes" else "[MASK]")}"',
+        f'clozeworks generate {run} "The first"' if causal else asked,
         f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}",
     ]
     return Laptop(small, commands, needs)

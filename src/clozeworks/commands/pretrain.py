@@ -134,13 +134,14 @@ def report(options: Options, done: Result) -> None:
         told = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]
         rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *told])))
     console.print(facts(rows))
+    mask, causal = Tokenizer.load(done.run).names["mask"], "next_accuracy" in (done.heldout or {})
     run, first = shlex.quote(str(done.run)), shlex.quote(options.data[0].rpartition(":")[0] or options.data[0])
     closing(
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
-        f'clozeworks fill-mask {run} "... {Tokenizer.load(done.run).names["mask"]} ..."',
-        f"clozeworks export {run} --to hf --out my-bert",
+        f"clozeworks generate {run}" if causal else f'clozeworks fill-mask {run} "... {mask} ..."',
+        f"clozeworks export {run} --to hf --out my-{'gpt' if causal else 'bert'}",
     )
 
 

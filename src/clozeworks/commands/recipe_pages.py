@@ -216,7 +216,7 @@ def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
         yield from _paragraph(f"No run of `{laptop.name}` has been measured.")
         return
     yield from _paragraph(f"`{laptop.name}` on held-out text; the baseline always guesses the commonest token.")
-    headings = ("language", "steps", "tokens", "minutes", "masked accuracy", "baseline", "command")
+    headings = ("language", "steps", "tokens", "minutes", "accuracy", "baseline", "command")
     rows = []
     for language, figures in sorted(found.items()):
         accuracy, baseline = (f"{figures[name]:.1%}" for name in ("accuracy", "unigram"))

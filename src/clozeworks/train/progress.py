@@ -155,7 +155,7 @@ class Line:
 
 
 def facts(step: Step, speed: float) -> str:
-    accuracy = step.metrics.get("masked_accuracy")
+    accuracy = step.metrics.get("masked_accuracy", step.metrics.get("next_accuracy"))
     return "  ".join(
         [
             "loss skipped" if step.skipped else f"loss {step.loss:.3f}",
