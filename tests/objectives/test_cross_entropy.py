@@ -89,3 +89,11 @@ def test_under_autocast_it_stays_near_fp32():
     assert loss.dtype == torch.float32
     for mine, other in zip(torch.autograd.grad(loss, [x, table, bias]), exact, strict=True):
         torch.testing.assert_close(mine, other, atol=0.1, rtol=0.1)
+
+
+def test_without_a_bias_it_is_a_bias_of_nought():
+    torch.manual_seed(0)
+    x, table, labels = torch.randn(7, 5, requires_grad=True), torch.randn(11, 5, requires_grad=True), torch.arange(7)
+    found = torch.autograd.grad(cross_entropy(x, table, None, labels)[0], (x, table))
+    expected = torch.autograd.grad(cross_entropy(x, table, torch.zeros(11), labels)[0], (x, table))
+    assert all(map(torch.equal, found, expected))

@@ -54,7 +54,7 @@ def stand_in(name: str, made: dict[str, Recipe]) -> str:
     if small(made[name]):
         return name
     words = name.split("_")
-    for count in range(len(words) - 1, 0, -1):
+    for count in range(len(words), 0, -1):
         begin = "_".join(words[:count])
         if (other := f"{begin}_mini") in made:
             return other

@@ -28,7 +28,8 @@ class _CrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool):
         exact = torch.promote_types(x.dtype, torch.float32)  # sums of bf16 would not be
         total, right = x.new_zeros((), dtype=exact), labels.new_zeros(())
-        d_x, d_table, d_bias = (torch.zeros_like(t) if learns and t is not None else t for t in (x, table, bias))
+        d_x, d_table = (torch.zeros_like(t) if learns else t for t in (x, table))
+        d_bias = torch.zeros_like(bias) if learns and bias is not None else bias
         rows = max(1, BUDGET // (exact.itemsize * len(table)))
         for begin in range(0, len(x), rows):
             piece, label = x[begin : begin + rows], labels[begin : begin + rows, None]

@@ -1,0 +1,354 @@
+"""What each command takes: one function a command, which declares its arguments; its docstring is its help.
+
+The first line is the summary, lines that begin with `clozeworks` are examples. Nothing heavy is imported here.
+"""
+
+from collections.abc import Callable
+
+from clozeworks.commands.arguments import MODEL, RECIPE, Parser, one_of, share, whole
+from clozeworks.commands.arguments import allow_pickle as _allow_pickle
+from clozeworks.commands.arguments import json_facts as _json
+from clozeworks.commands.arguments import model as _model
+from clozeworks.commands.arguments import recipe as _recipe
+
+
+def quickstart(parser: Parser) -> None:
+    """The whole road on text that is already here, in about two minutes
+
+    clozeworks quickstart
+    clozeworks quickstart --lang zh --out quickstart-zh
+    """
+    parser.add_argument("--lang", type=one_of("en", "zh"), default="en", metavar="en|zh", help="language (en)")
+    parser.add_argument("--out", metavar="DIR", help="where to write (quickstart-LANG)")
+    parser.add_argument("--steps", type=whole(), metavar="N", help="training steps; fewer are quicker and worse")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="another seed, another model (0)")
+
+
+def doctor(parser: Parser) -> None:
+    """What this machine can do, measured once and remembered
+
+    Tries threads, bf16 and devices in child processes, in about fifteen seconds. Every command uses the verdict.
+
+    clozeworks doctor
+    """
+    parser.add_argument("--again", action="store_true", help="measure again, whatever is remembered")
+    _json(parser)
+
+
+def recipes(parser: Parser) -> None:
+    """Every named model
+
+    clozeworks recipes
+    clozeworks recipes --tree
+    """
+    parser.add_argument("--tree", action="store_true", help="as a family tree: what each changes of its next of kin")
+    _json(parser)
+
+
+def show(parser: Parser) -> None:
+    """The parts of a recipe: parameters, arithmetic, memory
+
+    Nothing is allocated, so the largest model is shown at once.
+
+    clozeworks show bert_base
+    clozeworks show bert_mini --set encoder.stack.depth=8
+    """
+    _recipe(parser)
+    _json(parser)
+
+
+def diff(parser: Parser) -> None:
+    """What changes from one recipe to another
+
+    clozeworks diff bert_base roberta_base
+    """
+    parser.add_argument("before", metavar="A", help=RECIPE)
+    parser.add_argument("after", metavar="B", help="another")
+    _json(parser)
+
+
+def prepare(parser: Parser) -> None:
+    """Text into a tokenizer and shards
+
+    Reads .txt (a blank line ends a document), .jsonl, .csv, .tsv, .parquet and .arrow files, plain or compressed (.gz
+    .zst .xz .bz2), directories and globs of them, and standard input (-). Interrupted? The same command goes on.
+
+    clozeworks prepare corpus.txt --out data --vocab 8000
+    clozeworks prepare more.txt --tokenizer data --out more
+    clozeworks prepare 'crawl/*.jsonl.gz' --out data --processes 8 --dedupe
+    clozeworks prepare pairs.jsonl --pairs en,de --out data
+    clozeworks prepare corpus.txt --check
+    """
+    kinds = (
+        "wordpiece, bytes, bpe, unigram, words or chars, trained on the text; or a path to take one from (wordpiece)"
+    )
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="files, directories, globs, or - for standard input")
+    parser.add_argument("--corpus", type=one_of("en", "zh"), metavar="en|zh", help="the embedded text instead of TEXT")
+    parser.add_argument("--out", metavar="DIR", help="where to write")
+    parser.add_argument("--check", action="store_true", help="only look at the text and say what will go wrong")
+    parser.add_argument("--tokenizer", default="wordpiece", metavar="KIND|PATH", help=kinds)
+    parser.add_argument("--vocab", type=whole(), metavar="N", help="pieces of a new tokenizer (8192)")
+    parser.add_argument("--cased", action="store_true", help="keep capitals; a bytes tokenizer always does")
+    parser.add_argument("--add-tokens", metavar="FILE", help="words to add to a tokenizer that exists, one a line")
+    parser.add_argument("--lang", type=one_of("en", "zh"), metavar="en|zh", help="of the text (seen from its letters)")
+    parser.add_argument(
+        "--segmenter",
+        metavar="NAME",
+        help="who finds Chinese words: jieba, spaces (they are in the text), none, or file.py:function (jieba for zh)",
+    )
+    parser.add_argument(
+        "--heldout", type=share, default=0.02, metavar="SHARE", help="of the documents, kept for evaluation (0.02)"
+    )
+    parser.add_argument("--dedupe", action="store_true", help="leave out exact copies of documents")
+    parser.add_argument(
+        "--field", default="text", metavar="NAME", help="the field or column that holds the text (text)"
+    )
+    parser.add_argument("--pairs", metavar="A,B", help="two fields: two-sided text for translation")
+    parser.add_argument("--encoding", default="utf-8", metavar="NAME", help="such as gb18030; auto detects it (utf-8)")
+    parser.add_argument(
+        "--errors",
+        type=one_of("strict", "replace", "skip"),
+        default="strict",
+        metavar="strict|replace|skip",
+        help="what to do with bytes and rows that cannot be read (strict)",
+    )
+    parser.add_argument(
+        "--unicode",
+        type=one_of("none", "nfc", "nfkc"),
+        default="none",
+        metavar="none|nfc|nfkc",
+        help="normalise the characters (none)",
+    )
+    parser.add_argument(
+        "--unwrap", action="store_true", help="join the lines of a paragraph of .txt, as in old e-texts"
+    )
+    parser.add_argument("--processes", type=whole(), metavar="N", help="on this machine (as many as pay off)")
+    parser.add_argument(
+        "--engine",
+        type=one_of("local", "ray"),
+        default="local",
+        metavar="local|ray",
+        help="ray: on the cluster that RAY_ADDRESS names, or a local one (local)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier prepare wrote to DIR")
+    _json(parser)
+
+
+def examples(parser: Parser) -> None:
+    """What the model will be asked, before any training
+
+    clozeworks examples bert_mini --data data --count 3
+    clozeworks examples roberta_mini --data data --set objective.corruption=MaskSpans
+    clozeworks examples roberta_mini --data data --set "objective.segments=DocSentences(length=64)"
+    clozeworks examples --run run --step 1234
+    """
+    _recipe(parser, nargs="?")
+    parser.add_argument("--data", metavar="DIR", help="what prepare wrote")
+    parser.add_argument("--run", metavar="RUN", help="instead of RECIPE and --data: a run, with --step")
+    parser.add_argument("--step", type=whole(), metavar="N", help="exactly what this step of the run was trained on")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the run is made of")
+    parser.add_argument("--count", type=whole(), metavar="N", help="how many (3; 1 with --index, all with --step)")
+    parser.add_argument("--index", type=whole(0), metavar="I", help="from this example on (the first)")
+    parser.add_argument("--seed", type=whole(0), metavar="S", help="of segments and masks (the recipe's train.seed)")
+    parser.add_argument("--epoch", type=whole(0), default=0, metavar="E", help="each epoch hides other tokens (0)")
+    parser.add_argument(
+        "--split", type=one_of("train", "heldout"), default="train", metavar="train|heldout", help="which text (train)"
+    )
+    parser.add_argument("--words", action="store_true", help="mark where words begin")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line instead")
+
+
+def pretrain(parser: Parser) -> None:
+    """Train a recipe on prepared text
+
+    Interrupted? The same command goes on where it stopped and ends with the same weights. Ctrl-C and SIGTERM finish the
+    step, save and end with exit code 130 or 143; a second one stops at once. A finished run ends with 0.
+
+    clozeworks pretrain bert_mini --data data --out run
+    clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --set train.steps=2000
+    clozeworks pretrain bert_mini --from HF_DIR --data data --out run
+    clozeworks pretrain distilbert_mini --teacher run --data data --out small
+    clozeworks pretrain bert_mini --data data --out run --processes 2
+    """
+    _recipe(parser)
+    several = "what prepare wrote; several are mixed by weight"
+    parser.add_argument("--data", required=True, nargs="+", metavar="DIR[:WEIGHT]", help=several)
+    parser.add_argument("--out", metavar="RUN", help="the run directory")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="DIR",
+        help="continue from a run, a model or a Hugging Face directory; the encoder is then that one",
+    )
+    parser.add_argument("--teacher", metavar="DIR", help=f"{MODEL}, to learn from; for recipes that distil")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own, of --from and --teacher")
+    parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
+    parser.add_argument(
+        "--log",
+        type=one_of("tensorboard", "wandb"),
+        action="append",
+        default=[],
+        metavar="tensorboard|wandb",
+        help="write the rows of metrics.jsonl there too; may be repeated",
+    )
+    parser.add_argument("--device", default="auto", metavar="NAME", help="cpu, cuda, cuda:1, ... (auto)")
+    parser.add_argument(
+        "--processes", type=whole(), metavar="N", help="on this machine, training together (the recipe's, 1)"
+    )
+    parser.add_argument(
+        "--launch",
+        type=one_of("slurm", "torchrun"),
+        metavar="slurm|torchrun",
+        help="with --dry-run: print what starts --processes on each of several machines",
+    )
+    parser.add_argument("--nodes", type=whole(), default=1, metavar="N", help="machines, for --launch (1)")
+    _allow_pickle(parser)
+    _json(parser)
+
+
+def runs(parser: Parser) -> None:
+    """Runs and their state: running, stopped, finished or broken
+
+    clozeworks runs
+    clozeworks runs experiments --json
+    """
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="where to look, below it too (here)")
+    _json(parser)
+
+
+def evaluate(parser: Parser) -> None:
+    """Held-out figures beside those of word frequencies alone
+
+    clozeworks evaluate run --data data
+    """
+    _model(parser)
+    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the model's tokenizer")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
+    _json(parser)
+
+
+def inspect(parser: Parser) -> None:
+    """What the layers of models do to a text
+
+    How far each layer moves a token, and by which angle: the mean distance and cosine between its input and its output.
+
+    clozeworks inspect layers run --data data
+    clozeworks inspect layers run-a run-b --data data --out layers.svg
+    """
+    parser.add_argument("what", type=one_of("layers"), metavar="layers", help="what to look at")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help=f"{MODEL}; several are compared")
+    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that a model is made of")
+    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the models' tokenizer")
+    parser.add_argument("--out", metavar="FILE", help="draw it, too: .svg, .png or .pdf")
+    _allow_pickle(parser)
+    _json(parser)
+
+
+def fill_mask(parser: Parser) -> None:
+    """The likeliest words for each [MASK] of a text
+
+    clozeworks fill-mask run "The value must be a [MASK]."
+    """
+    _model(parser)
+    parser.add_argument(
+        "text", metavar="TEXT", help="with [MASK] (or what the tokenizer calls it) where a word is missing"
+    )
+    parser.add_argument("--top", type=whole(), default=5, metavar="N", help="how many words (5)")
+    _json(parser)
+
+
+def generate(parser: Parser) -> None:
+    """Let a model that reads one way go on with a text
+
+    Tokens are drawn by chance, the same for a seed; --temperature 0 takes the likeliest, --beams N the best of N beams.
+
+    clozeworks generate run "Once upon a time" --tokens 60
+    clozeworks generate run "Once upon a time" --temperature 0.8 --top-p 0.9 --count 3
+    clozeworks generate run "Once upon a time" --beams 4
+    """
+    _model(parser)
+    parser.add_argument("prompt", nargs="?", default="", metavar="PROMPT", help="the text to go on with (none)")
+    parser.add_argument("--tokens", type=whole(), default=50, metavar="N", help="at most so many more (50)")
+    parser.add_argument(
+        "--temperature", type=float, default=1.0, metavar="T", help="below 1: less by chance; 0: the likeliest (1)"
+    )
+    parser.add_argument("--top-k", type=whole(), metavar="K", help="choose among the K likeliest tokens (all)")
+    parser.add_argument("--top-p", type=float, metavar="P", help="among the likeliest that have the chance P (1)")
+    parser.add_argument("--beams", type=whole(), default=1, metavar="N", help="search along N beams instead (1)")
+    parser.add_argument(
+        "--length-penalty", type=float, default=1.0, metavar="A", help="beams are scored by log p / length**A (1)"
+    )
+    parser.add_argument("--count", type=whole(), default=1, metavar="N", help="how many texts (1)")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="another seed, another text (0)")
+    _json(parser)
+
+
+def export(parser: Parser) -> None:
+    """Write a model that others can load
+
+    clozeworks export run --to hf --out my-bert
+    """
+    _model(parser)
+    parser.add_argument(
+        "--to",
+        type=one_of("hf", "clozeworks"),
+        default="hf",
+        metavar="hf|clozeworks",
+        help="for transformers' from_pretrained, or in our own format (hf)",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    _json(parser)
+
+
+def import_(parser: Parser) -> None:
+    """Turn a Hugging Face directory into a model of ours
+
+    clozeworks import HF_DIR --out model
+    """
+    parser.add_argument("model", metavar="HF_DIR", help="config.json, model.safetensors and a tokenizer")
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    _allow_pickle(parser)
+    _json(parser)
+
+
+def bench(parser: Parser) -> None:
+    """This machine: us and the peers in one run
+
+    clozeworks bench
+    clozeworks bench pretrain --quick
+    clozeworks bench pretrain --profile --only mini-8k base-512
+    clozeworks bench prepare --data corpus.jsonl
+    """
+    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare, loader or family")
+    parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
+    parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain: mini-8k, base-512 ...")
+    parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
+    parser.add_argument("--out", metavar="FILE", help="write the figures there too")
+    _json(parser)
+
+
+def conformance(parser: Parser) -> None:
+    """Our masks and formats beside the papers' numbers
+
+    Measured in a few seconds on a synthetic text that is the same on every machine, or on text of your own.
+
+    clozeworks conformance
+    clozeworks conformance --real data --out conformance.md
+    """
+    parser.add_argument("--real", metavar="DIR", help="what prepare wrote, instead of the synthetic text")
+    parser.add_argument("--out", metavar="FILE.md", help="write it as a page, too")
+    _json(parser)
+
+
+def name_of(declare: Callable[[Parser], None]) -> str:
+    return declare.__name__.rstrip("_").replace("_", "-")
+
+
+GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
+    "start": (quickstart, doctor),
+    "models": (recipes, show, diff),
+    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, generate, export),
+    "and": (import_, bench, conformance),
+}
+COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}
