@@ -27,7 +27,7 @@ def test_layers_as_a_chart_and_as_a_plot(road, tmp_path, capsys):
     words = ["inspect", "layers", str(road / "run"), "--data", str(road / "data")]
     assert main(words) == 0
     told = capsys.readouterr().out
-    assert "tokens of the held-out text" in told
+    assert "tokens of the held-out text" in " ".join(told.split())
     assert "deviation" in told
     assert told.count("█") + told.count("#") > 20
     for ending in ("svg", "png"):
