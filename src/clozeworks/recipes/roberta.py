@@ -120,20 +120,14 @@ def roberta_mini_doc_sentences() -> Recipe:
 def roberta_mini_static() -> Recipe:
     r = roberta_mini()
     r.name = "roberta_mini_static"
-    replace = Replace(source="ordinary")
-    r.objective.corruption = MaskTokens(
-        rounding="random", replace=replace, copies=10
-    )  # 4.1: in 40 epochs, each 4 times
+    assert r.objective.corruption is not None
+    r.objective.corruption.copies = 10  # 4.1: in 40 epochs, each 4 times
     return r
 
 
 def roberta_wwm_base() -> Recipe:
     """RoBERTa-wwm-ext (Cui et al. 2019): whole words, no pairs, full length throughout, but BERT's classes."""
-    r = bert_base_chinese()
-    r.name = "roberta_wwm_base"
-    r.objective.segments = FullSentences(length=512)
-    r.objective.corruption = MaskWholeWords()  # 3.1: words of a segmenter
-    r.objective.losses = (MaskedLM(),)  # 3.2: without next sentence prediction
+    r = whole_words(bert_base_chinese(), "roberta_wwm_base")
     r.train.batch_tokens = 384 * 512
     r.train.phases = ()
     return r
@@ -148,9 +142,12 @@ def roberta_wwm_large() -> Recipe:
 
 def roberta_wwm_mini() -> Recipe:
     """RoBERTa-wwm (Cui et al. 2019): whole words, no pairs, but BERT's classes and vocabulary."""
-    r = bert_mini()
-    r.name = "roberta_wwm_mini"
-    r.objective.segments = FullSentences(length=128)
+    return whole_words(bert_mini(), "roberta_wwm_mini")
+
+
+def whole_words(r: Recipe, name: str) -> Recipe:
+    r.name = name
+    r.objective.segments = FullSentences(length=r.objective.segments.length)
     r.objective.corruption = MaskWholeWords()  # 3.1: words of a segmenter
     r.objective.losses = (MaskedLM(),)  # 3.2: without next sentence prediction
     return r
