@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 import torch
 
@@ -69,3 +71,23 @@ def test_borders_by_length_cover_every_token_once():
     assert sum(count * length for count, length in groups) == 27
     assert not borders.plain
     assert packed([[4], [4]], 4).borders.plain  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_what_was_read_earlier_stands_before_what_follows_and_is_seen_by_all_of_it():
+    now = packed([[4], [4]], 4, "causal").query
+    past = now.earlier(4).cat(now.earlier(4)).tail(3)
+    assert past.position[0].tolist() == [-3, -2, -1]
+    verify(Context(now, past.cat(now), "causal", offset=3))
+    rank = Side(now.position, now.document, torch.tensor([[0, 2, 1, 0]] * 2), torch.tensor([[0, 2, 1, 0]] * 2))
+    assert bool(visible(rank, past).all())
+
+
+def test_rows_read_from_their_end_have_distances_of_the_other_sign():
+    now = packed([[4], [4]], 4).query
+    backward = torch.tensor([False, True])
+    turned = dataclasses.replace(now, position=torch.where(backward[:, None], -now.position, now.position))
+    past = turned.earlier(4, backward)
+    assert past.position.tolist() == [[-4, -3, -2, -1], [4, 3, 2, 1]]
+    verify(Context(turned, past.cat(turned), "full", offset=4, backward=backward))
+    with pytest.raises(AssertionError, match="distances"):
+        verify(Context(turned, past.cat(turned), "full", offset=4))

@@ -62,6 +62,15 @@ class Side:
     def tail(self, count: int) -> "Side":
         return self.each(lambda value: value[:, value.shape[1] - count :] if count else value[:, :0])
 
+    def earlier(self, by: int, backward: Tensor | None = None) -> "Side":
+        """The same tokens as those see them that stand `by` places on: before all of them, and in sight of all.
+
+        `backward` [B] bool: the rows whose positions run down.
+        """
+        shift = by if backward is None else torch.where(backward, -by, by)[:, None]
+        before = torch.arange(-self.position.shape[1], 0, device=self.position.device).expand_as(self.position)
+        return dataclasses.replace(self, position=self.position - shift, appears=before, sees=before)
+
     def forget(self, rows: Tensor) -> "Side":
         """Rows [B] bool whose tokens nobody sees any more."""
         return dataclasses.replace(self, document=self.document.masked_fill(rows[:, None], FORGOTTEN))
@@ -167,9 +176,11 @@ class Context:
     memory: Side
     kind: Kind = "full"  # a promise about appears and sees
     offset: int | None = 0  # promise: query i is memory i + offset, index distance is position distance; None: neither
+    backward: Tensor | None = None  # [B] bool: rows read from their end, where that distance has the other sign
     borders: Borders | None = None  # only while memory rows are query rows
     source: Source | None = None
     past: Memory | None = None
+    keep: int | None = None  # of these rows the first so many are remembered; None: all
     carry: bool = False  # hand back what the next call needs
     key: Key | None = None  # None: no randomness
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
@@ -243,6 +254,8 @@ def verify(context: Context) -> None:
         assert torch.equal(moved.document, query.document), "offset: query i is not memory i + offset"
         index = rows[:, None] - torch.arange(memory.position.shape[1])
         distance = query.position[:, :, None] - memory.position[:, None, :]
+        if context.backward is not None:
+            distance = torch.where(context.backward[:, None, None], -distance, distance)
         assert torch.equal(distance[same], index.expand_as(distance)[same]), "offset: distances are irregular"
     if context.borders is not None:
         flat = query.document.flatten().tolist()
@@ -257,6 +270,7 @@ class Hidden:
     last: Tensor  # [B, L, D]; NaN where nobody was going to read
     layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
     memory: Memory | None = None
+    asked: Tensor | None = None  # [T, D]: of a stack with two streams, the vectors that do not know their own tokens
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
     taps: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
     shared: dict[str, Tensor] = field(default_factory=dict)  # what one head computed and another reads
@@ -265,7 +279,7 @@ class Hidden:
         """[T, D]: the vectors from which the targets are predicted."""
         if batch.targets is None:
             raise ValueError("this batch predicts nothing: it has no targets")
-        return self.last.flatten(0, 1).index_select(0, batch.targets)
+        return self.last.flatten(0, 1).index_select(0, batch.targets) if self.asked is None else self.asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,9 +335,13 @@ class Batch:
     real: int = 0  # tokens that are not padding
     row: int | None = None  # number of the first row within its step; None: it follows the batch before it
     index: tuple[int, ...] = ()  # which examples these are, to name them when something goes wrong
+    backward: Tensor | None = None  # [B] bool: rows that hold their text from its end to its beginning
+    keep: int | None = None  # the next rows go on after so many tokens of these; None: after all
+    past: Memory | None = None  # what was read before these rows; like teacher made where the batch is used
     teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
 
     def context(self, **more: Any) -> Context:
+        more = {"past": self.past, "keep": self.keep, "backward": self.backward, **more}
         return Context(self.side, self.side, self.kind, borders=self.borders, **more)
 
     def solid(self, x: Tensor) -> Tensor:
@@ -344,6 +362,7 @@ class Batch:
             targets=move(self.targets),
             labels=move(self.labels),
             spans=move(self.spans),
+            backward=move(self.backward),
             example={name: value.to(device) for name, value in self.example.items()},
         )
 

@@ -83,6 +83,7 @@ class Ragged:
     sentence_starts: np.ndarray | None = None
     fields: dict[str, np.ndarray] = field(default_factory=dict)
     span: np.ndarray | None = None  # int32: the number of a hidden span in its example, -1 outside
+    order: np.ndarray | None = None  # int32: a token sees those of its example whose number is not above its own
 
     def __len__(self) -> int:
         return len(self.first) - 1

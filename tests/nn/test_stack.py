@@ -199,3 +199,15 @@ def test_recomputation_keeps_less():
 
     module, x = stack(3).build(WIDTH), torch.randn(8, 9, WIDTH)
     assert kept(True) < 0.2 * kept(False)
+
+
+def test_of_rows_that_overlap_the_next_only_the_beginning_is_remembered():
+    stack = Stack(2, Block(Attention(2), FeedForward(16)), memory=5).build(8)
+    x = torch.randn(2, 6, 8)
+    context = packed([[6], [6]], 6, "causal")
+    whole, part = stack(x, context), stack(x, dataclasses.replace(context, keep=4))
+    assert torch.equal(part.last, whole.last)
+    assert [layer.shape[1] for layer in part.memory.layers] == [4, 4]
+    assert torch.equal(part.memory.layers[0], x[:, :4])
+    assert part.memory.side.position[0].tolist() == [0, 1, 2, 3]
+    assert torch.equal(whole.memory.layers[0], x[:, 1:])

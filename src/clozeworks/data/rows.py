@@ -263,7 +263,14 @@ def collate(rows: list[Row]) -> Batch:
     position = grid(ragged.position, 0 if full else np.maximum(np.arange(width) - used[:, None], 0))
     document = grid(ragged.example, PADDING)
     segment = grid(ragged.segment, 0) if ragged.segment.any() else None
-    side = Side.make(position, document, source.kind, segment)
+    backward = torch.from_numpy(ragged.fields["backward"]) if "backward" in ragged.fields else None
+    if backward is not None:  # an example a row
+        position = torch.where(backward[:, None], -position, position)
+    if ragged.order is not None:
+        order = grid(ragged.order, 0)
+        side = Side(position, document, order, order, segment)
+    else:
+        side = Side.make(position, document, source.kind, segment)
     gaps = np.flatnonzero(used < width)
     borders = Borders(
         tuple(starts.tolist()) + tuple((gaps * width + used[gaps]).tolist()),
@@ -278,6 +285,7 @@ def collate(rows: list[Row]) -> Batch:
     batch.spans = bordered(ragged, chosen, at)
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
     batch.real = int(lengths.sum())
+    batch.backward, batch.keep = backward, getattr(source.segments, "reuse", None)
     batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
     return batch
 

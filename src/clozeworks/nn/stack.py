@@ -119,7 +119,8 @@ class StackLayer(nn.Module):
             else:
                 x, carry, cross = block(x, before, source, view)
             if self.memory:
-                rows = torch.cat([before, entered], 1) if isinstance(before, Tensor) else entered
+                mine = entered[:, : inner.keep]
+                rows = torch.cat([before, mine], 1) if isinstance(before, Tensor) else mine
                 carries.append(rows[:, -self.memory :].detach())
             elif carry is not None:
                 carries.append(carry)
@@ -133,7 +134,11 @@ class StackLayer(nn.Module):
             x = whole.index_copy(0, some, x).view(*inner.query.position.shape, x.shape[-1])
         memory = None
         if carries:
-            side = inner.memory.tail(min(self.memory, inner.memory.position.shape[1])) if self.memory else inner.memory
+            side = inner.memory
+            if self.memory:
+                unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
+                side = side.each(lambda value: value[:, : value.shape[1] - unread])
+                side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory)
 
