@@ -57,7 +57,8 @@ def pages(measured: dict[str, Any]) -> dict[str, str]:
     made = {name: function() for name, function in named().items()}
     kin = family()
     found = {f"recipes/{name}.md": page(made[name], made, kin, measured) for name in made}
-    return {"recipes.md": INDEX + "\n".join(branches(made, kin)) + "\n" + SOURCE, **found}
+    index = [*branches(made, kin), "", *_side_by_side(measured)]
+    return {"recipes.md": INDEX + "\n".join(index) + SOURCE, **found}
 
 
 def branches(made: dict[str, Recipe], kin: dict[str, str | None], above: str | None = None, deep: int = 0) -> list[str]:
@@ -209,13 +210,40 @@ def _laptop(recipe: Recipe, laptop: Laptop) -> Iterator[str]:
     yield from ["```text", *laptop.commands, "```", ""]
 
 
+def _side_by_side(measured: dict[str, Any]) -> Iterator[str]:
+    """What every measured recipe reached, a table a language."""
+    languages = sorted({language for figures in measured.values() for language in figures})
+    if not languages:
+        return
+    yield from ["## Side by side", ""]
+    yield from _paragraph(
+        "The small recipes on the same text for the same number of steps (`examples/family.py`; each page has "
+        "the command). Accuracy is that of the tokens a recipe hides by its own rule, or of the next token: a whole "
+        "word or a span is harder to guess than a piece of a word, so a higher figure is no better model; held "
+        "against the baseline it tells that the recipe learns. Minutes are the processor's."
+    )
+    for language in languages:
+        rows = []
+        for name, figures in measured.items():
+            if language in figures:
+                each = figures[language]
+                numbers = (f"{each[key]:,}" for key in ("parameters", "steps", "tokens"))
+                shares = (f"{each[key]:.1%}" for key in ("accuracy", "unigram"))
+                rows.append((f"[{name}](recipes/{name}.md)", *numbers, f"{each['minutes']:.1f}", *shares))
+        headings = (f"recipe ({language})", "parameters", "steps", "tokens", "minutes", "accuracy", "baseline")
+        yield from _table(headings, rows, numbers=range(1, 7))
+
+
 def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
     yield from ["## What to expect", ""]
     found = measured.get(laptop.name, {})
     if not found:
         yield from _paragraph(f"No run of `{laptop.name}` has been measured.")
         return
-    yield from _paragraph(f"`{laptop.name}` on held-out text; the baseline always guesses the commonest token.")
+    yield from _paragraph(
+        f"`{laptop.name}` on held-out text; the baseline always guesses the commonest token, and minutes are the "
+        "processor's: divide them by the cores that you have."
+    )
     headings = ("language", "steps", "tokens", "minutes", "accuracy", "baseline", "command")
     rows = []
     for language, figures in sorted(found.items()):
