@@ -186,6 +186,7 @@ class Context:
     carry: bool = False  # hand back what the next call needs
     key: Key | None = None  # None: no randomness
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
+    targets: Tensor | None = None  # [T] flat offsets of what is predicted: where a second stream asks
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
     taps: Taps | None = None
     backend: Backend = "auto"
@@ -343,7 +344,7 @@ class Batch:
     teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
 
     def context(self, **more: Any) -> Context:
-        more = {"past": self.past, "keep": self.keep, "backward": self.backward, **more}
+        more = {"past": self.past, "keep": self.keep, "backward": self.backward, "targets": self.targets, **more}
         return Context(self.side, self.side, self.kind, borders=self.borders, **more)
 
     def solid(self, x: Tensor) -> Tensor:

@@ -119,6 +119,7 @@ class StackLayer(nn.Module):
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
         crosses: list[Keys | None] = []
+        asked, questions = self.ask(inner)
         some = None if layers or any(block.cross is not None for block in self.blocks) else inner.places
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
@@ -127,12 +128,13 @@ class StackLayer(nn.Module):
             places = some if depth == len(self.blocks) - 1 else None
             taps = None if inner.taps is None else inner.taps.at(depth)
             view = dataclasses.replace(inner.at(depth), places=places, taps=taps)
+            asking = None if questions is None else dataclasses.replace(questions, key=view.at("asked").key)
             if self.recompute and torch.is_grad_enabled():
-                x, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
-                    block, x, before, source, view, use_reentrant=False, preserve_rng_state=False
+                x, asked, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
+                    block, x, before, source, view, asked, asking, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                x, carry, cross = block(x, before, source, view)
+                x, asked, carry, cross = block(x, before, source, view, asked, asking)
             if self.memory:
                 mine = entered[:, : inner.keep]
                 rows = torch.cat([before, mine], 1) if isinstance(before, Tensor) else mine
@@ -158,7 +160,15 @@ class StackLayer(nn.Module):
                 side = side.each(lambda value: value[:, : value.shape[1] - unread])
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
-        return Hidden(x, tuple(kept), memory)
+        return Hidden(x, tuple(kept), memory, None if asked is None else self.answer(asked, inner))
+
+    def ask(self, context: Context) -> tuple[Tensor | None, Context | None]:
+        """A second stream before the first block, and what it may see; where there is none, None."""
+        return None, None
+
+    def answer(self, asked: Tensor, context: Context) -> Tensor:
+        """[T, D]: the second stream after the last block."""
+        return asked
 
 
 def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:
