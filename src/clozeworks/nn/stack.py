@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,7 @@ class Stack(Spec):
     seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it).
     """
 
+    streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
