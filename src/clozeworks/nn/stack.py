@@ -4,17 +4,18 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
+from clozeworks.batch import Carry, Context, Hidden, Keys, Memory, Side
 from clozeworks.errors import RecipeError
 from clozeworks.nn.block import Block
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.spec import Spec
+from clozeworks.spec import LATE, Spec
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
@@ -36,7 +37,8 @@ class Stack(Spec):
     """`depth` blocks; a tuple of blocks is cycled over the depth.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
-    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it).
+    seen, never trained. At the `start` of a text there are none, as in the authors' code, or as many rows of zeros,
+    which are attended to like others. `norm` is applied once after the last block (pre-norm stacks need it).
     """
 
     depth: int
@@ -44,6 +46,7 @@ class Stack(Spec):
     share: Share = field(default_factory=Share)
     memory: int = 0
     norm: LayerNorm | None = None
+    start: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -66,6 +69,8 @@ class Stack(Spec):
                 divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
+        if self.memory < 0:
+            raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
         for mixer in self.mixers():
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
@@ -80,7 +85,7 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory = spec.memory
+        self.memory, self.start = spec.memory, spec.start
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
         self.share = spec.share
@@ -100,6 +105,8 @@ class StackLayer(nn.Module):
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
+        if past is None and self.memory and self.start == "zeros":
+            past = self.zeros(x, context)
         inner = context if past is None else context.after(past.side)
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
@@ -141,6 +148,15 @@ class StackLayer(nn.Module):
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory)
+
+    def zeros(self, x: Tensor, context: Context) -> Memory:
+        """What a stack remembers that has read nothing, and starts with zeros: before each row, in its document."""
+        before = torch.arange(-self.memory, 0, device=x.device).expand(len(x), -1)
+        position = before if context.backward is None else torch.where(context.backward[:, None], -before, before)
+        document = context.query.document[:, :1].expand_as(before)
+        segment = None if context.query.segment is None else torch.zeros_like(before)
+        rows = x.new_zeros(len(x), self.memory, x.shape[-1])
+        return Memory((rows,) * len(self.blocks), Side(position, document, before, before, segment))
 
 
 def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int) -> None:
