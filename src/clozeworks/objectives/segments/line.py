@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clozeworks.errors import InputError
-from clozeworks.examples import ragged_arange
+from clozeworks.examples import BORDER, END, ragged_arange
 from clozeworks.objectives.objective import Text
 
 
@@ -51,6 +51,12 @@ class Line:
         """Of a place its document's number, counted on beyond the end."""
         lap, rest = np.divmod(at, self.total)
         return lap * (len(self.begins) - 1) + np.searchsorted(self.begins, rest, side="right") - 1
+
+    def follows(self, ends: np.ndarray) -> np.ndarray:
+        """The token of the corpus that stands at each of these places: BORDER for a [SEP], END behind the last."""
+        document = np.minimum(np.searchsorted(self.begins, ends, side="right"), len(self.begins) - 1) - 1
+        inside, sizes = ends - self.begins[document], np.diff(self.borders)[document]
+        return np.where(inside < sizes, self.borders[document] + inside, np.where(ends < self.total, BORDER, END))
 
     def chunks(self, lanes: int, length: int) -> tuple[np.ndarray, np.ndarray]:
         """Begin and end of each chunk of `length` tokens in equal lanes: the first of every lane, then the second."""

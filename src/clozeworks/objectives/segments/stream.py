@@ -18,6 +18,8 @@ class Stream(Segments):
     that a batch of `lanes` rows goes on where the batch before it ended. Nothing is shuffled or packed, no [CLS] is
     added, and a row may hold the end of one document and the beginning of the next, each in sight of the other.
     Fields: `lane`, and `continues` (the row follows the one before it in its lane; not so for the first of an epoch).
+    The plan also tells the token that follows each row, so that whoever learns to say what comes next is asked for
+    every token of the corpus but its first, once: at the end of a row for that with which the next one begins.
     Departure: the released code drops what does not fill the last row of a lane; here that row is shorter.
     """
 
@@ -30,8 +32,9 @@ class Stream(Segments):
 
     def plan(self, text: Text, key: np.ndarray) -> Plan:
         line = Line.of(text)
-        pieces = line.pieces(*line.chunks(self.lanes, self.length))
-        each = np.arange(len(pieces.counts))
+        starts, ends = line.chunks(self.lanes, self.length)
+        pieces = line.pieces(starts, ends)
+        each = np.arange(len(starts))
         return Plan(
             starts=pieces.starts,
             ends=pieces.ends,
@@ -41,4 +44,5 @@ class Stream(Segments):
             opened=np.zeros(len(pieces.starts), dtype=bool),
             closed=pieces.closed,
             in_order=True,
+            follows=line.follows(ends),
         )
