@@ -142,6 +142,8 @@ def test_every_spec_refuses_an_unknown_field():
 AWAITED = {
     "Adagrad",
     "Adam",
+    "Adaptive",
+    "AdaptiveNextToken",
     "AttentionScores",
     "HiddenStates",
     "LayerRates",

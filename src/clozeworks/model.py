@@ -49,6 +49,10 @@ class Encoder(Spec):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
+        clusters, inner = self.embed.words, self.embed.width or self.width
+        if clusters is not None and clusters.widths(self.vocab, inner)[-1] < 1:
+            needed = f"nothing is left of a width of {inner} in the last of {len(clusters.ends(self.vocab))} clusters"
+            raise RecipeError(f"{where}.embed.words.divide", clusters.divide, needed, "use less, or fewer cutoffs")
         for mixer in self.stack.mixers():
             heads = getattr(mixer, "heads", 1)
             if self.width % heads:

@@ -20,6 +20,7 @@ from clozeworks.exchange import card, files, huggingface
 from clozeworks.generate import Draw, Reader, draw, search
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
@@ -27,6 +28,7 @@ from clozeworks.pretraining import Recipe
 from clozeworks.spec import Spec
 
 Guess = dict[str, Any]
+LanguageHead = MaskedLMLayer | NextTokenLayer | AdaptiveNextTokenLayer
 
 
 @dataclass(slots=True)
@@ -60,10 +62,10 @@ class TextEncoder:
         return "causal" if corruption is not None and corruption.kind == "causal" else "full"
 
     @property
-    def language_head(self) -> MaskedLMLayer | NextTokenLayer | None:
+    def language_head(self) -> "LanguageHead | None":
         """The head that gives words their scores."""
         heads = (self.model.head(name) for name in ("masked_lm", "next_token"))
-        return next((head for head in heads if isinstance(head, MaskedLMLayer | NextTokenLayer)), None)
+        return next((head for head in heads if isinstance(head, LanguageHead)), None)
 
     def forward(
         self,

@@ -103,6 +103,7 @@ class Loss(Spec):
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[str]] = frozenset()
+    scores: ClassVar[Literal["table", "clusters"] | None] = None  # the words of the way in that it reads on the way out
     weight: float = 1.0
 
     @abstractmethod

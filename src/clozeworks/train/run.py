@@ -422,7 +422,7 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     recipe = copy.deepcopy(recipe)
     recipe.encoder.vocab = tokenizer.size
     if source is not None:
-        rows = source.encoder.embed.words.table.num_embeddings
+        rows = source.encoder.embed.words.vocab
         if rows < tokenizer.size:
             raise InputError("--from", f"a model of {rows:,} tokens", f"the data's tokenizer has {tokenizer.size:,}",
                              "prepare the data with the model's own tokenizer, or add rows to the model")  # fmt: skip
