@@ -145,6 +145,7 @@ AWAITED = {
     "Adaptive",
     "AdaptiveNextToken",
     "AttentionScores",
+    "Choice",
     "HiddenStates",
     "LayerRates",
     "Pairs",

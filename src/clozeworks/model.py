@@ -124,7 +124,7 @@ class Model(nn.Module):
 
     def computed(self, batch: Batch) -> tuple[Loss, ...]:
         """The losses that this batch has all for: without a teacher, those that need none."""
-        return tuple(loss for loss in self.specs if batch.teacher is not None or "teacher" not in loss.reads)
+        return tuple(loss for loss in self.specs if loss.computed(batch))
 
     def read(self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: Key | None = None) -> Hidden:
         """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""

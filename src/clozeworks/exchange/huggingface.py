@@ -23,7 +23,7 @@ CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {
     names.FAMILY.model_type: names.FAMILY for names in (bert, roberta, albert, ernie, distilbert, openai_gpt)
 }
-HEADS = ("masked_lm", "sentence_pair", "span_boundary")
+HEADS = ("masked_lm", "sentence_pair", "span_boundary", "choice")
 
 
 @dataclass(slots=True)

@@ -431,6 +431,10 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
         where = f"{recipe.name}.objective.losses"
         raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
+    for index, loss in enumerate(recipe.objective.losses):
+        if "choice" in loss.reads:
+            where, needed = f"{recipe.name}.objective.losses.{index}", "it reads choices, and text has none"
+            raise RecipeError(where, type(loss).__name__, needed, "remove it")
     return recipe
 
 
