@@ -67,7 +67,7 @@ class BlockLayer(nn.Module):
             mixed, _ = self.cross(self.cross_norm(x) if self.pre else x, keys, across.at("cross"))
             x = self._join(x, mixed, self.cross_norm, context.at("cross.out"))
         if self.ffn is not None and self.ffn_norm is not None:
-            inner = self.ffn(self.ffn_norm(x) if self.pre else x)
+            inner = self.ffn(self.ffn_norm(x) if self.pre else x, context.at("ffn").key)
             x = self._join(x, inner, self.ffn_norm, context.at("ffn.out"))
         return x, carry, keys if context.carry else None
 

@@ -49,6 +49,8 @@ class Bias(Spec):
 
 
 class BiasLayer(nn.Module):
+    common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
+
     @abstractmethod
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """From q [B, H, L, d]: the q to use, what to add to the scaled scores [B, H, L, M], and which pairs it

@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
 from clozeworks.errors import RecipeError
-from clozeworks.nn.block import Block
-from clozeworks.nn.mixer import Mixer
+from clozeworks.key import dropout
+from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.spec import Spec
+from clozeworks.spec import LATE, Spec
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
@@ -25,10 +27,13 @@ class Share(Spec):
 
     None: every layer its own. 1: all the same. The norm that follows a part goes with it, cross-attention with
     attention. Layers that share have one shape; what they do with it may differ (heads, windows, place of the norm).
+    `bias`: of what is added to scores only the vectors that belong to no token or distance (u and v of Dai et al. 2019,
+    whose code has one pair for all layers).
     """
 
     attention: int | None = None
     ffn: int | None = None
+    bias: int | None = field(default=None, metadata=LATE)
 
 
 @dataclass(slots=True)
@@ -36,7 +41,7 @@ class Stack(Spec):
     """`depth` blocks; a tuple of blocks is cycled over the depth.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
-    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it).
+    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`.
     """
 
     depth: int
@@ -44,6 +49,7 @@ class Stack(Spec):
     share: Share = field(default_factory=Share)
     memory: int = 0
     norm: LayerNorm | None = None
+    dropout: float = field(default=0.0, metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -60,13 +66,18 @@ class Stack(Spec):
             raise RecipeError(f"{where}.depth", self.depth, f"at most {DEEPEST:,} layers are possible", "use fewer")
         if self.block == ():
             raise RecipeError(f"{where}.block", "()", "at least one block is needed", "give a Block")
-        for name in ("attention", "ffn"):
+        for name in ("attention", "ffn", "bias"):
             groups = getattr(self.share, name)
             if groups is not None and (groups < 1 or self.depth % groups):
                 divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         for mixer in self.mixers():
+            if self.share.bias is not None and getattr(mixer, "bias", None) is None:
+                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared"
+                raise RecipeError(f"{where}.share.bias", self.share.bias, needed, "use None")
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
 
@@ -80,7 +91,7 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory = spec.memory
+        self.memory, self.dropout = spec.memory, spec.dropout
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
         self.share = spec.share
@@ -97,6 +108,10 @@ class StackLayer(nn.Module):
                 leader = layer - layer % size
                 for part in parts:
                     tie(getattr(self.blocks[leader], part), getattr(self.blocks[layer], part), layer)
+        if self.share.bias is not None:
+            biases = [cast(BiasLayer, block.mixer.bias) for block in cast(Iterable[BlockLayer], self.blocks)]
+            for layer, bias in enumerate(biases):
+                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, bias.common)
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
@@ -129,6 +144,9 @@ class StackLayer(nn.Module):
                 kept.append(x)
         if self.norm is not None:
             x = self.norm(x)
+        if self.dropout:
+            last = inner if some is None else inner.picked()
+            x = dropout(x, self.dropout, last.at("out").key)
         if some is not None:
             whole = x.new_full((inner.query.position.numel(), x.shape[-1]), math.nan)
             x = whole.index_copy(0, some, x).view(*inner.query.position.shape, x.shape[-1])
@@ -143,12 +161,14 @@ class StackLayer(nn.Module):
         return Hidden(x, tuple(kept), memory)
 
 
-def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int) -> None:
-    """Give `follower` the parameters of `leader`; shapes that differ are refused by name."""
+def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:
+    """Give `follower` the parameters of `leader`, or `only` some of them; shapes that differ are refused by name."""
     if leader is follower:
         return
     given, own = ({} if part is None else dict(part.named_parameters()) for part in (leader, follower))
     for name in given | own:
+        if only is not None and name not in only:
+            continue
         shapes = [tuple(found[name].shape) if name in found else "nothing" for found in (given, own)]
         if shapes[0] != shapes[1]:
             raise RecipeError(
