@@ -148,6 +148,8 @@ AWAITED = {
     "Pairs",
     "Polynomial",
     "Relations",
+    "Shaw",
+    "SinusoidalPositions",
     "SlantedTriangular",
 }
 
