@@ -15,17 +15,23 @@ from torch.nn import functional as F
 from clozeworks.batch import Context, Keys
 from clozeworks.key import dropout
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.shifted import by_distance
 from clozeworks.nn.tiled import tiled
 
 LONG = 256  # below this a masked row is as fast as gathering its documents (measured on CPU)
 
 
 def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
-    """Choose the path. Taps need the weights themselves, hence the dense one; dropout needs them too, in tiles."""
+    """Choose the path. Taps and a bias of values need the weights themselves, hence the dense one; dropout needs them
+    too, in tiles."""
     drops = rate > 0 and context.key is not None
     borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
-    if context.taps is not None or context.backend == "dense":
+    if context.taps is not None or context.backend == "dense" or (bias is not None and bias.adds_values):
         return dense(q, keys, context, bias, rate)
+    if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
+        found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
+        if found is not None:
+            return by_distance(found[0], keys, found[1], context, rate if drops else 0.0)
     if drops:
         # Tiles follow the borders, which are other integers in every batch: a compiler would start anew each time.
         fits = regular and borders is not None and not torch.compiler.is_compiling()
@@ -53,7 +59,8 @@ def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None
         for kind, tensor in (("scores", scores), ("weights", weights), ("values", keys.v)):
             context.taps.keep(kind, tensor)
     weights = dropout(weights, rate, context.at("weights").key)
-    return weights @ keys.v
+    mixed = weights @ keys.v
+    return mixed if bias is None or not bias.adds_values else mixed + bias.value(weights, context)
 
 
 def sdpa(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None) -> Tensor:

@@ -75,8 +75,8 @@ class Stack(Spec):
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         for mixer in self.mixers():
-            if self.share.bias is not None and getattr(mixer, "bias", None) is None:
-                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared"
+            if self.share.bias is not None and not _common(mixer):
+                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared so"
                 raise RecipeError(f"{where}.share.bias", self.share.bias, needed, "use None")
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
@@ -94,7 +94,7 @@ class StackLayer(nn.Module):
         self.memory, self.dropout = spec.memory, spec.dropout
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
-        self.share = spec.share
+        self.share, self.common = spec.share, {name for mixer in spec.mixers() for name in _common(mixer)}
         self.recompute = False  # keep only the input of each block, and compute the rest again on the way back
         self.tie()
 
@@ -111,7 +111,7 @@ class StackLayer(nn.Module):
         if self.share.bias is not None:
             biases = [cast(BiasLayer, block.mixer.bias) for block in cast(Iterable[BlockLayer], self.blocks)]
             for layer, bias in enumerate(biases):
-                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, bias.common)
+                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, self.common)
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
@@ -159,6 +159,11 @@ class StackLayer(nn.Module):
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory)
+
+
+def _common(mixer: Mixer) -> tuple[str, ...]:
+    """The parameters of what it adds to scores that layers may have in common."""
+    return getattr(getattr(mixer, "bias", None), "common", ())
 
 
 def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:

@@ -21,6 +21,10 @@ class Within(Bias):
     reach: int
     bias: Bias
 
+    @property
+    def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(f"bias.{name}" for name in self.bias.common)
+
     def check(self, where: str) -> None:
         if self.reach < 1:
             raise RecipeError(f"{where}.reach", self.reach, "a token sees at least itself", "use 1 or more")
@@ -33,10 +37,6 @@ class WithinLayer(BiasLayer):
     def __init__(self, reach: int, bias: BiasLayer):
         super().__init__()
         self.reach, self.bias = reach, bias
-
-    @property
-    def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return tuple(f"bias.{name}" for name in self.bias.common)
 
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
         q, added, allowed = self.bias(q, context, scale)
