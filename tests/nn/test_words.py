@@ -1,9 +1,14 @@
 """Words in clusters: which vector a word has, and what is refused."""
 
+import random
+
+import numpy as np
 import pytest
 import torch
 
 from clozeworks import spec
+from clozeworks.data.prepare import prepare
+from clozeworks.data.shards import Corpus
 from clozeworks.errors import RecipeError
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.words import Adaptive, members
@@ -96,6 +101,24 @@ def test_what_cannot_be_is_refused(words, told):
     r.encoder.embed.words, r.objective.losses = words, ()
     with pytest.raises(RecipeError, match=told):
         spec.check(r, r.name)
+
+
+def test_ids_that_are_not_in_order_of_frequency_are_told():
+    words = Adaptive((3, 6))
+    counts = np.array([1, 0, 50, 40, 30, 20, 10, 5, 1])
+    assert words.notes(np.sort(counts)[::-1]) == []
+    assert words.notes(counts[:3]) == []  # all in one cluster
+    (told,) = words.notes(counts)
+    assert "the first 3 ids are 32% of the tokens, and the commonest as many would be 76%" in told
+
+
+def test_ids_of_a_words_tokenizer_are_in_order(tmp_path):
+    draw, words = random.Random(0), [f"w{number}" for number in range(200)]
+    text = [" ".join(draw.choices(words, [1 / rank for rank in range(1, 201)], k=50)) for _ in range(40)]
+    prepare([{"text": one} for one in text], tmp_path / "data", tokenizer="words", vocab=300, heldout=0)
+    counts = Corpus.open(tmp_path / "data").unigram()
+    assert Adaptive((50,)).notes(counts) == []
+    assert Adaptive((50,)).notes(counts[::-1]) != []
 
 
 def test_a_projection_besides_is_refused():

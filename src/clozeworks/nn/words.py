@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from clozeworks.errors import RecipeError
 from clozeworks.nn.linear import Linear
 from clozeworks.spec import Spec
+
+UNSORTED = 0.02  # share of the tokens outside the first cluster, beyond what must be, that is worth a word
 
 
 class WordsLayer(nn.Module):
@@ -58,6 +61,15 @@ class Adaptive(Spec):
     def widths(self, vocab: int, width: int) -> tuple[int, ...]:
         """Of the vectors of each cluster."""
         return tuple(width // max(self.divide, 1) ** k for k in range(len(self.ends(vocab))))
+
+    def notes(self, counts: np.ndarray) -> list[str]:
+        """What a user should know of a corpus that has each id so often."""
+        first, total = self.ends(len(counts))[0], max(int(counts.sum()), 1)
+        share, most = counts[:first].sum() / total, np.sort(counts)[::-1][:first].sum() / total
+        if most - share < UNSORTED:
+            return []
+        told = f"the first {first:,} ids are {share:.0%} of the tokens, and the commonest as many would be {most:.0%}"
+        return [f"{told}: clusters are for ids in order of frequency, such as those of prepare --tokenizer words"]
 
     def build(self, vocab: int, inner: int, width: int) -> "AdaptiveLayer":
         return AdaptiveLayer(self, vocab, inner, width)

@@ -17,7 +17,7 @@ from clozeworks.objectives.shift import Shift
 from clozeworks.pretraining import Recipe
 from clozeworks.train.settings import AdamW, Train
 
-__all__ = ["transformer_xl_enwik8", "transformer_xl_base", "transformer_xl_mini"]
+__all__ = ["transformer_xl_base", "transformer_xl_enwik8", "transformer_xl_mini"]
 
 
 def transformer_xl_enwik8() -> Recipe:
