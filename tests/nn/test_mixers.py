@@ -10,6 +10,7 @@ from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
+from clozeworks.nn.bias.within import Within
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
 from tests.toys import packed
 
@@ -41,6 +42,7 @@ MIXERS: dict[str, Mixer] = {
     "attention+bias": Attention(3, bias=Distance()),
     "attention+relative": Attention(3, bias=Relative(clamp=5, segments=True), affine=False),
     "attention+shaw": Attention(3, bias=Shaw(2)),
+    "attention+within": Attention(3, bias=Within(4, Relative()), affine=False),
 }
 BACKENDS = ["dense", "sdpa", "documents", "auto"]
 CONTEXTS = {
