@@ -25,12 +25,22 @@ PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "distilbert_base": (66_985_530, 66_362_880),
     "xlnet_base": (116_750_336, 116_718_336),
     "xlnet_large": (360_300_800, 360_268_800),
+    "transformer_xl_enwik8": (41_055_436, 41_055_232),  # the count of the published code has the bias of its words
+    "transformer_xl_base": (151_107_538, 150_838_570),  # and the entries of three clusters
 }
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_counts_to_the_unit(name):
     assert (cw.count_parameters(name), cw.count_parameters(name, heads=False)) == PUBLISHED[name]
+
+
+def test_the_count_of_the_largest_model_of_letters():
+    """Dai et al. 2019, text8."""
+    r = recipe("transformer_xl_enwik8")
+    r.encoder.width, r.encoder.vocab, r.encoder.stack.depth = 1024, 27, 24
+    r.encoder.stack.block_at(0).ffn = FeedForward(3072, "relu")
+    assert count_parameters(r) == 277_050_395
 
 
 @pytest.mark.parametrize("name", ["bert_tiny", "bert_mini", "roberta_mini", "albert_mini"])
@@ -47,7 +57,8 @@ def test_shapes_of_the_miniatures():
 
 
 def test_laptop_recipes_have_laptop_settings():
-    for name in ("bert_tiny", "bert_mini", "roberta_mini", "albert_mini", "distilbert_mini", "xlnet_mini"):
+    names = ("bert_tiny", "bert_mini", "roberta_mini", "albert_mini", "distilbert_mini")
+    for name in (*names, "transformer_xl_mini", "xlnet_mini"):
         r = recipe(name)
         assert r.longest() == 128
         assert r.train.batch_tokens == 4096

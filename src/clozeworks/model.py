@@ -9,13 +9,15 @@ from torch import Tensor, nn
 from clozeworks.batch import Batch, Context, Hidden, Side, Taps
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
+from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import Spec
+from clozeworks.spec import Spec, walk
 
 
 @dataclass(slots=True)
@@ -51,6 +53,18 @@ class Encoder(Spec):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
+        clusters, inner = self.embed.words, self.embed.width or self.width
+        if clusters is not None and clusters.widths(self.vocab, inner)[-1] < 1:
+            needed = f"nothing is left of a width of {inner} in the last of {len(clusters.ends(self.vocab))} clusters"
+            raise RecipeError(f"{where}.embed.words.divide", clusters.divide, needed, "use less, or fewer cutoffs")
+        narrow = self.embed.width if self.embed.narrow == "all" and clusters is None else None
+        waves: list[tuple[str, object, int]] = [("embed.positions", self.embed.positions, narrow or self.width)]
+        for mixer in self.stack.mixers():
+            waves += [(f"stack.block.mixer.{path}", part, self.width) for path, part in walk(mixer)]
+        for name, part, width in waves:
+            if isinstance(part, (SinusoidalPositions, Relative)) and width % 2:
+                needed = f"it has as many sines as cosines, and width {width} is odd"
+                raise RecipeError(f"{where}.{name}", type(part).__name__, needed, "use an even width")
         for mixer in self.stack.mixers():
             heads = getattr(mixer, "heads", 1)
             if self.width % heads:
@@ -122,7 +136,7 @@ class Model(nn.Module):
 
     def computed(self, batch: Batch) -> tuple[Loss, ...]:
         """The losses that this batch has all for: without a teacher, those that need none."""
-        return tuple(loss for loss in self.specs if batch.teacher is not None or "teacher" not in loss.reads)
+        return tuple(loss for loss in self.specs if loss.computed(batch))
 
     def read(self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: Key | None = None) -> Hidden:
         """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""

@@ -48,6 +48,17 @@ class Recipe(Spec):
             )
         if self.encoder.pooler is None and any("pooled" in loss.reads for loss in self.objective.losses):
             raise RecipeError(f"{where}.encoder.pooler", None, "a loss reads the pooled vector", "use Pooler()")
+        clusters = self.encoder.embed.words
+        for index, loss in enumerate(self.objective.losses):
+            if loss.scores == "table" and clusters is not None:
+                needed = "it scores words against one table, and encoder.embed.words has clusters"
+                todo = "use AdaptiveNextToken, or encoder.embed.words=None"
+            elif loss.scores == "clusters" and clusters is None:
+                needed = "it scores words by clusters, and there is one table"
+                todo = "use NextToken, or encoder.embed.words=Adaptive(cutoffs=[...])"
+            else:
+                continue
+            raise RecipeError(f"{where}.objective.losses.{index}", type(loss).__name__, needed, todo)
         positions = self.encoder.embed.positions
         if isinstance(positions, LearnedPositions) and self.longest() > positions.length:
             raise RecipeError(

@@ -21,6 +21,8 @@ from clozeworks.generate import Draw, Reader, draw, search
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.two_stream import TwoStreamLayer
+from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
+from clozeworks.objectives.losses.choice import ChoiceLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
@@ -29,6 +31,7 @@ from clozeworks.pretraining import Recipe
 from clozeworks.spec import Spec
 
 Guess = dict[str, Any]
+LanguageHead = MaskedLMLayer | NextTokenLayer | AdaptiveNextTokenLayer
 
 
 @dataclass(slots=True)
@@ -40,6 +43,7 @@ class Outputs:
     logits: Tensor | None = None  # [B, L, V] where the model has a language-model head
     pooler_output: Tensor | None = None  # [B, D]
     seq_relationship_logits: Tensor | None = None  # [B, 2]
+    mc_logits: Tensor | None = None  # [B], of each row as an option of its question
 
 
 @dataclass(slots=True)
@@ -62,10 +66,10 @@ class TextEncoder:
         return "causal" if corruption is not None and corruption.kind == "causal" else "full"
 
     @property
-    def language_head(self) -> MaskedLMLayer | NextTokenLayer | None:
+    def language_head(self) -> "LanguageHead | None":
         """The head that gives words their scores."""
         heads = (self.model.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
-        return next((head for head in heads if isinstance(head, MaskedLMLayer | NextTokenLayer)), None)
+        return next((head for head in heads if isinstance(head, LanguageHead)), None)
 
     def forward(
         self,
@@ -73,8 +77,12 @@ class TextEncoder:
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         logits: bool = True,
+        mc_token_ids: Tensor | None = None,
     ) -> Outputs:
-        """Rows of ids, as `transformers` takes them: any padding, masked as keys and never as queries."""
+        """Rows of ids, as `transformers` takes them: any padding, masked as keys and never as queries.
+
+        `mc_token_ids` [B] are the places of the tokens that a head for choices scores; None: the last ones.
+        """
         rows, width = input_ids.shape
         if width > self.longest:
             raise InputError(
@@ -96,11 +104,14 @@ class TextEncoder:
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
             out = Outputs(hidden.last, hidden.layers, pooler_output=hidden.pooled)
-            head, pair = self.language_head, self.model.head("sentence_pair")
+            head, pair, choice = self.language_head, *map(self.model.head, ("sentence_pair", "choice"))
             if logits and head is not None:
                 out.logits = head.logits(hidden.last)
             if isinstance(pair, SentenceRelationLayer) and hidden.pooled is not None:
                 out.seq_relationship_logits = pair.logits(hidden.pooled)
+            if isinstance(choice, ChoiceLayer):
+                at = torch.full((rows,), width - 1) if mc_token_ids is None else mc_token_ids
+                out.mc_logits = choice.logits(hidden.last[torch.arange(rows), at])
         return out
 
     __call__ = forward

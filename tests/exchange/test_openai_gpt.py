@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.errors import RecipeError
+from clozeworks.errors import InputError, RecipeError
 from clozeworks.generate import Draw, Reader, draw, search
 from clozeworks.nn.stack import Share
 from clozeworks.text_encoder import TextEncoder, load, save
@@ -73,6 +73,39 @@ def test_their_loss_is_ours(pair, tmp_path):
         logits = ours.forward(ids).logits
     found = torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:])
     torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+
+
+def test_the_head_for_choices_comes_and_goes(tmp_path):
+    theirs = their_model("OpenAIGPTDoubleHeadsModel")
+    theirs.save_pretrained(tmp_path / "theirs")
+    ours = load(tmp_path / "theirs")
+    assert ours.unused == []
+    assert [loss.name for loss in ours.recipe.objective.losses] == ["next_token", "choice"]
+    ids = torch.randint(0, 61, (4, 20), generator=torch.Generator().manual_seed(1))
+    for at in (torch.tensor([19, 3, 7, 0]), None):
+        with torch.no_grad():  # two questions of two options
+            there = None if at is None else at.view(2, 2)
+            expected = theirs(input_ids=ids.view(2, 2, 20), mc_token_ids=there)
+        found = ours.forward(ids, mc_token_ids=at)
+        assert found.mc_logits is not None
+        assert found.logits is not None
+        torch.testing.assert_close(found.mc_logits.view(2, 2), expected.mc_logits, rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(found.logits.view(2, 2, 20, 61), expected.logits, rtol=0, atol=TOLERANCE)
+    save(ours, tmp_path / "again", format="hf")
+    again, told = transformers.OpenAIGPTDoubleHeadsModel.from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not told["missing_keys"]
+    assert not told["unexpected_keys"]
+    for key, value in theirs.state_dict().items():
+        assert torch.equal(again.state_dict()[key], value), key
+    save(ours, tmp_path / "own")
+    for key, value in load(tmp_path / "own").model.state_dict().items():
+        assert torch.equal(ours.model.state_dict()[key], value), key
+
+
+def test_a_head_for_choices_of_another_kind_is_refused(tmp_path):
+    their_model("OpenAIGPTDoubleHeadsModel", summary_type="mean").save_pretrained(tmp_path / "theirs")
+    with pytest.raises(InputError, match="summary_type mean; summary_type cls_index is supported"):
+        load(tmp_path / "theirs")
 
 
 @pytest.mark.parametrize("losses", [True, False])

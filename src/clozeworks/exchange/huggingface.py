@@ -13,7 +13,17 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, albert, bert, distilbert, ernie, openai_gpt, roberta, xlnet
+from clozeworks.exchange.names import (
+    Family,
+    albert,
+    bert,
+    distilbert,
+    ernie,
+    openai_gpt,
+    roberta,
+    transfo_xl,
+    xlnet,
+)
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.two_stream import TwoStream
@@ -22,9 +32,10 @@ from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {
-    names.FAMILY.model_type: names.FAMILY for names in (bert, roberta, albert, ernie, distilbert, openai_gpt, xlnet)
+    names.FAMILY.model_type: names.FAMILY
+    for names in (bert, roberta, albert, ernie, distilbert, openai_gpt, transfo_xl, xlnet)
 }
-HEADS = ("masked_lm", "sentence_pair", "span_boundary", "permuted_lm")
+HEADS = ("masked_lm", "sentence_pair", "span_boundary", "next_token", "permuted_lm", "choice")
 
 
 @dataclass(slots=True)
@@ -106,7 +117,8 @@ def _family(recipe: Recipe, pad: int | None) -> Family:
     if isinstance(recipe.encoder.stack, TwoStream):
         return FAMILIES["xlnet"]
     if recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal":
-        return FAMILIES["openai-gpt"]
+        added = any(getattr(mixer, "bias", None) is not None for mixer in recipe.encoder.stack.mixers())
+        return FAMILIES["transfo-xl" if added else "openai-gpt"]
     if embed.project or embed.width not in (None, recipe.encoder.width) or bert.shares(recipe.encoder.stack):
         return FAMILIES["albert"]
     more = {loss.name for loss in recipe.objective.losses} & {"sentence_pair", "span_boundary"}

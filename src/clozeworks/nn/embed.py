@@ -11,8 +11,8 @@ from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.positions import LearnedPositions
-from clozeworks.nn.words import WordsLayer
+from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
+from clozeworks.nn.words import Adaptive, WordsLayer
 from clozeworks.spec import LATE, Spec
 
 
@@ -25,10 +25,11 @@ class Embed(Spec):
     directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
     counts (docs/parameters.md). With `project` there is a projection although E = D. With `scale` the word's vector is
     taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's Side, so packed rows need
-    nothing special.
+    nothing special. `words` in clusters (`Adaptive`) have projections of their own, whatever `narrow` is; None is one
+    table.
     """
 
-    positions: LearnedPositions | None = field(default_factory=LearnedPositions)
+    positions: LearnedPositions | SinusoidalPositions | None = field(default_factory=LearnedPositions)
     segments: int = 2
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     dropout: float = 0.1
@@ -36,12 +37,15 @@ class Embed(Spec):
     narrow: Literal["all", "words"] = "all"
     project: bool = False
     scale: bool = field(default=False, metadata=LATE)
+    words: Adaptive | None = field(default=None, metadata=LATE)
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.width is not None and self.width < 1:
             raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
+        if self.words is not None and self.project:
+            raise RecipeError(f"{where}.project", True, "words in clusters have projections of their own", "use false")
 
     def build(self, width: int, vocab: int) -> "EmbedLayer":
         return EmbedLayer(self, width, vocab)
@@ -51,13 +55,14 @@ class EmbedLayer(nn.Module):
     def __init__(self, spec: Embed, width: int, vocab: int):
         super().__init__()
         inner = spec.width or width
-        self.words_first = spec.narrow == "words"
+        clusters = spec.words
+        self.words_first = spec.narrow == "words" or clusters is not None
         added = width if self.words_first else inner
-        self.words = WordsLayer(vocab, inner)
+        self.words = clusters.build(vocab, inner, width) if clusters else WordsLayer(vocab, inner)
         self.positions = spec.positions.build(added) if spec.positions else None
         self.segments = nn.Embedding(spec.segments, added) if spec.segments else None
         self.norm = spec.norm.build(added) if spec.norm else None
-        self.project = Linear(inner, width) if spec.project or inner != width else None
+        self.project = Linear(inner, width) if not clusters and (spec.project or inner != width) else None
         self.dropout, self.scale = spec.dropout, math.sqrt(width) if spec.scale else None
 
     def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:

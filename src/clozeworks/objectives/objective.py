@@ -103,11 +103,16 @@ class Loss(Spec):
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[str]] = frozenset()
+    scores: ClassVar[Literal["table", "clusters"] | None] = None  # the words of the way in that it reads on the way out
     weight: float = 1.0
 
     @abstractmethod
     def count(self, batch: Batch) -> int:
         """How many predictions the batch holds; known on the host before the forward pass."""
+
+    def computed(self, batch: Batch) -> bool:
+        """Whether the batch has all that it reads: a teacher's findings and a task's columns need not be there."""
+        return "teacher" not in self.reads or batch.teacher is not None
 
     def divisor(self, count: int) -> float:
         """What the sum over `count` predictions, those of a whole step or of held-out text, is divided by."""
@@ -144,7 +149,7 @@ class Objective(Spec):
     losses: tuple[Loss, ...]
 
     def check(self, where: str) -> None:
-        written = {"pooled", "teacher"} | {loss.name for loss in self.losses}
+        written = {"pooled", "teacher", "choice"} | {loss.name for loss in self.losses}
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
             for column in sorted(loss.reads - written):

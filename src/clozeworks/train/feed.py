@@ -46,6 +46,8 @@ class Feed:
         self.phases = phase_ends(recipe.train, recipe.objective.segments.length)
         self.loaders = [self._loader(phase, length) for phase, (_, length) in enumerate(self.phases)]
         self.notes = [note for corpus, _ in corpora for note in recipe.objective.segments.notes(corpus)]
+        if (words := recipe.encoder.embed.words) is not None:
+            self.notes += [note for corpus, _ in corpora for note in words.notes(corpus.unigram())]
 
     def __iter__(self) -> Iterator[list[Batch]]:
         step = self.start

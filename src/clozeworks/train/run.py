@@ -426,7 +426,7 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     recipe = copy.deepcopy(recipe)
     recipe.encoder.vocab = tokenizer.size
     if source is not None:
-        rows = source.encoder.embed.words.table.num_embeddings
+        rows = source.encoder.embed.words.vocab
         if rows < tokenizer.size:
             raise InputError("--from", f"a model of {rows:,} tokens", f"the data's tokenizer has {tokenizer.size:,}",
                              "prepare the data with the model's own tokenizer, or add rows to the model")  # fmt: skip
@@ -435,6 +435,10 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
         where = f"{recipe.name}.objective.losses"
         raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
+    for index, loss in enumerate(recipe.objective.losses):
+        if "choice" in loss.reads:
+            where, needed = f"{recipe.name}.objective.losses.{index}", "it reads choices, and text has none"
+            raise RecipeError(where, type(loss).__name__, needed, "remove it")
     return recipe
 
 

@@ -17,8 +17,9 @@ from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
+from clozeworks.objectives.losses.choice import Choice
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
 from clozeworks.pretraining import Recipe
@@ -38,7 +39,11 @@ DEFAULTS = {
     "initializer_range": 0.02,
 }
 ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
-HEADS: dict[str, tuple[str, ...]] = {"OpenAIGPTLMHeadModel": ("next_token",), "OpenAIGPTModel": ()}
+HEADS: dict[str, tuple[str, ...]] = {
+    "OpenAIGPTLMHeadModel": ("next_token",),
+    "OpenAIGPTDoubleHeadsModel": ("next_token", "choice"),
+    "OpenAIGPTModel": (),
+}
 LAYER, BLOCK = "transformer.h.{i}.", "encoder.stack.blocks.{i}."
 JOINED = "mixer.joined"  # of the three, as stored there; never built
 NAMES: Names = (
@@ -50,6 +55,7 @@ NAMES: Names = (
     (BLOCK + "ffn.up", LAYER + "mlp.c_fc"),
     (BLOCK + "ffn.down", LAYER + "mlp.c_proj"),
     (BLOCK + "ffn_norm", LAYER + "ln_2"),
+    ("heads.choice.score", "multiple_choice_head.summary"),
 )
 TURNED = ("mixer.out.weight", "ffn.up.weight", "ffn.down.weight")
 
@@ -70,8 +76,19 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     )
     segments = FullSentences(length=min(128, config["n_positions"]))
     bare = "OpenAIGPTModel" in (config.get("architectures") or ())  # the head has no tensor of its own
-    losses = () if bare else (NextToken(),)
+    losses: tuple[Loss, ...] = () if bare else (NextToken(),)
+    if "choice" in found:
+        _check_choice(config)
+        losses += (Choice(),)
     return Recipe("gpt", encoder, Objective(segments, Shift(), losses), Train(learning_rate=1e-4))
+
+
+def _check_choice(config: dict[str, Any]) -> None:
+    """The second head is a score of one token of a row; others could be made with the same class."""
+    for name, published in (("summary_type", "cls_index"), ("summary_activation", None), ("summary_use_proj", True)):
+        if config.get(name, published) != published:
+            needed = f"{name} {published} is supported"
+            raise InputError("config.json", f"{name} {config[name]}", needed, "choose a model with the published head")
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
@@ -88,12 +105,14 @@ def write(recipe: Recipe) -> dict[str, Any]:
             "embed.width",
             encoder.embed.width,
         ),
-        (isinstance(mixer, Attention) and mixer.bias is None, "stack.block.mixer", mixer),
+        (isinstance(mixer, Attention) and mixer.bias is None and mixer.affine, "stack.block.mixer", mixer),
         (isinstance(ffn, FeedForward) and ffn.inner == 4 * encoder.width, "stack.block.ffn", ffn),
+        (ffn is not None and not ffn.dropout, "stack.block.ffn", ffn),
         (ffn is not None and ffn.activation in names, "stack.block.ffn.activation", ffn and ffn.activation),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
-        (stack.norm is None and not stack.memory, "stack", stack),
+        (stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
+        (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
         ({stack.share.attention, stack.share.ffn} <= {None, stack.depth}, "stack.share", stack.share),
         (all(not loss.bias for loss in recipe.objective.losses if isinstance(loss, NextToken)), "losses", "a bias"),
     )

@@ -20,6 +20,12 @@ BUDGET = 64 << 20  # bytes of logits at a time: small beside a model, enough row
 
 def cross_entropy(x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor]:
     """x [T, E], table [V, E], bias [V], labels [T] -> the summed loss, and how many labels no other word beat."""
+    total, own, best = compared(x, table, bias, labels)
+    return total, (own >= best).sum()
+
+
+def compared(x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The summed loss, and for each prediction [T] the logit of its label and the largest of all."""
     return _CrossEntropy.apply(x, table, bias, labels, torch.is_grad_enabled())
 
 
@@ -27,7 +33,8 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool):
         exact = torch.promote_types(x.dtype, torch.float32)  # sums of bf16 would not be
-        total, right = x.new_zeros((), dtype=exact), labels.new_zeros(())
+        total = x.new_zeros((), dtype=exact)
+        owns, bests = x.new_empty(len(x), dtype=exact), x.new_empty(len(x), dtype=exact)
         d_x, d_table = (torch.zeros_like(t) if learns else t for t in (x, table))
         d_bias = torch.zeros_like(bias) if learns and bias is not None else bias
         rows = max(1, BUDGET // (exact.itemsize * len(table)))
@@ -38,7 +45,7 @@ class _CrossEntropy(torch.autograd.Function):
             p = torch.softmax(z, -1, out=z)
             # The best word's share is 1 / sum exp(z - best): never so small that its logarithm were inexact.
             total += (best - p.amax(-1).log() - own).sum()
-            right += (own >= best).sum()
+            owns[begin : begin + rows], bests[begin : begin + rows] = own, best
             if learns:
                 d_z = p.scatter_add_(1, label, p.new_full((), -1.0).expand_as(label))
                 if d_bias is not None:
@@ -51,8 +58,8 @@ class _CrossEntropy(torch.autograd.Function):
                 del d_z
             del z, p  # before the next piece is made
         ctx.save_for_backward(d_x, d_table, d_bias)
-        ctx.mark_non_differentiable(right)
-        return total, right
+        ctx.mark_non_differentiable(owns, bests)
+        return total, owns, bests
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):

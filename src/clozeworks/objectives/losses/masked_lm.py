@@ -27,6 +27,7 @@ class MaskedLM(Loss):
 
     name: ClassVar[str] = "masked_lm"
     reads: ClassVar[frozenset[str]] = frozenset({"labels"})
+    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
 
@@ -46,7 +47,7 @@ class MaskedLMLayer(LossLayer):
         self.dense = Linear(width, embed.words.width)
         self.activation = FUNCTIONS[spec.activation]
         self.norm = spec.norm.build(embed.words.width)
-        self.bias = nn.Parameter(torch.zeros(embed.words.table.num_embeddings))
+        self.bias = nn.Parameter(torch.zeros(embed.words.vocab))
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,7 +1,7 @@
 """Predict the token that follows."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ class NextToken(Loss):
     name: ClassVar[str] = "next_token"
     reads: ClassVar[frozenset[str]] = frozenset({"labels"})
     metric: ClassVar[str] = "next_accuracy"
+    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     bias: bool = False
 
     def count(self, batch: Batch) -> int:
@@ -40,7 +41,7 @@ class NextTokenLayer(LossLayer):
     def __init__(self, spec: NextToken, width: int, embed: EmbedLayer):
         super().__init__()
         self.metric = spec.metric
-        inner, vocab = embed.words.width, embed.words.table.num_embeddings
+        inner, vocab = embed.words.width, embed.words.vocab
         self.dense = Linear(width, inner, bias=False) if inner != width else None
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once

@@ -1,7 +1,7 @@
 """Predict a hidden span from the tokens on both sides of it."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -34,6 +34,7 @@ class SpanBoundary(Loss):
 
     name: ClassVar[str] = "span_boundary"
     reads: ClassVar[frozenset[str]] = frozenset({"labels", "spans"})
+    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     longest: int = 15
     positions: int = 200
     activation: Activation = "gelu"
@@ -66,7 +67,7 @@ class SpanBoundaryLayer(LossLayer):
         self.first, self.first_norm = Linear(2 * width + spec.positions, width), spec.norm.build(width)
         self.second, self.second_norm = Linear(width, embed.words.width), spec.norm.build(embed.words.width)
         self.activation = FUNCTIONS[spec.activation]
-        self.bias = nn.Parameter(torch.zeros(embed.words.table.num_embeddings))
+        self.bias = nn.Parameter(torch.zeros(embed.words.vocab))
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

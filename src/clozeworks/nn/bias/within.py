@@ -1,0 +1,50 @@
+"""Only what is near."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from clozeworks.batch import Context
+from clozeworks.errors import RecipeError
+from clozeworks.nn.mixer import Bias, BiasLayer
+
+
+@dataclass(slots=True)
+class Within(Bias):
+    """Another bias, and of the keys only those less than `reach` places away, the token itself among them.
+
+    With `reach` = `Stack.memory` every token of a segment sees as many (Dai et al. 2019, published code: same_length,
+    used for evaluation), where without it the last one sees a segment more than the first. A mask alone: pairs that are
+    too far apart are computed too.
+    """
+
+    reach: int
+    bias: Bias
+
+    @property
+    def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return tuple(f"bias.{name}" for name in self.bias.common)
+
+    def check(self, where: str) -> None:
+        if self.reach < 1:
+            raise RecipeError(f"{where}.reach", self.reach, "a token sees at least itself", "use 1 or more")
+
+    def build(self, width: int, heads: int, head_width: int) -> "WithinLayer":
+        return WithinLayer(self.reach, self.bias.build(width, heads, head_width))
+
+
+class WithinLayer(BiasLayer):
+    def __init__(self, reach: int, bias: BiasLayer):
+        super().__init__()
+        self.reach, self.bias = reach, bias
+
+    def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        q, added, allowed = self.bias(q, context, scale)
+        near = context.once(f"within.{self.reach}", lambda: _near(context, self.reach))
+        return q, added, near if allowed is None else near & allowed
+
+
+def _near(context: Context, reach: int) -> Tensor:
+    """[B, 1, L, M] bool."""
+    distance = context.query.position[:, :, None] - context.memory.position[:, None, :]
+    return (distance.abs() < reach)[:, None]
