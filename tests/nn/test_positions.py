@@ -4,10 +4,12 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks.batch import from_padded
 from clozeworks.errors import RecipeError
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.positions import SinusoidalPositions
+from clozeworks.pretraining import build
 from clozeworks.spec import check
 
 WIDTH = 10
@@ -29,9 +31,6 @@ def test_they_are_added_to_the_words_and_have_no_weights():
     r = cw.recipe("bert_tiny")
     r.encoder.vocab, r.encoder.embed.positions, r.encoder.embed.norm = 20, SinusoidalPositions(), None
     r.encoder.embed.segments = 0
-    from clozeworks.batch import from_padded
-    from clozeworks.pretraining import build
-
     embed, batch = build(r).encoder.embed, from_padded(torch.arange(6)[None])
     x = embed(batch.tokens, batch.side, batch.context())
     assert torch.equal(x, embed.words(batch.tokens) + SinusoidalPositions().build(128)(batch.side.position))
