@@ -23,7 +23,8 @@ from clozeworks.evaluate.synthetic import Synthetic, vocabulary
 from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Plan
 from clozeworks.objectives.mask import MaskNgrams, MaskSpans, MaskWholeWords, Replace
 from clozeworks.objectives.mask.masking import Masking
-from clozeworks.objectives.segments import DocSentences, SegmentPair, SentenceOrder, Stream
+from clozeworks.objectives.permute import Permute
+from clozeworks.objectives.segments import DocSentences, PairStream, SegmentPair, SentenceOrder, Stream
 from tests.conftest import SHARED
 from tests.objectives.laid import corrupt, lay
 
@@ -65,6 +66,10 @@ def clipped(mask, random):
 
 def uniform(mask, random):
     return 1 + (random * mask.longest).astype(np.int64)
+
+
+def lengths_alike(corruption, random):
+    return 1 + (random % np.uint64(corruption.longest)).astype(np.int64)
 
 
 def any_token(replace, bits, known):
@@ -109,6 +114,17 @@ def shifted(method):
     return plan
 
 
+def forgetful(method):
+    """Rows say that they reuse a token less."""
+
+    def plan(segments, text, key):
+        made = method(segments, text, key)
+        made.fields["reused"] = made.fields["reused"] - 1
+        return made
+
+    return plan
+
+
 BREAKS = {
     "clipped spans": (MaskSpans, "lengths", lambda method: clipped, "drawn: mean words"),
     "uniform runs": (MaskNgrams, "lengths", lambda method: uniform, "drawn: 1 word"),
@@ -119,6 +135,9 @@ BREAKS = {
     "wrong way round": (SentenceOrder, "plan", relabelled, "SentenceOrder at 128: labels that the places contradict"),
     "wrong neighbours": (SegmentPair, "plan", relabelled, "SegmentPair at 128: following B that does not follow A"),
     "lost tokens": (DocSentences, "plan", shifted, "DocSentences: tokens that an epoch leaves out"),
+    "a uniform law": (Permute, "sizes", lambda method: lengths_alike, "Permute, drawn: mean words"),
+    "a target more": (Permute, "budget", one_more, "Permute: predictions of 512 tokens (a share of .166)"),
+    "a shorter head": (PairStream, "plan", forgetful, "PairStream: tokens not reused once, backward"),
     "a torn stream": (Stream, "plan", shifted, "Stream: rows that do not go on where their lane stood"),
 }  # fmt: skip
 

@@ -14,10 +14,12 @@ from clozeworks import draws
 from clozeworks.batch import Side, visible
 from clozeworks.data.rows import Row, Source, collate
 from clozeworks.errors import RecipeError
+from clozeworks.evaluate.heldout import batches
 from clozeworks.examples import NOTHING, Ragged
 from clozeworks.objectives.mask.units import joined, words
+from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
-from clozeworks.objectives.segments import FullSentences
+from clozeworks.objectives.segments import FullSentences, PairStream
 from clozeworks.spec import check, from_dict, to_dict
 from tests.objectives.laid import VOCABULARY, Layout, chi_square, chosen_of, lay, layouts
 from tests.toys import VOCABULARY as TOY
@@ -207,6 +209,23 @@ def test_packed_examples_have_orders_of_their_own():
     first = int(found.first[1])
     assert not seen[:first, first:].any()
     assert not seen[first : int(found.first[2]), :first].any()
+
+
+@pytest.mark.parametrize("segments", [FullSentences(33), PairStream(33, lanes=4, reuse=12)], ids=repr)
+def test_held_out_batches_are_the_same_whatever_their_size(segments):
+    objective = Objective(segments, Permute(), ())
+
+    def found(tokens: int) -> list[tuple[list[int], list[int]]]:
+        return [
+            (row.tolist(), order.tolist())
+            for batch in batches(Text.random(12), objective, TOY, batch_tokens=tokens)
+            for row, order in zip(batch.tokens, batch.side.appears, strict=True)
+            if batch.tokens.shape[1] == 33
+        ]
+
+    assert found(66) == found(66)
+    small, large = ({str(each) for each in found(tokens)} for tokens in (33, 33 * 4))
+    assert small <= large
 
 
 def test_the_smallest_examples():

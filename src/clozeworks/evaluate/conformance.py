@@ -21,6 +21,7 @@ from clozeworks.evaluate.figures import LIMIT, Figure, Group, exact
 from clozeworks.evaluate.format_figures import Packed, format_groups, packed
 from clozeworks.evaluate.mask_figures import mask_groups
 from clozeworks.evaluate.material import Head, Material
+from clozeworks.evaluate.order_figures import order_groups
 from clozeworks.evaluate.synthetic import Synthetic, vocabulary
 
 DOCUMENTS, SIDES, SEED = 2000, 4000, 1
@@ -66,7 +67,7 @@ def real(directory: str | os.PathLike[str]) -> Material:
 def measure(material: Material, text: str = "synthetic text") -> Report:
     """Every figure that this text allows."""
     formats = list(packed(material))
-    groups = [*mask_groups(material), *fate_groups(material), *format_groups(material)]
+    groups = [*mask_groups(material), *fate_groups(material), *order_groups(material), *format_groups(material)]
     longer = sum(each.too_long for each in formats)
     examples = sum(each.examples for each in formats)
     groups[-1].figures.append(exact("every format: examples longer than a row", "0", "", longer, 0, examples))

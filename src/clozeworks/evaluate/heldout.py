@@ -59,9 +59,11 @@ def batches(
 def fewer_lanes(segments: Segments, tokens: int) -> Segments:
     """Lanes, halved until each has `LANE` rows: where a lane begins nothing is remembered, and held-out text that
     is cut into many short ones would measure little else."""
-    lanes = getattr(segments, "lanes", None)
+    lanes, pairs = getattr(segments, "lanes", None), getattr(segments, "both", False)
     while lanes is not None and lanes > 1 and tokens < lanes * LANE * segments.length:
         lanes //= 2
+        if pairs and lanes % 2:  # half of them read backward
+            break
         segments = dataclasses.replace(segments, lanes=lanes)
     return segments
 

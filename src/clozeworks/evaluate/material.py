@@ -8,7 +8,7 @@ import numpy as np
 from clozeworks.data.rows import Source, concatenate
 from clozeworks.examples import Columns, Ragged, Vocabulary
 from clozeworks.objectives.mask.masking import Masking
-from clozeworks.objectives.objective import Segments
+from clozeworks.objectives.objective import Corruption, Segments
 
 MOST = 20_000  # examples looked at in an epoch
 CITED = {
@@ -89,10 +89,10 @@ class Material:
     seed: int = 0
     annotated: bool = True  # it has phrases and entities
 
-    def source(self, segments: Segments, corruption: Masking | None) -> Source:
+    def source(self, segments: Segments, corruption: Corruption | None) -> Source:
         return Source(self.text, segments, corruption, self.vocabulary, self.seed)
 
-    def hidden(self, segments: Segments, corruption: Masking, epochs: int = 1) -> Ragged:
+    def hidden(self, segments: Segments, corruption: Corruption, epochs: int = 1) -> Ragged:
         """The examples of a few epochs, corrupted."""
         source = self.source(segments, corruption)
         made = [source.epoch(number) for number in range(epochs)]
