@@ -165,3 +165,9 @@ def _row(line: bytes) -> dict[str, Any] | None:
 def _plain(value: Any) -> Any:
     """JSON has no NaN."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Those of the last evaluation among the rows."""
+    heldout = [row for row in rows if row.get("split") == "heldout"]
+    return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None

@@ -229,7 +229,7 @@ class Session:
         """Take up the run at a state; gives the rows up to it."""
         rows = log.read(self.run / folder.METRICS) if self.world.main else []
         rows = [row for row in rows if row["step"] <= state["step"]]
-        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], last_figures(rows)
+        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], log.last_figures(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
         self.losses = {row["step"]: row["loss"] for row in measured}
         self.feed.start = state["step"]
@@ -383,11 +383,6 @@ def compiled(model: Model) -> None:
     """
     for block in model.encoder.stack.blocks:
         block.compile()
-
-
-def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    heldout = [row for row in rows if row.get("split") == "heldout"]
-    return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None
 
 
 def rehearse(feed: Feed) -> None:
