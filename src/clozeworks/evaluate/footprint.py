@@ -12,6 +12,7 @@ from torch import nn
 
 from clozeworks.errors import InputError
 from clozeworks.model import Encoder, Model
+from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Loss
@@ -60,7 +61,7 @@ class Shape:
         with torch.device("meta"):
             model = Model(encoder, losses)
         assert ffn is not None
-        assert embed.positions is not None
+        assert isinstance(embed.positions, LearnedPositions)
         sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
         blocks = sum(size for name, size in sizes.items() if name.startswith("encoder.stack.blocks."))
         linear = {id(each.weight): each.weight.numel() for each in model.modules() if isinstance(each, nn.Linear)}

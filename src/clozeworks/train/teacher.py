@@ -9,6 +9,7 @@ from clozeworks.batch import Batch, Taught
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.model import Model
+from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.objective import Loss, Outline
 from clozeworks.pretraining import Recipe
@@ -64,7 +65,7 @@ def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> lis
         given, needed = f"a model of {encoder.vocab:,} tokens", f"the data's tokenizer has {tokenizer.size:,}"
         raise InputError("--teacher", given, needed, "prepare the data with the teacher's own tokenizer")
     positions = encoder.embed.positions
-    if positions is not None and positions.length < recipe.longest():
+    if isinstance(positions, LearnedPositions) and positions.length < recipe.longest():
         given, needed = f"a model of {positions.length} positions", f"examples are up to {recipe.longest()} tokens long"
         raise InputError("--teacher", given, needed, f"set objective.segments.length={positions.length}")
     corruption = recipe.objective.corruption
