@@ -63,13 +63,15 @@ class Side:
         return self.each(lambda value: value[:, value.shape[1] - count :] if count else value[:, :0])
 
     def earlier(self, by: int, backward: Tensor | None = None) -> "Side":
-        """The same tokens as those see them that stand `by` places on: before all of them, and in sight of all.
+        """The same tokens as those see them that stand `by` places on: before all of them, in sight of all, and of the
+        first segment.
 
         `backward` [B] bool: the rows whose positions run down.
         """
         shift = by if backward is None else torch.where(backward, -by, by)[:, None]
         before = torch.arange(-self.position.shape[1], 0, device=self.position.device).expand_as(self.position)
-        return dataclasses.replace(self, position=self.position - shift, appears=before, sees=before)
+        segment = None if self.segment is None else torch.zeros_like(self.segment)
+        return Side(self.position - shift, self.document, before, before, segment)
 
     def forget(self, rows: Tensor) -> "Side":
         """Rows [B] bool whose tokens nobody sees any more."""
@@ -184,6 +186,7 @@ class Context:
     carry: bool = False  # hand back what the next call needs
     key: Key | None = None  # None: no randomness
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
+    targets: Tensor | None = None  # [T] flat offsets of what is predicted: where a second stream asks
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
     taps: Taps | None = None
     backend: Backend = "auto"
@@ -341,7 +344,7 @@ class Batch:
     teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
 
     def context(self, **more: Any) -> Context:
-        more = {"past": self.past, "keep": self.keep, "backward": self.backward, **more}
+        more = {"past": self.past, "keep": self.keep, "backward": self.backward, "targets": self.targets, **more}
         return Context(self.side, self.side, self.kind, borders=self.borders, **more)
 
     def solid(self, x: Tensor) -> Tensor:

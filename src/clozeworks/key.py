@@ -32,33 +32,44 @@ class Key:
     seeds: Tensor  # [units] int64
     site: int = 0
     starts: Tensor | None = None  # [units] where only single tokens of a unit are left: which one of its tokens
+    step: Tensor | None = None  # [1] the seed of what all units have in common; None: `seeds` is that one
 
     @staticmethod
     def make(*numbers: int, rows: range | None = None) -> "Key":
         """From run seed, step, ...; with `rows`, the numbers of the rows of a batch within its step, one seed each."""
         seeds = draws.fold(0, *numbers)
-        seeds = seeds[None] if rows is None else draws.fold(seeds, np.arange(rows.start, rows.stop))
-        return Key(torch.from_numpy(seeds.view(np.int64)))
+        if rows is None:
+            return Key(_words(seeds[None]))
+        return Key(_words(draws.fold(seeds, np.arange(rows.start, rows.stop))), step=_words(seeds[None]))
 
     def at(self, *site: int | str) -> "Key":
-        return Key(self.seeds, _fold(self.site, *site), self.starts)
+        return Key(self.seeds, _fold(self.site, *site), self.starts, self.step)
+
+    def common(self, *site: int | str) -> "Key":
+        """For what there is once for all rows and layers of a step, whichever of them are here."""
+        return Key(self.seeds[:1] if self.step is None else self.step, _fold(0, *site))
 
     def to(self, device: torch.device | str) -> "Key":
-        return Key(self.seeds.to(device), self.site, None if self.starts is None else self.starts.to(device))
+        move = lambda value: None if value is None else value.to(device)  # noqa: E731
+        return Key(self.seeds.to(device), self.site, move(self.starts), move(self.step))
 
     def within(self, places: Tensor, total: int) -> "Key":
         """A seed for each of `places`, offsets among the `total` of them that the units hold together."""
         unit, place = self._unit(places, total)
-        return Key(_finalise(self.seeds[unit] + (place + 1) * _GOLDEN), self.site)
+        return Key(_finalise(self.seeds[unit] + (place + 1) * _GOLDEN), self.site, None, self.step)
 
     def tokens(self, places: Tensor, total: int) -> "Key":
         """For the tokens at `places` alone: they are dropped as they would be among all."""
         unit, place = self._unit(places, total)
-        return Key(self.seeds[unit], self.site, place)
+        return Key(self.seeds[unit], self.site, place, self.step)
 
     def _unit(self, places: Tensor, total: int) -> tuple[Tensor, Tensor]:
         share = total // len(self.seeds)
         return places // share, places % share
+
+
+def _words(seeds: np.ndarray) -> Tensor:
+    return torch.from_numpy(seeds.view(np.int64))
 
 
 @torch.compiler.assume_constant_result  # sites are fixed by the model: a compiler need not look inside

@@ -11,7 +11,9 @@ from clozeworks.errors import RecipeError
 from clozeworks.key import Key
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.linear import Linear
+from clozeworks.nn.mixer import BiasLayer
 from clozeworks.nn.stack import Stack
+from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.spec import Spec
 
@@ -154,7 +156,8 @@ def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:
-    """Fresh weights, the same for a seed on every machine: matrices N(0, deviation), norms 1, biases 0."""
+    """Fresh weights, the same for a seed on every machine: matrices, what is added to scores and what a second stream
+    begins as N(0, deviation), norms 1, biases 0."""
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()
     for module in model.modules():
@@ -162,5 +165,10 @@ def initialise(model: nn.Module, deviation: float, seed: int) -> None:
             done.add(id(module.weight))
             with torch.no_grad():
                 module.weight.normal_(0.0, deviation, generator=generator)
+        if isinstance(module, BiasLayer | TwoStreamLayer):
+            for parameter in module.parameters(recurse=False):
+                if id(parameter) not in done:
+                    done.add(id(parameter))
+                    nn.init.normal_(parameter, 0.0, deviation, generator)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

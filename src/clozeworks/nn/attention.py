@@ -1,6 +1,6 @@
 """Multi-head attention."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, cat
 
@@ -9,6 +9,7 @@ from clozeworks.errors import RecipeError
 from clozeworks.nn.backends import attend
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer
+from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)
@@ -18,12 +19,14 @@ class Attention(Mixer):
     head_h = softmax(q_h k_h^T / sqrt(d) + bias) v_h;  out = W_o [head_1; ...; head_H] + b_o
 
     Shapes [B, L, D] -> [B, L, D], d = D / H. Quadratic in length. Dropout on the weights needs them in memory and
-    so takes the dense path. q, k and v are separate matrices: names and pruning stay simple, speed is the same.
+    so takes the dense path. q, k and v are separate matrices: names and pruning stay simple, speed is the same. Without
+    `affine`, q, k, v and out are products W x alone (Dai et al. 2019).
     """
 
     heads: int
     dropout: float = 0.0
     bias: Bias | None = None
+    affine: bool = field(default=True, metadata=LATE)
 
     def check(self, where: str) -> None:
         if self.heads < 1:
@@ -33,17 +36,17 @@ class Attention(Mixer):
 
     def build(self, width: int) -> "AttentionLayer":
         bias = self.bias.build(width, self.heads, width // self.heads) if self.bias else None
-        return AttentionLayer(width, self.heads, self.dropout, bias)
+        return AttentionLayer(width, self.heads, self.dropout, bias, self.affine)
 
 
 class AttentionLayer(MixerLayer):
-    def __init__(self, width: int, heads: int, dropout: float, bias: BiasLayer | None):
+    def __init__(self, width: int, heads: int, dropout: float, bias: BiasLayer | None, affine: bool = True):
         super().__init__()
         self.heads, self.dropout, self.bias = heads, dropout, bias
-        self.query = Linear(width, width)
-        self.key = Linear(width, width)
-        self.value = Linear(width, width)
-        self.out = Linear(width, width)
+        self.query = Linear(width, width, bias=affine)
+        self.key = Linear(width, width, bias=affine)
+        self.value = Linear(width, width, bias=affine)
+        self.out = Linear(width, width, bias=affine)
 
     def extend(self, past: Carry | None, x: Tensor) -> Keys:
         k, v = self._split(self.key(x)), self._split(self.value(x))

@@ -49,14 +49,34 @@ class BlockLayer(nn.Module):
         self.ffn_norm = spec.norm.build(width) if spec.ffn else None
 
     def forward(
-        self, x: Tensor, past: Tensor | Carry | None, source: Keys | None, context: Context
-    ) -> tuple[Tensor, Carry | None, Keys | None]:
+        self,
+        x: Tensor,
+        past: Tensor | Carry | None,
+        source: Keys | None,
+        context: Context,
+        asked: Tensor | None = None,
+        asking: Context | None = None,
+    ) -> tuple[Tensor, Tensor | None, Carry | None, Keys | None]:
         """x [B, L, D] -> the same, or [W, D] at `context.places`: after the mixer no token needs another.
 
-        `past` are the older rows of this layer, `source` cross-attention's keys if already projected.
+        `past` are the older rows of this layer, `source` cross-attention's keys if already projected. `asked` [B, P, D]
+        is a second stream, which looks at the same rows as the first, projected once for both, in its own context.
         """
         query = self.mixer_norm(x) if self.pre else x
-        mixed, carry = self.mixer(query, self._memory(query, past), context.at("mixer"))
+        memory = None if past is None else self._memory(query, past)
+        if asked is not None and asking is not None:
+            rows = query if memory is None else memory
+            memory = self.mixer.extend(None, rows) if isinstance(rows, Tensor) else rows
+            asked = self._through(asked, self.mixer_norm(asked) if self.pre else asked, memory, None, asking)[0]
+            if context.places is not None and not len(context.places):
+                return x.new_zeros(0, x.shape[-1]), asked, memory if context.carry else None, None
+        x, carry, keys = self._through(x, query, memory, source, context)
+        return x, asked, carry, keys
+
+    def _through(
+        self, x: Tensor, query: Tensor, memory: Tensor | Carry | None, source: Keys | None, context: Context
+    ) -> tuple[Tensor, Carry | None, Keys | None]:
+        mixed, carry = self.mixer(query, memory, context.at("mixer"))
         x, mixed, context = context.pick(x), context.pick(mixed), context.picked()
         x = self._join(x, mixed, self.mixer_norm, context.at("mixer.out"))
         keys = None
@@ -67,13 +87,11 @@ class BlockLayer(nn.Module):
             mixed, _ = self.cross(self.cross_norm(x) if self.pre else x, keys, across.at("cross"))
             x = self._join(x, mixed, self.cross_norm, context.at("cross.out"))
         if self.ffn is not None and self.ffn_norm is not None:
-            inner = self.ffn(self.ffn_norm(x) if self.pre else x)
+            inner = self.ffn(self.ffn_norm(x) if self.pre else x, context.at("ffn").key)
             x = self._join(x, inner, self.ffn_norm, context.at("ffn.out"))
         return x, carry, keys if context.carry else None
 
-    def _memory(self, query: Tensor, past: Tensor | Carry | None) -> Tensor | Carry | None:
-        if past is None:
-            return None
+    def _memory(self, query: Tensor, past: Tensor | Carry) -> Tensor | Carry:
         if isinstance(past, Tensor):  # hidden rows: normalised and projected anew, with today's weights
             return torch.cat([self.mixer_norm(past) if self.pre else past, query], 1)
         return self.mixer.extend(past, query)

@@ -1,5 +1,6 @@
 """From token ids to vectors."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,7 +13,7 @@ from clozeworks.nn.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.words import WordsLayer
-from clozeworks.spec import Spec
+from clozeworks.spec import LATE, Spec
 
 
 @dataclass(slots=True)
@@ -22,8 +23,9 @@ class Embed(Spec):
     V x D parameters become V x E + E x D. `width` is E; None means tables as wide as the model and no projection.
     `narrow` = all: every table and the norm have width E, and their sum is projected (the published code and its
     directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
-    counts (docs/parameters.md). With `project` there is a projection although E = D. Position and segment come from
-    the batch's Side, so packed rows need nothing special.
+    counts (docs/parameters.md). With `project` there is a projection although E = D. With `scale` the word's vector is
+    taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's Side, so packed rows need
+    nothing special.
     """
 
     positions: LearnedPositions | None = field(default_factory=LearnedPositions)
@@ -33,6 +35,7 @@ class Embed(Spec):
     width: int | None = None
     narrow: Literal["all", "words"] = "all"
     project: bool = False
+    scale: bool = field(default=False, metadata=LATE)
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
@@ -55,10 +58,10 @@ class EmbedLayer(nn.Module):
         self.segments = nn.Embedding(spec.segments, added) if spec.segments else None
         self.norm = spec.norm.build(added) if spec.norm else None
         self.project = Linear(inner, width) if spec.project or inner != width else None
-        self.dropout = spec.dropout
+        self.dropout, self.scale = spec.dropout, math.sqrt(width) if spec.scale else None
 
     def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:
-        x = self.words(tokens)
+        x = self.words(tokens) if self.scale is None else self.words(tokens) * self.scale
         if self.project is not None and self.words_first:
             x = self.project(x)
         if self.positions is not None:

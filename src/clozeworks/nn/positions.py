@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from clozeworks.errors import RecipeError
@@ -34,3 +35,10 @@ class LearnedPositionsLayer(nn.Module):
 
     def forward(self, position: Tensor) -> Tensor:
         return self.table(position + self.offset if self.offset else position)
+
+
+def sinusoids(position: Tensor, width: int) -> Tensor:
+    """[..., D] of positions [...]: sin(p / 10000^(2i / D)), then the cosines of the same (Vaswani et al. 2017, 3.5)."""
+    rates = 10_000.0 ** -(torch.arange(0, width, 2, device=position.device) / width)
+    angles = position[..., None] * rates
+    return torch.cat([angles.sin(), angles.cos()], -1)

@@ -2,8 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
 from clozeworks.errors import RecipeError
-from clozeworks.nn.block import Block
-from clozeworks.nn.mixer import Mixer
+from clozeworks.key import dropout
+from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.spec import Spec
+from clozeworks.spec import LATE, Spec
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
@@ -25,10 +27,13 @@ class Share(Spec):
 
     None: every layer its own. 1: all the same. The norm that follows a part goes with it, cross-attention with
     attention. Layers that share have one shape; what they do with it may differ (heads, windows, place of the norm).
+    `bias`: of what is added to scores only the vectors that belong to no token or distance (u and v of Dai et al. 2019,
+    whose code has one pair for all layers).
     """
 
     attention: int | None = None
     ffn: int | None = None
+    bias: int | None = field(default=None, metadata=LATE)
 
 
 @dataclass(slots=True)
@@ -36,14 +41,16 @@ class Stack(Spec):
     """`depth` blocks; a tuple of blocks is cycled over the depth.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
-    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it).
+    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`.
     """
 
+    streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
     memory: int = 0
     norm: LayerNorm | None = None
+    dropout: float = field(default=0.0, metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -60,13 +67,18 @@ class Stack(Spec):
             raise RecipeError(f"{where}.depth", self.depth, f"at most {DEEPEST:,} layers are possible", "use fewer")
         if self.block == ():
             raise RecipeError(f"{where}.block", "()", "at least one block is needed", "give a Block")
-        for name in ("attention", "ffn"):
+        for name in ("attention", "ffn", "bias"):
             groups = getattr(self.share, name)
             if groups is not None and (groups < 1 or self.depth % groups):
                 divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         for mixer in self.mixers():
+            if self.share.bias is not None and getattr(mixer, "bias", None) is None:
+                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared"
+                raise RecipeError(f"{where}.share.bias", self.share.bias, needed, "use None")
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
 
@@ -80,7 +92,7 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory = spec.memory
+        self.memory, self.dropout = spec.memory, spec.dropout
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
         self.share = spec.share
@@ -97,6 +109,10 @@ class StackLayer(nn.Module):
                 leader = layer - layer % size
                 for part in parts:
                     tie(getattr(self.blocks[leader], part), getattr(self.blocks[layer], part), layer)
+        if self.share.bias is not None:
+            biases = [cast(BiasLayer, block.mixer.bias) for block in cast(Iterable[BlockLayer], self.blocks)]
+            for layer, bias in enumerate(biases):
+                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, bias.common)
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
@@ -104,6 +120,7 @@ class StackLayer(nn.Module):
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
         crosses: list[Keys | None] = []
+        asked, questions = self.ask(inner)
         some = None if layers or any(block.cross is not None for block in self.blocks) else inner.places
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
@@ -112,12 +129,13 @@ class StackLayer(nn.Module):
             places = some if depth == len(self.blocks) - 1 else None
             taps = None if inner.taps is None else inner.taps.at(depth)
             view = dataclasses.replace(inner.at(depth), places=places, taps=taps)
+            asking = None if questions is None else dataclasses.replace(questions, key=view.at("asked").key)
             if self.recompute and torch.is_grad_enabled():
-                x, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
-                    block, x, before, source, view, use_reentrant=False, preserve_rng_state=False
+                x, asked, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
+                    block, x, before, source, view, asked, asking, use_reentrant=False, preserve_rng_state=False
                 )
             else:
-                x, carry, cross = block(x, before, source, view)
+                x, asked, carry, cross = block(x, before, source, view, asked, asking)
             if self.memory:
                 mine = entered[:, : inner.keep]
                 rows = torch.cat([before, mine], 1) if isinstance(before, Tensor) else mine
@@ -129,6 +147,9 @@ class StackLayer(nn.Module):
                 kept.append(x)
         if self.norm is not None:
             x = self.norm(x)
+        if self.dropout:
+            last = inner if some is None else inner.picked()
+            x = dropout(x, self.dropout, last.at("out").key)
         if some is not None:
             whole = x.new_full((inner.query.position.numel(), x.shape[-1]), math.nan)
             x = whole.index_copy(0, some, x).view(*inner.query.position.shape, x.shape[-1])
@@ -140,15 +161,25 @@ class StackLayer(nn.Module):
                 side = side.each(lambda value: value[:, : value.shape[1] - unread])
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
-        return Hidden(x, tuple(kept), memory)
+        return Hidden(x, tuple(kept), memory, None if asked is None else self.answer(asked, inner))
+
+    def ask(self, context: Context) -> tuple[Tensor | None, Context | None]:
+        """A second stream before the first block, and what it may see; where there is none, None."""
+        return None, None
+
+    def answer(self, asked: Tensor, context: Context) -> Tensor:
+        """[T, D]: the second stream after the last block."""
+        return asked
 
 
-def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int) -> None:
-    """Give `follower` the parameters of `leader`; shapes that differ are refused by name."""
+def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:
+    """Give `follower` the parameters of `leader`, or `only` some of them; shapes that differ are refused by name."""
     if leader is follower:
         return
     given, own = ({} if part is None else dict(part.named_parameters()) for part in (leader, follower))
     for name in given | own:
+        if only is not None and name not in only:
+            continue
         shapes = [tuple(found[name].shape) if name in found else "nothing" for found in (given, own)]
         if shapes[0] != shapes[1]:
             raise RecipeError(

@@ -42,7 +42,7 @@ class Guesser:
         at, label = int(one.targets[chosen]), int(one.labels[chosen])
         here = one.to(next(self.model.parameters()).device)
         hidden = self.model.encoder(here.tokens, here.side, here.context())
-        guess = int(head.logits(hidden.last[0, at]).argmax())  # pyright: ignore[reportCallIssue]
+        guess = int(head.logits(hidden.at(here)[chosen]).argmax())  # pyright: ignore[reportCallIssue]
         tokens = one.tokens[0].tolist()
         before, after = tokens[max(at - AROUND, 0) : at], tokens[at + 1 : at + 1 + AROUND]
         return Guess(self._text(before), self._text([guess]), self._text([label]), self._text(after))

@@ -23,6 +23,7 @@ class NextToken(Loss):
 
     name: ClassVar[str] = "next_token"
     reads: ClassVar[frozenset[str]] = frozenset({"labels"})
+    metric: ClassVar[str] = "next_accuracy"
     bias: bool = False
 
     def count(self, batch: Batch) -> int:
@@ -38,6 +39,7 @@ class NextToken(Loss):
 class NextTokenLayer(LossLayer):
     def __init__(self, spec: NextToken, width: int, embed: EmbedLayer):
         super().__init__()
+        self.metric = spec.metric
         inner, vocab = embed.words.width, embed.words.table.num_embeddings
         self.dense = Linear(width, inner, bias=False) if inner != width else None
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
@@ -46,7 +48,7 @@ class NextTokenLayer(LossLayer):
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.labels is not None
         loss, right = cross_entropy(self._asked(hidden.at(batch)), self._table, self.bias, batch.labels)
-        return loss, {"next_accuracy": right}
+        return loss, {self.metric: right}
 
     def logits(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""

@@ -1,0 +1,1 @@
+"""What is added to the scores of attention: one file a kind."""

@@ -1,0 +1,25 @@
+"""Predict tokens in a drawn order."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from clozeworks.batch import Batch
+from clozeworks.objectives.losses.next_token import NextToken
+
+
+@dataclass(slots=True)
+class PermutedLM(NextToken):
+    """Cross-entropy of the targets, each from the tokens before it in a drawn order (Yang et al. 2019, equation 5).
+
+    sum_t log p(x_t | x_s, s before t in the order), with the head of `NextToken` and a bias. It reads the stream that
+    does not know its own tokens, hence nothing of the other one, which the last block then need not give.
+    """
+
+    name: ClassVar[str] = "permuted_lm"
+    metric: ClassVar[str] = "permuted_accuracy"
+    bias: bool = True
+
+    def places(self, batch: Batch) -> Tensor | None:
+        return None if batch.targets is None else batch.targets[:0]
