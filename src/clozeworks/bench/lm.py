@@ -39,6 +39,7 @@ class Cell:
 
 CELLS = {
     "gpt": Cell("gpt_mini", "OpenAIGPTLMHeadModel"),
+    "xlnet": Cell("xlnet_mini", "XLNetLMHeadModel"),
     "gpt-base": Cell("gpt", "OpenAIGPTLMHeadModel", 512, 2048, 40_478, repetitions=2, steps=2, warmup=1),
 }
 
