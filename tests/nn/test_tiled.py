@@ -9,7 +9,7 @@ from clozeworks.batch import Keys, Taps
 from clozeworks.key import Key, keep
 from clozeworks.nn import backends
 from clozeworks.nn.attention import Attention
-from clozeworks.nn.tiled import Tiles, tiled
+from clozeworks.nn.tiled import Tiles, bands, tiled
 from tests.toys import packed
 
 HEADS, SIZE = 2, 4
@@ -19,6 +19,7 @@ CONTEXTS = {
     "padded": ([[5], [2], [7]], 7),
     "packed": ([[3, 4, 17], [1, 2, 2], [24]], 24),
     "buckets": ([[16, 1, 17], [40], [3, 33]], 40),
+    "bands": ([[130], [97, 20], [100, 30]], 130),
 }
 
 
@@ -47,7 +48,7 @@ def test_without_dropout_it_is_the_dense_definition(name, kind):
 
 
 @pytest.mark.parametrize("kind", ["full", "causal"])
-@pytest.mark.parametrize("name", ["padded", "packed"])
+@pytest.mark.parametrize("name", ["padded", "packed", "bands"])
 def test_the_gradient_under_dropout(name, kind):
     lengths, width = CONTEXTS[name]
     context = packed(lengths, width, kind, key=Key.make(3))
@@ -83,6 +84,24 @@ def test_tiles_are_as_long_as_documents():
     groups = Tiles.make(context.borders, HEADS, False, torch.device("cpu")).groups
     assert sum(count * width for count, width, _ in groups) >= 8 * 40
     assert sum(count * width**2 for count, width, _ in groups) < 0.85 * 8 * 40**2
+
+
+def test_bands_cover_a_tile_and_leave_out_what_comes_later():
+    assert bands(16) == [(0, 16)]
+    assert bands(127) == [(0, 64), (64, 127)]
+    assert bands(130) == [(0, 64), (64, 130)]
+    for width in (128, 512, 1024):
+        cuts = bands(width)
+        assert [begin for begin, _ in cuts] == [0] + [end for _, end in cuts[:-1]]
+        assert sum((end - begin) * end for begin, end in cuts) <= 0.75 * width**2
+
+
+def test_bands_drop_what_a_whole_tile_would(monkeypatch):
+    context = packed([[130], [130]], 130, "causal", key=Key.make(5))
+    q, k, v = triple(context)
+    found = tiled(q, Keys(k, v), context, 0.4)
+    monkeypatch.setattr("clozeworks.nn.tiled.bands", lambda width: [(0, width)])
+    torch.testing.assert_close(found, tiled(q, Keys(k, v), context, 0.4))
 
 
 def test_dropout_takes_tiles_where_it_can(monkeypatch):

@@ -10,6 +10,7 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
+    "lm": "GPT and XLNet: our step against their classes in transformers",
     "quality": "our held-out loss against that of the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
@@ -21,7 +22,7 @@ NAMES = {
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
     "data": ("a text of its own", "prepare or quality"),
-    "cells": ("no cells", "pretrain"),
+    "cells": ("no cells", "pretrain or lm"),
     "profile": ("no profile", "pretrain"),
 }
 

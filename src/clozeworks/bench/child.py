@@ -63,8 +63,23 @@ class Contestant:
             self.process.wait()
 
 
-def ask(role: str, folder: Path, threads: int) -> dict[str, Any]:
-    child = Contestant(role, folder, threads)
+def turns(sides: dict[str, Contestant], warmup: int, repetitions: int, steps: int) -> dict[str, list[Any]]:
+    """Segments in turns, one side resting while the others work; who goes first changes each time."""
+    segments: dict[str, list[Any]] = {name: [] for name in sides}
+    try:
+        for side in sides.values():
+            side.go(warmup)
+        for turn in range(repetitions):
+            for name in sides if turn % 2 == 0 else reversed(sides):
+                segments[name].append(sides[name].go(steps))
+    finally:
+        for side in sides.values():
+            side.close()
+    return segments
+
+
+def ask(role: str, folder: Path, threads: int, *more: str) -> dict[str, Any]:
+    child = Contestant(role, folder, threads, *more)
     try:
         return child.answer()
     finally:

@@ -87,6 +87,16 @@ def same(folder: Path, answers: IO[str]) -> None:
     print(json.dumps({"ours": ours, "theirs": theirs}), file=answers, flush=True)
 
 
+def lm(folder: Path, answers: IO[str], act: str) -> None:
+    from clozeworks.bench import plain_loop, workload
+
+    if act == "theirs":
+        plain_loop.train(folder, Meter(answers))
+        return
+    facts = workload.make(folder).facts() if act == "make" else plain_loop.losses(folder)
+    print(json.dumps(facts), file=answers, flush=True)
+
+
 def breakdown(folder: Path, answers: IO[str]) -> None:
     from clozeworks.bench.breakdown import measure
 
@@ -134,7 +144,7 @@ def main(role: str, folder: str, threads: str, *more: str) -> None:
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family)
+    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family, lm)
     {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clozeworks import doctor
-from clozeworks.bench.child import Contestant
+from clozeworks.bench.child import Contestant, turns
 from clozeworks.bench.figures import footer, setting_of, spread, told
 
 if TYPE_CHECKING:
@@ -73,19 +73,9 @@ def run(setting: Setting) -> dict[str, Any]:
 
 
 def compared(setting: Setting, name: str, folder: Path, threads: int) -> dict[str, Any]:
-    """One comparison, its sides in turns; who goes first changes each time."""
-    names = list(COMPARISONS[name])
-    sides = {side: Contestant("family", folder, threads, name, side) for side in names}
-    segments: dict[str, list[Any]] = {side: [] for side in names}
-    try:
-        for side in names:
-            sides[side].go(setting.warmup)
-        for turn in range(setting.repetitions):
-            for side in names if turn % 2 == 0 else reversed(names):
-                segments[side].append(sides[side].go(setting.steps))
-    finally:
-        for side in sides.values():
-            side.close()
+    """One comparison, its sides in turns."""
+    sides = {side: Contestant("family", folder, threads, name, side) for side in COMPARISONS[name]}
+    segments = turns(sides, setting.warmup, setting.repetitions, setting.steps)
     return {**summary(segments), "parameters": parameters(setting, name), "segments": segments}
 
 

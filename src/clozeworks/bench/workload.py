@@ -18,7 +18,6 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.examples import Plan, Ragged, Vocabulary, assemble
 from clozeworks.exchange import files
 from clozeworks.model import Model
-from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.pretraining import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
@@ -69,7 +68,7 @@ def make(folder: Path) -> "Workload":
     r.train.batch_tokens = setting.get("tokens") or r.train.batch_tokens
     full = setting.get("full")
     r.objective.segments = Blocks(full) if full else OneSentence(min(r.objective.segments.length, 128))
-    r.objective.losses = (MaskedLM(),)  # what the peer's class does
+    r.objective.losses = r.objective.losses[:1]  # what the peer's class does
     encoder = TextEncoder(build(r), tokenizer, r)
     save(encoder, folder / MODEL)
     save(encoder, folder / THEIRS, "hf")

@@ -319,12 +319,15 @@ def bench(parser: Parser) -> None:
     clozeworks bench
     clozeworks bench pretrain --quick
     clozeworks bench pretrain --profile --only mini-8k base-512
+    clozeworks bench lm --only gpt
     clozeworks bench prepare --data corpus.jsonl
     """
-    parser.add_argument("name", nargs="?", metavar="NAME", help="pretrain, quality, masking, prepare, loader or family")
+    parser.add_argument(
+        "name", nargs="?", metavar="NAME", help="pretrain, lm, quality, masking, prepare, loader or family"
+    )
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain: mini-8k, base-512 ...")
+    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain and lm: mini-8k, gpt ...")
     parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
     parser.add_argument("--out", metavar="FILE", help="write the figures there too")
     _json(parser)
