@@ -8,6 +8,7 @@ import torch
 import clozeworks as cw
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Share
 from clozeworks.pretraining import Recipe, build
@@ -263,7 +264,7 @@ def test_a_config_that_leaves_out_what_is_usual(tmp_path):
         (lambda r: setattr(r.encoder.embed, "norm", None), "embed.norm"),
         (lambda r: setattr(r.encoder.embed, "dropout", 0.1), "embed.dropout"),
         (lambda r: setattr(r.encoder.stack.block_at(0), "place", "pre"), "stack.block"),
-        (lambda r: setattr(r.encoder.stack, "memory", 4), "stack"),
+        (lambda r: setattr(r.encoder.stack, "norm", LayerNorm()), "stack"),
     ],
 )
 def test_what_their_class_cannot_hold_is_refused(change, path, tmp_path):
