@@ -24,6 +24,7 @@ from clozeworks.key import Key
 Kind = Literal["full", "causal", "prefix", "order"]
 Backend = Literal["auto", "dense", "sdpa", "documents"]
 PADDING, FORGOTTEN = -1, -2
+HOST = ("lane", "continues")  # facts of examples that nobody asks the device for
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,8 +216,8 @@ class Context:
 
     def after(self, past: Side) -> "Context":
         """The same queries with older rows before them in memory."""
-        rows = past.position.shape[1]
-        return dataclasses.replace(self, memory=past.cat(self.memory), offset=rows, borders=None, scratch={})
+        offset = None if self.offset is None else self.offset + past.position.shape[1]
+        return dataclasses.replace(self, memory=past.cat(self.memory), offset=offset, borders=None, scratch={})
 
     def across(self) -> "Context":
         """The view of cross-attention: every query sees the whole source of its document."""
@@ -365,7 +366,7 @@ class Batch:
             labels=move(self.labels),
             spans=move(self.spans),
             backward=move(self.backward),
-            example={name: value.to(device) for name, value in self.example.items()},
+            example={name: value if name in HOST else value.to(device) for name, value in self.example.items()},
         )
 
 

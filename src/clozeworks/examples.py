@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 NOTHING = -100  # a label where nothing is predicted
+BORDER, END = -1, -2  # what may follow an example besides a token of the corpus
 
 # What a token is in an annotated unit, as bits of the column `units`.
 PHRASE_START, PHRASE_INSIDE, ENTITY_START, ENTITY_INSIDE = 1, 2, 4, 8
@@ -52,6 +53,7 @@ class Plan:
     opened: np.ndarray | None = None  # [pieces] bool: [CLS] before it; None: before the first piece of each example
     closed: np.ndarray | None = None  # [pieces] bool: [SEP] after it; None: after every piece
     in_order: bool = False  # the examples are read one after another, never shuffled or packed
+    follows: np.ndarray | None = None  # [examples] offset of the token after each: BORDER a [SEP], END nothing
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -84,6 +86,7 @@ class Ragged:
     fields: dict[str, np.ndarray] = field(default_factory=dict)
     span: np.ndarray | None = None  # int32: the number of a hidden span in its example, -1 outside
     order: np.ndarray | None = None  # int32: a token sees those of its example whose number is not above its own
+    following: np.ndarray | None = None  # int32 [examples]: the token after each, for a corruption to look at
 
     def __len__(self) -> int:
         return len(self.first) - 1
@@ -158,5 +161,14 @@ def assemble(
         special=special,
         labels=np.full(len(tokens), NOTHING, dtype=np.int32),
         fields={name: values[chosen] for name, values in plan.fields.items()},
+        following=None if plan.follows is None else _following(plan.follows[chosen], take, vocabulary),
         **spread,
     )
+
+
+def _following(follows: np.ndarray, take: Take, vocabulary: Vocabulary) -> np.ndarray:
+    """[examples]: the token after each, NOTHING where the text ends."""
+    tokens = np.where(follows == END, NOTHING, vocabulary.sep).astype(np.int32)
+    inside = follows >= 0
+    tokens[inside] = take(follows[inside], follows[inside] + 1).tokens
+    return tokens

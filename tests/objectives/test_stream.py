@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from clozeworks import draws, spec
 from clozeworks.data.rows import Source
 from clozeworks.errors import InputError
+from clozeworks.examples import NOTHING
 from clozeworks.objectives.segments import Stream
+from clozeworks.objectives.shift import Shift
 from tests.toys import VOCABULARY, Text
 
 documents = st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), min_size=1, max_size=8).filter(
@@ -70,3 +72,28 @@ def test_fewer_tokens_than_lanes_are_refused():
         Stream(length=16, lanes=8).plan(Text([[3]]), draws.fold(0))
     with pytest.raises(InputError, match=r"lanes = 0: at least 1"):
         spec.check(Stream(lanes=0), "segments")
+
+
+@settings(deadline=None, max_examples=100)
+@given(documents.map(Text), st.integers(8, 40), st.integers(1, 6))
+def test_every_token_but_the_first_is_asked_for_once(text, length, lanes):
+    epoch = Source(text, Stream(length=length, lanes=lanes), Shift(), VOCABULARY, 0).epoch(0)
+    read = epoch.examples(np.arange(len(epoch.plan)))
+    whole = stream_of(text)
+    plain = Source(text, Stream(length=length, lanes=lanes), None, VOCABULARY, 0).epoch(0)
+    lengths = plain.examples(np.arange(len(plain.plan))).lengths
+    starts = np.zeros(len(lengths), dtype=int)  # of each example in the whole text
+    at = 0
+    for lane in range(lanes):
+        for n in range(lane, len(lengths), lanes):
+            starts[n], at = at, at + lengths[n]
+    asked = []
+    for n, start in enumerate(starts.tolist()):
+        row = slice(read.first[n], read.first[n + 1])
+        assert read.tokens[row].tolist() == whole[start : start + read.lengths[n]]
+        for place, label in enumerate(read.labels[row].tolist(), start + 1):
+            if label != NOTHING:
+                assert label == whole[place]
+                asked.append(place)
+    assert sorted(asked) == list(range(1, len(whole)))
+    assert (read.lengths == lengths).sum() >= len(lengths) - 1, "rows are read to their end, but for the text's last"

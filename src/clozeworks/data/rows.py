@@ -321,7 +321,8 @@ def _stretch(ragged: Ragged, begin: int, end: int) -> Ragged:
     return Ragged(first=ragged.first[begin : end + 1] - low, fields=fields, **columns)
 
 
-_COLUMNS = tuple(each.name for each in dataclasses.fields(Ragged) if each.name not in ("first", "fields"))
+_PER_EXAMPLE = ("first", "fields", "following")  # the last is of use to a corruption, and goes no further
+_COLUMNS = tuple(each.name for each in dataclasses.fields(Ragged) if each.name not in _PER_EXAMPLE)
 ABSENT = {"span": -1}  # what an optional column holds where a part came without it; 0 or False otherwise
 
 

@@ -1,5 +1,6 @@
 """Figures on text the model never saw, under masks that never change."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +13,10 @@ from clozeworks.batch import Batch
 from clozeworks.data.rows import Source, Text, batch_rows, collate, shelved
 from clozeworks.examples import Vocabulary
 from clozeworks.model import Model
-from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.objective import Objective, Segments
+from clozeworks.recall import Recall
+
+LANE = 32  # rows that a lane of held-out text should have at least
 
 
 def evaluate(
@@ -41,26 +45,41 @@ def batches(
     limit_tokens: int | None = None,
 ) -> Iterator[Batch]:
     """The examples to evaluate on; `limit_tokens` leaves whole rows out, whatever the size of a batch."""
-    epoch = Source(corpus, objective.segments, objective.corruption, vocabulary, seed).epoch(0)
-    order, size = epoch.order(), batch_rows(objective.segments, batch_tokens)
+    segments = fewer_lanes(objective.segments, int(corpus.sentences[-1]))
+    epoch = Source(corpus, segments, objective.corruption, vocabulary, seed).epoch(0)
+    order, size = epoch.order(), batch_rows(segments, batch_tokens)
     rows = (row for pool in range(epoch.pools()) for row in shelved(epoch, epoch.rows(pool, order)))
     if limit_tokens is not None:
-        limit, lanes = limit_tokens // objective.segments.length, getattr(objective.segments, "lanes", 1)
+        limit, lanes = limit_tokens // segments.length, getattr(segments, "lanes", 1)
         rows = itertools.islice(rows, max(1, limit // lanes) * lanes)  # of text in lanes, whole time steps
     while chunk := list(itertools.islice(rows, size)):
         yield collate(chunk)
 
 
+def fewer_lanes(segments: Segments, tokens: int) -> Segments:
+    """Text in lanes, half as many as often as it takes for each to be `LANE` rows long: at the beginning of a lane nothing
+    is remembered, and held-out text that is cut into many short ones would measure little else."""
+    lanes = getattr(segments, "lanes", None)
+    while lanes is not None and lanes > 1 and tokens < lanes * LANE * segments.length:
+        lanes //= 2
+        segments = dataclasses.replace(segments, **{"lanes": lanes})
+    return segments
+
+
 @torch.no_grad()
 def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Batch] | None = None) -> dict[str, Any]:
-    """Means over all predictions: sums first, one division at the end. Without a teacher, of what needs none."""
-    device = next(model.parameters()).device
+    """Means over all predictions: sums first, one division at the end. Without a teacher, of what needs none.
+
+    A model with memory has nothing in it before the first batch.
+    """
+    device, recall = next(model.parameters()).device, Recall()
     sums: dict[str, float] = {}
     owner: dict[str, str] = {}
     counts = {spec.name: 0 for spec in model.specs}
     for batch in batches:
         batch = batch.to(device)
-        output = model(batch if teach is None else teach(batch))
+        output = model(recall.give(batch if teach is None else teach(batch)))
+        recall.take(batch, output.hidden.memory)
         for name, count in model.count(batch).items():
             counts[name] += count
         for name, (loss, value) in ({n: (n, v) for n, v in output.losses.items()} | output.metrics).items():

@@ -4,13 +4,13 @@ import dataclasses
 import math
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.batch import Carry, Context, Hidden, Keys, Memory
+from clozeworks.batch import Carry, Context, Hidden, Keys, Memory, Side
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
 from clozeworks.nn.block import Block, BlockLayer
@@ -41,7 +41,9 @@ class Stack(Spec):
     """`depth` blocks; a tuple of blocks is cycled over the depth.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
-    seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`.
+    seen, never trained. At the `start` of a text there are none, as in the authors' code, or as many rows of zeros,
+    which are attended to like others. `norm` is applied once after the last block (pre-norm stacks need it), then
+    `dropout`.
     """
 
     depth: int
@@ -50,6 +52,7 @@ class Stack(Spec):
     memory: int = 0
     norm: LayerNorm | None = None
     dropout: float = field(default=0.0, metadata=LATE)
+    start: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -74,6 +77,8 @@ class Stack(Spec):
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.memory < 0:
+            raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
         for mixer in self.mixers():
             if self.share.bias is not None and getattr(mixer, "bias", None) is None:
                 needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared"
@@ -91,7 +96,7 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory, self.dropout = spec.memory, spec.dropout
+        self.memory, self.start, self.dropout = spec.memory, spec.start, spec.dropout
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
         self.share = spec.share
@@ -115,6 +120,8 @@ class StackLayer(nn.Module):
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
+        if past is None and self.memory and self.start == "zeros":
+            past = self.zeros(x, context)
         inner = context if past is None else context.after(past.side)
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
@@ -159,6 +166,15 @@ class StackLayer(nn.Module):
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory)
+
+    def zeros(self, x: Tensor, context: Context) -> Memory:
+        """What a stack remembers that has read nothing, and starts with zeros: before each row, in its document."""
+        before = torch.arange(-self.memory, 0, device=x.device).expand(len(x), -1)
+        position = before if context.backward is None else torch.where(context.backward[:, None], -before, before)
+        document = context.query.document[:, :1].expand_as(before)
+        segment = None if context.query.segment is None else torch.zeros_like(before)
+        rows = x.new_zeros(len(x), self.memory, x.shape[-1])
+        return Memory((rows,) * len(self.blocks), Side(position, document, before, before, segment))
 
 
 def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:

@@ -16,7 +16,8 @@ class Shift(Corruption):
 
     Nothing is replaced; what is to be predicted has not been read yet. An example of n tokens is read up to the last
     but one, and each token read is labelled with the one that follows it: n - 1 predictions, specials among them, so
-    that the model learns where a text ends. An example of one token stays, and predicts nothing.
+    that the model learns where a text ends. An example of one token stays, and predicts nothing. Where the segments
+    know what follows an example, as those of a text in lanes do, all n are read and the last is labelled with that.
     """
 
     kind: ClassVar[Kind] = "causal"
@@ -24,13 +25,14 @@ class Shift(Corruption):
 
     def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
         lengths = examples.lengths
-        ends = examples.first[1:][lengths > 0] - 1
+        following = np.full(len(examples), NOTHING) if examples.following is None else examples.following
         labels = np.append(examples.tokens[1:], NOTHING)[: len(examples.tokens)]
-        labels[ends] = NOTHING
+        labels[examples.first[1:][lengths > 0] - 1] = following[lengths > 0]
+        unread = (lengths > 1) & (following == NOTHING)
         read = np.ones(len(examples.tokens), dtype=bool)
-        read[examples.first[1:][lengths > 1] - 1] = False
+        read[examples.first[1:][unread] - 1] = False
         columns = {name: column[read] for name, column in columns_of(examples).items()}
-        first = np.concatenate([[0], np.cumsum(lengths - (lengths > 1))])
+        first = np.concatenate([[0], np.cumsum(lengths - unread)])
         return replace(examples, **columns, labels=labels[read], first=first)
 
 

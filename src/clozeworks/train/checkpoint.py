@@ -3,6 +3,7 @@
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
                         recipe.json  tokenizer.json  tokenizer_config.json
 
+A model that remembers what it has read has a memory.safetensors, too, with a row for each lane of the text.
 Where processes hold parts of the tensors, each writes its own files (`slices`); the rest is the same.
 The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
 after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer make it
@@ -28,6 +29,7 @@ from clozeworks.exchange.tensors import assign
 from clozeworks.train import slices
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
+MEMORY = "memory.safetensors"
 _NAME = re.compile(r"step-(\d{8,})")
 _SLACK = 1 << 20  # for what is not tensors
 
@@ -179,10 +181,10 @@ def _hash(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def expect_room(run: Path, model: nn.Module) -> None:
-    """Refuse before the first step what the first save would refuse: weights and two moments must fit."""
+def expect_room(run: Path, model: nn.Module, more: int = 0) -> None:
+    """Refuse before the first step what the first save would refuse: weights, two moments and `more` bytes must fit."""
     weights = sum(parameter.nbytes for parameter in model.parameters())
-    _need_room(run / name_of(0), 3 * weights + _SLACK)
+    _need_room(run / name_of(0), 3 * weights + more + _SLACK)
 
 
 def _need_room(path: Path, size: int) -> None:

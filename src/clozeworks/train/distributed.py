@@ -93,6 +93,16 @@ class Several(World):
         parts = self._gathered(padded)
         return tuple(n for part, size in zip(parts, sizes, strict=True) for n in part[: int(size)].tolist())
 
+    def rows(self, tensor: Tensor) -> Tensor:
+        counts = self.joined((len(tensor),))
+        mine = torch.zeros(max(counts), *tensor.shape[1:], dtype=tensor.dtype)
+        mine[: len(tensor)] = tensor.cpu()
+        flat = mine.view(torch.uint8)  # whatever the type, gloo knows bytes
+        parts = [torch.zeros_like(flat) for _ in counts] if self.main else None
+        dist.gather(flat, parts, dst=0)
+        found = zip(parts or [flat], counts, strict=False)
+        return torch.cat([part.view(tensor.dtype)[:count] for part, count in found])
+
     def first(self, compute: Callable[[], Value]) -> Value:
         told = json.dumps(compute()).encode() if self.main else b""
         size = torch.tensor([len(told)])

@@ -17,6 +17,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from clozeworks.batch import Batch
 from clozeworks.key import Key
 from clozeworks.model import Model
+from clozeworks.recall import Recall
 from clozeworks.train.guard import Watch
 from clozeworks.train.world import World, gradients
 
@@ -68,6 +69,7 @@ def fit(
     watch: Watch | None = None,
     world: World | None = None,
     teach: Callable[[Batch], Batch] | None = None,
+    recall: Recall | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
@@ -77,9 +79,11 @@ def fit(
     an error is raised.
 
     In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
-    `teach` has a teacher read each micro-batch before the model does.
+    `teach` has a teacher read each micro-batch before the model does. `recall` is what lanes of text remember at the
+    start; after a step that changes nothing they remember nothing.
     """
     batches, watch, world = iter(data), watch or Watch(), world or World()
+    recall = Recall() if recall is None else recall
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for number in range(start + 1, steps + 1):
         begin, cpu_begin = time.perf_counter(), time.process_time()
@@ -91,6 +95,7 @@ def fit(
         examples = tuple(index for batch in micro for index in batch.index)
         if passed := watch.passes(number):
             examples, reason = world.joined(examples), f"passed over: {passed.reason}"
+            recall.forget()
             seconds = time.perf_counter() - begin
             yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
             continue
@@ -99,7 +104,7 @@ def fit(
         optimizer.zero_grad(set_to_none=True)
         keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
         counts, tokens = count(model, micro, world)
-        parts = accumulate(model, micro, keys, precision, world, counts, teach)
+        parts = accumulate(model, micro, keys, precision, world, counts, teach, recall)
         norm = get_total_norm(gradients(parameters)).detach().to(device)
         means, norm = world.settled(torch.stack(list(parts.values())), norm)
         *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
@@ -113,6 +118,8 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
+        else:
+            recall.forget()
         step = Step(
             number,
             steps,
@@ -161,9 +168,10 @@ def accumulate(
     world: World | None = None,
     counts: dict[str, int] | None = None,
     teach: Callable[[Batch], Batch] | None = None,
+    recall: Recall | None = None,
 ) -> dict[str, Tensor]:
     """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
-    world = world or World()
+    world, recall = world or World(), Recall() if recall is None else recall
     counts = counts or count(model, micro, world)[0]
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     device = micro[0].tokens.device
@@ -171,7 +179,8 @@ def accumulate(
     for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
         with world.running(model, last=number == len(micro)) as run:
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-                output = run(batch if teach is None else teach(batch), key)
+                output = run(recall.give(batch if teach is None else teach(batch)), key)
+            recall.take(batch, output.hidden.memory)
             total = torch.zeros((), device=device)
             for spec in model.specs:
                 if counts[spec.name]:  # a loss without a prediction in this step says nothing

@@ -23,6 +23,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
+from clozeworks.recall import Recall
 from clozeworks.train import allocator, checkpoint, folder, log, optim, room, together
 from clozeworks.train.feed import Feed
 from clozeworks.train.guard import Watch
@@ -139,7 +140,7 @@ class Session:
         teacher: Learned | None = None,
     ):
         self.recipe, self.corpora, self.run, self.device, self.source = recipe, corpora, run, device, source
-        self.world = world or World()
+        self.world, self.recall = world or World(), Recall()
         self.tokenizer, self.vocabulary = tokenizer, tokenizer.vocabulary()
         self.feed = Feed(recipe, corpora, self.vocabulary, share=(self.world.rank, self.world.size))
         if not (run / folder.RUN).exists():
@@ -151,7 +152,7 @@ class Session:
         if recipe.train.compile:
             compiled(self.model)
         if not run.exists():
-            checkpoint.expect_room(run, self.model)
+            checkpoint.expect_room(run, self.model, together.remembered_bytes(recipe))
         self.world.place(self.model)
         self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
         borders = [end for end, _ in self.feed.phases]
@@ -259,6 +260,7 @@ class Session:
                     watch=self.watch,
                     world=self.world,
                     teach=self.teacher,
+                    recall=self.recall,
                 ):
                     yield step
                     if step.trouble:
@@ -289,8 +291,9 @@ class Session:
         if self.world.main:
             checkpoint.drop_after(self.run, state["step"])
         if found:
-            together.restore(self.world, found, self.model, self.adam)
+            together.restore(self.world, found, self.model, self.adam, self.recall)
         else:
+            self.recall.forget()
             fresh, _ = begun(self.recipe, self.source, self.taught)
             together.begin(self.world, fresh, self.model, self.adam)
         self.enter({**state, "guard": {**state.get("guard", {}), "passed": passed}})
@@ -306,15 +309,15 @@ class Session:
             if found.damaged:
                 raise InputError(self.run, "; ".join(found.damaged), "a sound checkpoint is needed to go on",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
-            checkpoint.expect_room(self.run, self.model)
+            checkpoint.expect_room(self.run, self.model, together.remembered_bytes(self.recipe))
             return dict(BEGINNING)
         state = found.checkpoint.state
         if state["recipe"] != folder.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        together.restore(self.world, found.checkpoint, self.model, self.adam)
+        together.restore(self.world, found.checkpoint, self.model, self.adam, self.recall)
         if state["step"] < self.recipe.train.steps:
-            checkpoint.expect_room(self.run, self.model)
+            checkpoint.expect_room(self.run, self.model, together.remembered_bytes(self.recipe))
             self.notes.append(f"going on from step {state['step']:,}")
         else:
             self.notes.append(
@@ -336,7 +339,8 @@ class Session:
         keep = functools.partial(
             self.recipe.train.keep.choose, losses=dict(self.losses), anchor=self.watch.anchor(step)
         )
-        tensors, files = together.tensors_of(self.model, self.adam), folder.model_files(self.run)
+        tensors = together.tensors_of(self.model, self.adam)
+        files = {**folder.model_files(self.run), **together.remembered(self.world, self.recall)}
         # The checkpoint promises the rows up to its step: they are on the disk before it has its name.
         if self.world.sharded:
             metrics.sync()

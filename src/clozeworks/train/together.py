@@ -1,19 +1,23 @@
 """Checkpoints of a world: written by the main process or by all, read by any number of processes.
 
 Replicas are alike, so the main process writes the ordinary checkpoint. Shards write a file each, into the one directory
-that the main process makes and, when all are done, commits.
+that the main process makes and, when all are done, commits. What lanes of text remember lies in the process that reads
+them; the main one gathers it.
 """
 
 import os
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from clozeworks import atomic
 from clozeworks.errors import InputError
 from clozeworks.exchange.tensors import assign
+from clozeworks.pretraining import Recipe
+from clozeworks.recall import Recall
 from clozeworks.train import checkpoint, optim, slices
 from clozeworks.train.world import World, local, sharded
 
@@ -70,8 +74,32 @@ def _write(world: World, directory: str, tensors: dict[str, dict[str, Tensor]]) 
     world.wait()
 
 
-def restore(world: World, found: checkpoint.Checkpoint, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Fill the parameters and the optimizer; of a shard only its rows are read."""
+def remembered(world: World, recall: Recall) -> dict[str, bytes]:
+    """The file of what the lanes of all processes remember, for the main one to save; collective."""
+    longest = max(world.joined((recall.length,)))
+    state = {name: world.rows(rows) for name, rows in recall.state(longest).items()}
+    return {checkpoint.MEMORY: safetensors.torch.save(state)} if state and world.main else {}
+
+
+def remembered_bytes(recipe: Recipe) -> int:
+    """How large that file becomes."""
+    encoder, lanes = recipe.encoder, getattr(recipe.objective.segments, "lanes", 0)
+    return 4 * encoder.stack.memory * lanes * encoder.stack.depth * encoder.width
+
+
+def restore(
+    world: World,
+    found: checkpoint.Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    recall: Recall | None = None,
+) -> None:
+    """Fill the parameters, the optimizer and what is remembered; of a shard only its rows are read."""
+    if recall is not None:
+        kept = found.tensors(checkpoint.MEMORY) if (found.path / checkpoint.MEMORY).is_file() else {}
+        # Each process has the lanes that the loader gives it.
+        mine = {name: torch.tensor_split(rows, world.size)[world.rank] for name, rows in kept.items()}
+        recall.load(mine, next(model.parameters()).device)
     if not world.sharded:
         assign(model, found.tensors(), found.path)
         optim.restore(model, optimizer, found.tensors(checkpoint.OPTIMIZER))

@@ -85,6 +85,10 @@ class World:
         """Those of the first process, then of the second, ..."""
         return numbers
 
+    def rows(self, tensor: Tensor) -> Tensor:
+        """On the host of the main process: the rows [n, ...] of the first process, then of the second, ..."""
+        return tensor.cpu()
+
     def first(self, compute: Callable[[], Value]) -> Value:
         """What the main process computes, which is JSON."""
         return compute()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Plan, ragged_arange
+from clozeworks.examples import BORDER, END, Plan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
 
 
@@ -17,6 +17,8 @@ class Stream(Segments):
     that a batch of `lanes` rows goes on where the batch before it ended. Nothing is shuffled or packed, no [CLS] is
     added, and a row may hold the end of one document and the beginning of the next, each in sight of the other.
     Fields: `lane`, and `continues` (the row follows the one before it in its lane; not so for the first of an epoch).
+    The plan also tells the token that follows each row, so that whoever learns to say what comes next is asked for
+    every token of the corpus but its first, once: at the end of a row for that with which the next one begins.
     Departure: the released code drops what does not fill the last row of a lane; here that row is shorter.
     """
 
@@ -46,6 +48,9 @@ class Stream(Segments):
         head = np.repeat(starts, count) - begins[document]
         tail = np.repeat(ends, count) - begins[document]
         each = np.arange(len(starts))
+        after = np.minimum(np.searchsorted(begins, ends, side="right") - 1, len(sizes) - 1)
+        inside = ends - begins[after]
+        follows = np.where(inside < sizes[after], borders[after] + inside, np.where(ends < total, BORDER, END))
         return Plan(
             starts=borders[document] + np.maximum(head, 0),
             ends=borders[document] + np.minimum(tail, sizes[document]),
@@ -55,6 +60,7 @@ class Stream(Segments):
             opened=np.zeros(len(document), dtype=bool),
             closed=tail > sizes[document],
             in_order=True,
+            follows=follows,
         )
 
     def _chunks(self, total: int) -> tuple[np.ndarray, np.ndarray]:
