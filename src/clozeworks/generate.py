@@ -61,7 +61,7 @@ class Draw:
 class Reader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
-    What it remembers are keys and values, or the hidden rows of a stack with a memory; without `cache` everything is
+    What it remembers are keys and values, of a stack with a memory the last so many; without `cache` everything is
     read again each time, which gives the same and takes longer.
     """
 
