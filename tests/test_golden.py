@@ -78,10 +78,11 @@ def shrink(r: Recipe) -> Recipe:
     cycled = len(stack.block) if isinstance(stack.block, tuple) else 1
     r.encoder.width = 32
     stack.depth = max(2, math.lcm(cycled, stack.share.attention or 1, stack.share.ffn or 1))
+    stack.memory = min(stack.memory, LENGTH)
     if r.encoder.embed.width is not None:
         r.encoder.embed.width = 16
     for _, part in spec.walk(r):
-        for name, small in (("heads", 2), ("inner", 64)):
+        for name, small in (("heads", 2), ("inner", 64), ("lanes", 8)):
             if hasattr(part, name):
                 setattr(part, name, small)
     train, longest = r.train, r.longest()
@@ -123,7 +124,6 @@ KINDS: tuple[tuple[Any, type, Callable[[Any], Recipe]], ...] = (
 GIVEN: dict[str, dict[str, Any]] = {
     "MaskPhrases": {"stage": "entity"},
     "Pairs": {"target_length": 12},
-    "Stream": {"lanes": 4},
 }
 
 

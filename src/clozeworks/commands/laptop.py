@@ -10,6 +10,7 @@ TOKENIZERS = {
     "roberta_base": "bytes",
     "albert_base": "unigram",
     "gpt": "bpe",
+    "transformer_xl_mini": "bpe",
 }  # of the paper, for a recipe and all made from it
 CHINESE = ("chinese", "wwm", "ernie")  # words in the names of recipes that were made for Chinese
 ASKED = {"en": "The value must be a {mask}.", "zh": "中国经济{mask}展很快。"}

@@ -125,10 +125,13 @@ def _parameters(recipe: Recipe) -> Iterator[str]:
     if share != Share():
         alone = copy.deepcopy(recipe)
         alone.encoder.stack.share = Share()
-        sets = {name: getattr(share, name) or depth for name in ("attention", "ffn")}
+        names = {"attention": "for attention", "ffn": "for the feed-forward part"}
+        sets = [f"{_sets(getattr(share, name) or depth)} {each}" for name, each in names.items()]
+        told = f"share {sets[0].replace(' for', ' of weights for')} and {sets[1]}"
+        if share.attention is None and share.ffn is None:
+            told = f"share {_sets(share.bias or depth)} of the vectors that belong to no token or distance"
         yield from _paragraph(
-            f"The {depth} layers share {_sets(sets['attention'])} of weights for attention and {_sets(sets['ffn'])} "
-            f"for the feed-forward part, each counted once; with their own it would be {count_parameters(alone):,}."
+            f"The {depth} layers {told}, each counted once; with their own it would be {count_parameters(alone):,}."
         )
 
 
