@@ -61,12 +61,14 @@ class Draw:
 class Reader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
-    What it remembers are keys and values, of a stack with a memory the last so many; without `cache` everything is
-    read again each time, which gives the same and takes longer.
+    What it remembers are keys and values, of a stack with a memory the last so many; such a stack reads no more than
+    `length` tokens at once if one is given. Without `cache` everything is read again each time, which gives the same and
+    takes longer.
     """
 
-    def __init__(self, model: Model, cache: bool = True):
+    def __init__(self, model: Model, cache: bool = True, length: int | None = None):
         self.model, self.cache = model, cache
+        self.most = length if model.encoder.stack.memory else None
         heads = [model.head(spec.name) for spec in model.specs if spec.name == "next_token"]
         if not heads or heads[0] is None:
             given = ", ".join(spec.name for spec in model.specs) or "no head"
@@ -74,22 +76,36 @@ class Reader:
         self.logits: Callable[[Tensor], Tensor] = heads[0].logits  # pyright: ignore[reportAttributeAccessIssue]
         self.tokens: Tensor | None = None
         self.past: Memory | None = None
-        self.length = 0
+        self.ends: list[int] = []  # of what was read at once
+
+    @property
+    def length(self) -> int:
+        return self.ends[-1] if self.ends else 0
 
     @torch.no_grad()
     def read(self, tokens: Tensor) -> Tensor:
         """[B, n] more tokens -> [B, V]: the logits of the one after them."""
-        whole = tokens if self.tokens is None else torch.cat([self.tokens, tokens], 1)
-        begin = self.length if self.cache else 0
-        self.tokens, self.length = whole, whole.shape[1]
-        fresh = whole[:, begin:]
-        position = torch.arange(begin, self.length, device=fresh.device).expand_as(fresh)
+        begin = self.length
+        self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens], 1)
+        end = self.tokens.shape[1]
+        self.ends += [*range(begin + self.most, end, self.most), end] if self.most else [end]
+        if not self.cache:  # a memory is made of the same pieces again; without one everything is a single piece
+            begin, self.past = 0, None
+        ends = [at for at in self.ends if at > begin] if self.cache or self.model.encoder.stack.memory else [end]
+        last = self.tokens
+        for upto in ends:
+            last = self._read(self.tokens[:, begin:upto], begin)
+            begin = upto
+        return self.logits(last[:, -1])
+
+    def _read(self, fresh: Tensor, begin: int) -> Tensor:
+        """[B, n] -> [B, n, D]; what was read before them is remembered."""
+        position = torch.arange(begin, begin + fresh.shape[1], device=fresh.device).expand_as(fresh)
         side = Side.make(position, torch.zeros_like(fresh), "causal")
-        past = self.past if self.cache else None
-        context = Context(side, side, "causal", past=past, carry=self.cache)
+        context = Context(side, side, "causal", past=self.past, carry=self.cache)
         hidden = self.model.encoder(fresh, side, context)
-        self.past = hidden.memory if self.cache else None
-        return self.logits(hidden.last[:, -1])
+        self.past = hidden.memory
+        return hidden.last
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order, some of them perhaps more than once."""

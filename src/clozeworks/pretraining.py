@@ -43,6 +43,7 @@ class Recipe(Spec):
             )
         if self.distil is not None and self.distil.freeze_positions and not isinstance(positions, LearnedPositions):
             raise RecipeError(f"{where}.distil.freeze_positions", True, "there is no table of positions", "use false")
+        self._check_memory(where)
         start = self.distil.start if self.distil is not None else None
         if isinstance(start, tuple) and len(start) != stack.depth:
             needed = f"one layer of the teacher for each of {stack.depth} is needed"
@@ -54,6 +55,19 @@ class Recipe(Spec):
                 f"one row is {self.longest()} tokens long",
                 f"use at least {self.longest()}",
             )
+
+    def _check_memory(self, where: str) -> None:
+        """What is remembered must be what was read before, and must have been read as it is."""
+        memory, segments, corruption = self.encoder.stack.memory, self.objective.segments, self.objective.corruption
+        if memory < 1 or corruption is None:
+            return
+        if not hasattr(segments, "lanes"):
+            needed = f"rows of {type(segments).__name__} do not go on where others ended"
+            raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take segments=Stream, or use 0")
+        if corruption.hides == "replacing":
+            name = type(corruption).__name__
+            needed = f"what {name} lets a model read has holes, and is read from both sides, of which memory has one"
+            raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take corruption=Shift, or use 0")
 
     @property
     def taught(self) -> bool:

@@ -68,7 +68,8 @@ class Recall:
         state = {"lane": torch.tensor(lanes), "position": side.position, "document": own}
         if side.segment is not None:
             state["segment"] = side.segment
-        return state | {f"layer.{depth}": rows for depth, rows in enumerate(memory.layers) if isinstance(rows, Tensor)}
+        state |= {f"layer.{depth}": rows for depth, rows in enumerate(memory.layers) if isinstance(rows, Tensor)}
+        return {name: rows.contiguous() for name, rows in state.items()}
 
     def load(self, state: Mapping[str, Tensor], device: torch.device | str = "cpu") -> None:
         """Remember that and nothing else."""

@@ -162,12 +162,15 @@ class TextEncoder:
         """Continuations of a text by a model that reads one way: drawn as `how` says, or the best of several beams."""
         tokenizer = self._tokenizer()
         given = tokenizer.encode([prompt])[0].ids.tolist()
-        start = [*([] if tokenizer.cls is None else [tokenizer.cls]), *given]
+        segments = self.recipe.objective.segments
+        border = tokenizer.sep if hasattr(segments, "lanes") else tokenizer.cls  # what a document begins after
+        start = [*([] if border is None else [border]), *given]
         if not start:
             raise InputError("prompt", "nothing", "this model needs a first token", "give a word to begin with")
         if len(start) >= self.longest:
             raise InputError("prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it")
-        reader, most = Reader(self.model), min(tokens, self.longest - len(start))
+        reader = Reader(self.model, length=segments.length)
+        most = min(tokens, self.longest - len(start))
         if beams > 1:
             found = search(reader, start, most, beams, end=tokenizer.sep, penalty=penalty)[:count]
         else:

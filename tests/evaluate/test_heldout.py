@@ -1,5 +1,6 @@
 """Held-out figures: exact means, masks that never change, a baseline one can work out by hand."""
 
+import copy
 import math
 import random
 from pathlib import Path
@@ -12,8 +13,12 @@ from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import Corpus
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.heldout import batches, evaluate, labels_of, measure, unigram_baseline
+from clozeworks.evaluate.heldout import batches, evaluate, fewer_lanes, labels_of, measure, unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.segments import DocSentences, Stream
+from clozeworks.objectives.shift import Shift
 from clozeworks.pretraining import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.run import fitted
@@ -106,3 +111,31 @@ def test_the_baseline_predicts_the_same_tokens_as_the_model(data: Path, recipe: 
     figures = unigram_baseline(Corpus.open(data).unigram(), labels)
     assert 1.0 < figures["unigram_loss"] < math.log(recipe.encoder.vocab)
     assert 0.05 < figures["unigram_accuracy"] < 0.5
+
+
+def test_held_out_text_is_not_shredded():
+    """Lanes are halved until each has 32 rows; other segments stay as they are."""
+    segments = Stream(16, 12)
+    assert [fewer_lanes(segments, tokens).lanes for tokens in (12 * 512, 12 * 512 - 1, 3 * 512, 600, 20)] == [
+        12, 6, 3, 1, 1
+    ]  # fmt: skip
+    assert fewer_lanes(segments, 10**6) is segments
+    other = DocSentences(16)
+    assert fewer_lanes(other, 20) is other
+
+
+def test_a_model_with_memory_carries_it_through_the_held_out_text(recipe: Recipe, data: Path):
+    """In rows of any length it finds what one long row shows, where one layer remembers everything."""
+    r = copy.deepcopy(recipe)
+    r.objective = Objective(Stream(16, 2), Shift(), (NextToken(),))
+    r.encoder.embed.positions, r.encoder.pooler, r.encoder.stack.depth, r.encoder.stack.memory = None, None, 1, 10**6
+    model, text, vocabulary = build(r), Corpus.open(data, "heldout"), Tokenizer.load(data).vocabulary()
+    lanes = lambda length: Objective(Stream(length, 1), Shift(), (NextToken(),))  # noqa: E731
+    whole = evaluate(model, text, lanes(10**5), vocabulary)
+    assert whole["count"] == int(text.sentences[-1]) + len(text.documents) - 2, "every token but the first"
+    for length in (64, 100):
+        assert evaluate(model, text, lanes(length), vocabulary) == pytest.approx(whole, rel=1e-5)
+    again = evaluate(model, text, lanes(64), vocabulary)
+    assert again == evaluate(model, text, lanes(64), vocabulary), "each time from nothing"
+    model.encoder.stack.memory = 0
+    assert evaluate(model, text, lanes(64), vocabulary)["loss"] != pytest.approx(whole["loss"], rel=1e-5)

@@ -11,6 +11,7 @@ from clozeworks.train.feed import Feed
 from clozeworks.train.guess import Guesser, first_example
 from clozeworks.train.run import fitted, open_data
 from tests.train.conftest import tiny_recipe
+from tests.train.test_recall import remembering
 
 
 @pytest.fixture
@@ -81,3 +82,17 @@ def test_an_example_further_on_is_cut_out_whole(guesser: Guesser):
     count = len(one.targets)
     assert torch.equal(one.targets + start, batch.targets[:count])
     assert torch.equal(one.labels, batch.labels[:count])
+
+
+def test_what_comes_next_is_guessed_in_its_place(data: Path):
+    """Of a text in lanes, too: the row as it is read, with a hole where the guess stands."""
+    corpora, tokenizer = open_data([(data, 1.0)])
+    recipe = fitted(remembering(), tokenizer)
+    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary()))
+    guesser = Guesser(build(recipe), tokenizer, itertools.islice(feed, 2))
+    for micro in guesser:
+        found, row = guesser.look(), micro[0].tokens[0].tolist()
+        assert found is not None
+        text = lambda tokens: "".join(tokenizer.decode(tokens).split()).replace("##", "")  # noqa: E731
+        shown = "".join(f"{found.before}{found.truth}{found.after}".split())
+        assert shown == text(row)

@@ -3,6 +3,7 @@
 import pytest
 
 from clozeworks import doctor
+from clozeworks.objectives.segments import Stream
 from clozeworks.recipes import recipe
 from clozeworks.train import room
 from clozeworks.train.cost import cost_of
@@ -72,3 +73,13 @@ def test_pretraining_says_it_before_the_first_step(data, tiny, tmp_path):
     assert any(note.startswith("needs about 0.") for note in first.notes)
     again = pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", progress=False)
     assert not any("of memory" in note for note in again.notes)
+
+
+def test_what_is_remembered_takes_room():
+    found = []
+    for memory in (0, 128, 512):
+        r = recipe("gpt_mini")
+        r.objective.segments, r.encoder.stack.memory = Stream(128, 32), memory
+        found.append(cost_of(r))
+    assert found[0].memory < found[1].memory < found[2].memory
+    assert found[0].arithmetic["model"] < found[1].arithmetic["model"] < found[2].arithmetic["model"]

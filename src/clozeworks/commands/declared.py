@@ -224,6 +224,8 @@ def evaluate(parser: Parser) -> None:
     _model(parser)
     parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the model's tokenizer")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
+    parser.add_argument("--length", type=whole(), metavar="N", help="tokens of an example (as in training)")
+    parser.add_argument("--memory", type=whole(0), metavar="N", help="rows that it remembers (as in training)")
     _json(parser)
 
 

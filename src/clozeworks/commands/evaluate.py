@@ -1,5 +1,6 @@
 """clozeworks evaluate"""
 
+import dataclasses
 import math
 import shlex
 from collections.abc import Iterable, Iterator
@@ -32,7 +33,7 @@ NEXT = {**ENGLISH, "accuracy": "next-token accuracy", "loss": "next-token loss"}
 
 
 def run(options: Options) -> None:
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    encoder = adapted(named.model(options.model, options.parts, options.allow_pickle), options.length, options.memory)
     directory = existing(options.data, "a prepared directory")
     console = screen()
     if options.json:
@@ -43,6 +44,9 @@ def run(options: Options) -> None:
         figures = figures_of(encoder, directory, options.seed)
     ahead = "next_token" in figures
     console.print(f"{figures['count']:,} {'' if ahead else 'hidden '}tokens of the held-out text of {directory}")
+    if "lanes" in figures:
+        told = f"{figures['lanes']} side by side, rows of {figures['length']}, a memory of {figures['memory']}"
+        console.print(f"read as one text in lanes: {told}")
     console.print()
     tell(console, figures, NEXT if ahead else ENGLISH)
     closing(console, None, to_try(encoder, options.model))
@@ -54,6 +58,23 @@ def to_try(encoder: TextEncoder, model: str) -> str:
         return f"clozeworks generate {shlex.quote(model)}"
     mask = encoder.tokenizer.names["mask"] if encoder.tokenizer else "[MASK]"
     return f'clozeworks fill-mask {shlex.quote(model)} "... {mask} ..."'
+
+
+def adapted(encoder: TextEncoder, length: int | None = None, memory: int | None = None) -> TextEncoder:
+    """The model, to read examples of another length, and set to remember more or less than in training."""
+    objective, stack = encoder.recipe.objective, encoder.model.encoder.stack
+    if memory is not None:
+        if not encoder.recipe.encoder.stack.memory:
+            given, needed = f"{memory} for {encoder.recipe.name}", "it was trained without a memory"
+            raise InputError("--memory", given, needed, "leave it out")
+        stack.memory = memory
+    if length is not None:
+        if length > encoder.longest:
+            raise InputError("--length", length, f"the model has {encoder.longest} positions", "use no more")
+        segments = dataclasses.replace(objective.segments, length=length)
+        segments.check("--length")
+        objective = dataclasses.replace(objective, segments=segments)
+    return dataclasses.replace(encoder, recipe=dataclasses.replace(encoder.recipe, objective=objective))
 
 
 def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
@@ -82,6 +103,10 @@ def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str
     if "next_token" in figures and encoder.tokenizer is not None:
         characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
         figures["bits_per_character"] = figures["next_token"] * figures["count"] / math.log(2) / characters
+    lanes = getattr(heldout.fewer_lanes(encoder.recipe.objective.segments, int(text.sentences[-1])), "lanes", None)
+    if lanes is not None:
+        length, memory = encoder.recipe.objective.segments.length, encoder.model.encoder.stack.memory
+        figures |= {"lanes": lanes, "length": length, "memory": memory}
     if "pair_accuracy" in figures:
         share = float(np.concatenate(pairs).mean())
         figures["commoner_pair_accuracy"] = max(share, 1 - share)

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clozeworks import spec
-from clozeworks.batch import Batch, Context, Spans, from_padded
+from clozeworks.batch import Batch, Context, Memory, Spans, from_padded
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, count_parameters
 from clozeworks.train.footprint import peak_of
@@ -139,6 +139,10 @@ def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
     if recipe.objective.corruption and "spans" in recipe.objective.corruption.writes:
         borders = batch.labels[: len(batch.labels) // SPAN * 2]
         batch.spans = Spans(batch.labels, batch.labels, batch.labels, batch.labels, borders, (len(batch.labels),))
+    if memory := recipe.encoder.stack.memory:  # as full as it gets
+        past = from_padded(torch.zeros(rows, memory, dtype=torch.long)).to("meta").side.earlier(memory)
+        held = torch.zeros(rows, memory, recipe.encoder.width, device="meta")
+        batch.past = Memory((held,) * recipe.encoder.stack.depth, past)
     for name in recipe.objective.segments.writes:
         batch.example[name] = torch.zeros(rows, dtype=torch.long, device="meta")
     return batch

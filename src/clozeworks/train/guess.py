@@ -15,7 +15,8 @@ AROUND = 40  # tokens of context on each side, more than a line holds
 class Guesser:
     """Batches go through it to the loop; `look` takes one hidden token of the last of them.
 
-    No key is given to the model, so no dropout is drawn, and no generator is asked for anything.
+    No key is given to the model, so no dropout is drawn, and no generator is asked for anything. A model with memory
+    guesses from the row alone.
     """
 
     def __init__(self, model: Model, tokenizer: Tokenizer, batches: Iterator[list[Batch]]):
@@ -44,6 +45,7 @@ class Guesser:
         hidden = self.model.encoder(here.tokens, here.side, here.context())
         guess = int(head.logits(hidden.last[0, at]).argmax())  # pyright: ignore[reportCallIssue]
         tokens = one.tokens[0].tolist()
+        at += one.kind == "causal"  # where a token is read, the one after it is guessed
         before, after = tokens[max(at - AROUND, 0) : at], tokens[at + 1 : at + 1 + AROUND]
         return Guess(self._text(before), self._text([guess]), self._text([label]), self._text(after))
 

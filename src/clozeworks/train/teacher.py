@@ -27,8 +27,8 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with what was found in it."""
-        hidden = self.model.read(batch, self.losses, self.depth)
+        """The batch with what was found in it; what the student remembers is no past of the teacher's."""
+        hidden = self.model.read(dataclasses.replace(batch, past=None), self.losses, self.depth)
         return dataclasses.replace(batch, teacher=Taught(hidden, self.words))
 
 
