@@ -25,7 +25,9 @@ def read_only(q: Tensor, keys: Keys, apart: Apart, context: Context) -> Tensor:
         asked = apart.asked / math.sqrt(size)
         if len(table) == 1:  # all rows meet the vectors of distances in one product a head
             scores = asked.transpose(0, 1).reshape(heads, rows * length, size) @ table[0].transpose(1, 2)
-            added = by_key(scores.view(heads * rows, length, -1), k.shape[2]).unflatten(0, (heads, rows)).transpose(0, 1)
+            added = (
+                by_key(scores.view(heads * rows, length, -1), k.shape[2]).unflatten(0, (heads, rows)).transpose(0, 1)
+            )
         else:
             scores = asked.flatten(0, 1) @ table.flatten(0, 1).transpose(1, 2)
             added = by_key(scores, k.shape[2]).unflatten(0, (rows, heads))
@@ -43,9 +45,16 @@ def later(context: Context) -> tuple[int, Tensor]:
     """
     query, memory, first = context.query, context.memory, context.offset or 0
     one = memory.document[:, :1]
-    if context.kind == "causal" and context.backward is None and not one.is_meta and bool((memory.document == one).all()):
+    if (
+        context.kind == "causal"
+        and context.backward is None
+        and not one.is_meta
+        and bool((memory.document == one).all())
+    ):
         length = query.position.shape[1]
-        seen = torch.ones(length, memory.position.shape[1] - first, dtype=torch.bool, device=one.device).tril()[None, None]
+        seen = torch.ones(length, memory.position.shape[1] - first, dtype=torch.bool, device=one.device).tril()[
+            None, None
+        ]
     else:
         first, seen = 0, context.mask()
     return first, torch.zeros(seen.shape, device=seen.device).masked_fill_(~seen, -math.inf)
