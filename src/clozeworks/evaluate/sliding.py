@@ -138,12 +138,13 @@ def predictor(model: Model) -> tuple[Loss, Callable[[Tensor], Tensor]]:
     if found is None:
         given = ", ".join(spec.name for spec in model.specs) or "no head"
         raise InputError("model", given, "one that predicts the next token is needed", "pretrain it with NextToken")
-    return found, model.head(found.name).logits  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    head: Any = model.head(found.name)
+    return found, head.logits
 
 
 def last_vectors(model: Model, spec: Loss, rows: Tensor, count: int) -> Tensor:
-    """[B, W] tokens -> [B * count, D], those of the last so many of each row; other places go no further than the mixing
-    of the last block."""
+    """[B, W] tokens -> [B * count, D], those of the last so many of each row; other places go no further than the
+    mixing of the last block."""
     size, width = rows.shape
     batch = from_padded(rows, kind="causal")
     batch.targets = (batch.firsts[:, None] + torch.arange(width - count, width, device=rows.device)).flatten()

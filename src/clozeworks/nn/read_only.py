@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.batch import Context, Keys
+from clozeworks.nn.linear import linear
 from clozeworks.nn.mixer import Apart
 from clozeworks.nn.shifted import by_key
 
@@ -24,7 +25,8 @@ def read_only(q: Tensor, keys: Keys, apart: Apart, context: Context) -> Tensor:
     with torch.autocast("cpu" if q.is_meta else q.device.type, enabled=False):  # a meta tensor has shapes only
         asked = apart.asked / math.sqrt(size)
         if len(table) == 1:  # all rows meet the vectors of distances in one product a head
-            scores = asked.transpose(0, 1).reshape(heads, rows * length, size) @ table[0].transpose(1, 2)
+            asked = asked.transpose(0, 1).reshape(heads, rows * length, size)
+            scores = torch.stack([linear(*each, None) for each in zip(asked, table[0], strict=True)])
             added = (
                 by_key(scores.view(heads * rows, length, -1), k.shape[2]).unflatten(0, (heads, rows)).transpose(0, 1)
             )
@@ -39,7 +41,7 @@ def read_only(q: Tensor, keys: Keys, apart: Apart, context: Context) -> Tensor:
 
 
 def later(context: Context) -> tuple[int, Tensor]:
-    """From which key on something is hidden, and 0 and -inf to add to the scores from there on: [B or 1, 1, L, M - first].
+    """From which key on something is hidden, and 0 and -inf to add to the scores from there: [B or 1, 1, L, M - first].
 
     Queries that go on with one document see all that was before them: only their own rows need be looked at.
     """

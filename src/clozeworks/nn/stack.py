@@ -42,9 +42,9 @@ class Stack(Spec):
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
     seen, never trained. Where `context.carry` asks for it these are keys and values, which are the same while no weight
-    changes and need not be projected again. At the `start` of a text there are none, as in the authors' code, or as many rows of zeros,
-    which are attended to like others. `norm` is applied once after the last block (pre-norm stacks need it), then
-    `dropout`.
+    changes and need not be projected again. At the `start` of a text there are none, as in the authors' code, or as
+    many rows of zeros, which are attended to like others. `norm` is applied once after the last block (pre-norm stacks
+    need it), then `dropout`.
     """
 
     depth: int

@@ -75,7 +75,7 @@ class RelativeLayer(BiasLayer):
         first, last, index = context.once("distances", lambda: span(context))
         name = f"distances.{self.clamp}.{self.dropout}"
         found = lambda: self.position(context.once(name, lambda: self._table(first, last, context)))  # noqa: E731
-        table = context.lasting(self, (first, last, context.backward is None), found) if context.key is None else found()
+        table = found() if context.key else context.lasting(self, (first, last, context.backward is None), found)
         table = table.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # [1 or 2, H, R, d]
         if len(table) == 2 and context.backward is not None:
             table = table[context.backward.long()]
