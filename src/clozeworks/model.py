@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from clozeworks.batch import Batch, Context, Hidden, Side, Taps
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
+from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.spec import Spec
@@ -50,6 +52,13 @@ class Encoder(Spec):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
+        narrow = self.embed.width if self.embed.narrow == "all" else None
+        waves: list[tuple[str, object, int]] = [("embed.positions", self.embed.positions, narrow or self.width)]
+        waves += [("stack.block.mixer.bias", getattr(each, "bias", None), self.width) for each in self.stack.mixers()]
+        for name, part, width in waves:
+            if isinstance(part, (SinusoidalPositions, Relative)) and width % 2:
+                needed = f"it has as many sines as cosines, and width {width} is odd"
+                raise RecipeError(f"{where}.{name}", type(part).__name__, needed, "use an even width")
         for mixer in self.stack.mixers():
             heads = getattr(mixer, "heads", 1)
             if self.width % heads:

@@ -74,3 +74,15 @@ def test_a_projection_that_is_the_identity_changes_nothing():
     tokens, side = inputs()
     context = packed([[4, 5], [7]], LENGTH)
     torch.testing.assert_close(projected(tokens, side, context), plain(tokens, side, context), atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("fields", [{}, {"width": 4}, {"width": 4, "narrow": "words"}], ids=str)
+def test_words_alone_are_taken_times_the_root_of_the_models_width(fields):
+    (tokens, side), context = inputs(), packed([[4, 5], [7]], LENGTH)
+    plain, scaled = (
+        Embed(LearnedPositions(LENGTH), scale=on, norm=None, **fields).build(WIDTH, VOCAB) for on in (False, True)
+    )
+    scaled.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        plain.words.table.weight *= 4
+    assert torch.equal(scaled(tokens, side, context), plain(tokens, side, context))

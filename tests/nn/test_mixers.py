@@ -8,6 +8,8 @@ import torch
 from clozeworks.batch import Context, Side, Source, Taps, verify, visible
 from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
 from tests.toys import packed
 
@@ -34,7 +36,12 @@ class DistanceLayer(BiasLayer):
         return q + 0.1, -self.slope[:, None, None] * distance.abs(), distance.abs() != 3
 
 
-MIXERS: dict[str, Mixer] = {"attention": Attention(4), "attention+bias": Attention(3, bias=Distance())}
+MIXERS: dict[str, Mixer] = {
+    "attention": Attention(4),
+    "attention+bias": Attention(3, bias=Distance()),
+    "attention+relative": Attention(3, bias=Relative(clamp=5, segments=True), affine=False),
+    "attention+shaw": Attention(3, bias=Shaw(2)),
+}
 BACKENDS = ["dense", "sdpa", "documents", "auto"]
 CONTEXTS = {
     "one": ([[1]], 1),
@@ -47,7 +54,11 @@ CONTEXTS = {
 @pytest.fixture(params=MIXERS)
 def mixer(request):
     torch.manual_seed(0)
-    return MIXERS[request.param].build(WIDTH)
+    mixer = MIXERS[request.param].build(WIDTH)
+    if mixer.bias is not None:  # its vectors begin at nothing
+        for parameter in mixer.bias.parameters(recurse=False):
+            torch.nn.init.normal_(parameter, 0.3, 0.3)
+    return mixer
 
 
 def apply(mixer, x, context):

@@ -13,12 +13,15 @@ from clozeworks.batch import Context, Source
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack, StackLayer
 from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.spec import check
 from clozeworks.text_encoder import TextEncoder
 from tests.nn.test_mixers import MIXERS, WIDTH, Distance
 from tests.toys import packed
@@ -175,3 +178,39 @@ def test_heads_may_differ_where_shapes_do_not():
     blocks = module.build(WIDTH).blocks
     assert [block.mixer.heads for block in blocks] == [4, 2, 4, 2]
     assert len({id(block.mixer.query.weight) for block in blocks}) == 1
+
+
+RELATIVE = Attention(4, bias=Relative(segments=True))
+
+
+@pytest.mark.parametrize(("groups", "sets"), [(1, 1), (3, 3), (None, DEPTH)])
+def test_layers_share_the_vectors_that_belong_to_no_distance_and_nothing_else(groups, sets, tmp_path):
+    r = recipe_of(stack(RELATIVE, Share(bias=groups)))
+    model = build(r).eval()
+    biases = [block.mixer.bias for block in model.encoder.stack.blocks]
+    for name in ("u", "v", "w"):
+        vectors = [getattr(bias, name) for bias in biases]
+        assert len({id(vector) for vector in vectors}) == sets
+        assert all(0.005 < float(vector.detach().std()) < 0.05 for vector in vectors)  # fresh, like matrices
+    assert len({id(bias.position.weight) for bias in biases} | {id(bias.segment) for bias in biases}) == 2 * DEPTH
+    own = count_parameters(recipe_of(stack(RELATIVE, Share())))
+    assert count_parameters(r) == own - (DEPTH - sets) * 3 * WIDTH
+    cw.save(TextEncoder(model, None, r), tmp_path / "model")
+    again = cw.load(tmp_path / "model")
+    assert again.recipe == r
+    assert len(list(again.model.parameters())) == len(list(model.parameters()))
+    ids = torch.arange(7)[None] % 40
+    assert torch.equal(again(ids).last_hidden_state, TextEncoder(model, None, r)(ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("mixer", [Attention(4), Attention(4, bias=Shaw())])
+def test_vectors_that_are_not_there_cannot_be_shared(mixer):
+    with pytest.raises(
+        RecipeError, match=r"stack\.share\.bias = 1: Attention adds nothing to its scores that could be"
+    ):
+        check(stack(mixer, Share(bias=1)), "stack")
+
+
+def test_sets_that_do_not_divide_the_depth_are_refused():
+    with pytest.raises(RecipeError, match=r"stack\.share\.bias = 4: depth 6 is not divisible by it; use 1, 2, 3 or 6"):
+        check(stack(RELATIVE, Share(bias=4)), "stack")

@@ -5,12 +5,14 @@ import torch
 
 from clozeworks.batch import Context, Source
 from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.key import Key, dropout
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
+from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH = 16
@@ -211,3 +213,50 @@ def test_of_rows_that_overlap_the_next_only_the_beginning_is_remembered():
     assert torch.equal(part.memory.layers[0], x[:, :4])
     assert part.memory.side.position[0].tolist() == [0, 1, 2, 3]
     assert torch.equal(whole.memory.layers[0], x[:, 1:])
+
+
+@pytest.mark.parametrize("sizes", [[1] * 9, [3, 3, 3], [7, 2]])
+@pytest.mark.parametrize("memory", [0, 20])
+def test_relative_positions_are_the_same_in_pieces(sizes, memory):
+    """With keys and values kept, and with hidden rows kept."""
+    torch.manual_seed(0)
+    spec = stack(2, memory=memory)
+    spec.block.mixer = Attention(4, bias=Relative(clamp=6))  # pyright: ignore[reportAttributeAccessIssue]
+    module = spec.build(WIDTH)
+    for block in module.blocks:
+        torch.nn.init.normal_(block.mixer.bias.u)
+        torch.nn.init.normal_(block.mixer.bias.v)
+    x, whole = torch.randn(2, 9, WIDTH), packed([[9], [9]], 9, "causal")
+    expected, past, out, at = module(x, whole).last, None, [], 0
+    for size in sizes:
+        side = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
+        hidden = module(x[:, at : at + size], Context(side, side, "causal", past=past, carry=not memory))
+        past, at = hidden.memory, at + size
+        out.append(hidden.last)
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_dropout_after_the_last_block_and_of_inner_units():
+    torch.manual_seed(0)
+    x, key = torch.randn(2, 5, WIDTH), Key.make(3, rows=range(2))
+    plain, last = stack(1).build(WIDTH), dataclasses.replace(stack(1), dropout=0.5).build(WIDTH)
+    last.load_state_dict(plain.state_dict())
+    expected = plain(x, packed([[5], [5]], 5)).last
+    assert torch.equal(last(x, packed([[5], [5]], 5)).last, expected)
+    dropped = last(x, packed([[5], [5]], 5, key=key)).last
+    kept = dropped != 0
+    assert 0.3 < kept.float().mean() < 0.7
+    torch.testing.assert_close(dropped[kept], 2 * expected[kept])
+    places = torch.tensor([1, 7])
+    some = last(x, packed([[5], [5]], 5, key=key, places=places)).last.flatten(0, 1)
+    torch.testing.assert_close(some[places], dropped.flatten(0, 1)[places])
+    part = FeedForward(32, "relu", dropout=0.5).build(WIDTH)
+    inner = torch.relu(part.up(x))
+    assert torch.equal(part(x), part.down(inner))
+    assert torch.equal(part(x, key), part.down(dropout(inner, 0.5, key)))
+
+
+@pytest.mark.parametrize("part", [dataclasses.replace(stack(1), dropout=1.0), FeedForward(8, dropout=-0.1)])
+def test_a_rate_that_is_none_is_refused(part):
+    with pytest.raises(RecipeError, match=r"part\.dropout = .*: a rate in \[0, 1\) is needed"):
+        check(part, "part")

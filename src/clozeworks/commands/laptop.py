@@ -45,8 +45,9 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         f"clozeworks pretrain {small} --data data --out {run}{teacher}",
         f"clozeworks evaluate {run} --data data",
         f'clozeworks generate {run} "The first"' if causal else asked,
-        f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}",
     ]
+    if not recipe.encoder.stack.memory:  # no class of theirs remembers
+        commands.append(f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}")
     return Laptop(small, commands, needs)
 
 

@@ -23,10 +23,11 @@ LONG = 256  # below this a masked row is as fast as gathering its documents (mea
 
 
 def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
-    """Choose the path. Taps need the weights themselves, hence the dense one; dropout needs them too, in tiles."""
+    """Choose the path. Taps and a bias of values need the weights themselves, hence the dense one; dropout needs them
+    too, in tiles."""
     drops = rate > 0 and context.key is not None
     borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
-    if context.taps is not None or context.backend == "dense":
+    if context.taps is not None or context.backend == "dense" or (bias is not None and bias.adds_values):
         return dense(q, keys, context, bias, rate)
     if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
         found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
@@ -61,7 +62,8 @@ def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None
         for kind, tensor in (("scores", scores), ("weights", weights), ("values", keys.v)):
             context.taps.keep(kind, tensor)
     weights = dropout(weights, rate, context.at("weights").key)
-    return weights @ keys.v
+    mixed = weights @ keys.v
+    return mixed if bias is None or not bias.adds_values else mixed + bias.value(weights, context)
 
 
 def sdpa(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
 from clozeworks.nn.words import WordsLayer
 from clozeworks.spec import LATE, Spec
 
@@ -28,7 +28,7 @@ class Embed(Spec):
     nothing special.
     """
 
-    positions: LearnedPositions | None = field(default_factory=LearnedPositions)
+    positions: LearnedPositions | SinusoidalPositions | None = field(default_factory=LearnedPositions)
     segments: int = 2
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     dropout: float = 0.1

@@ -44,6 +44,8 @@ class MixerLayer(nn.Module):
 class Bias(Spec):
     """Base of what adds to attention scores: relative positions, spans."""
 
+    common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
+
     @abstractmethod
     def build(self, width: int, heads: int, head_width: int) -> "BiasLayer": ...
 
@@ -61,7 +63,7 @@ class Apart:
 
 
 class BiasLayer(nn.Module):
-    common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
+    adds_values: ClassVar[bool] = False  # whether it has a `value`, for which attention takes the dense path
 
     @abstractmethod
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
@@ -72,3 +74,7 @@ class BiasLayer(nn.Module):
     def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:
         """The same in the form that a fast path takes, where there is one and index distance is position distance."""
         return None
+
+    def value(self, weights: Tensor, context: Context) -> Tensor:
+        """From the weights [B, H, L, M]: what to add to the values they give, [B, H, L, d]."""
+        raise NotImplementedError

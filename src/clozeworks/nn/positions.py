@@ -1,6 +1,7 @@
 """Where a token stands."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +36,30 @@ class LearnedPositionsLayer(nn.Module):
 
     def forward(self, position: Tensor) -> Tensor:
         return self.table(position + self.offset if self.offset else position)
+
+
+@dataclass(slots=True)
+class SinusoidalPositions(Spec):
+    """A fixed vector a position, added to the word's: sin and cos of p / 10000^(2i / D) (Vaswani et al. 2017, 3.5).
+
+    `order` = halves: all sines, then all cosines (the published code); pairs: sine and cosine in turn (the paper's
+    formula). The one is the other with its units in another order. Any position has a vector.
+    """
+
+    order: Literal["halves", "pairs"] = "halves"
+
+    def build(self, width: int) -> "SinusoidalPositionsLayer":
+        return SinusoidalPositionsLayer(width, self.order == "pairs")
+
+
+class SinusoidalPositionsLayer(nn.Module):
+    def __init__(self, width: int, pairs: bool):
+        super().__init__()
+        self.width, self.pairs = width, pairs
+
+    def forward(self, position: Tensor) -> Tensor:
+        found = sinusoids(position, self.width)
+        return found.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2) if self.pairs else found
 
 
 def sinusoids(position: Tensor, width: int) -> Tensor:

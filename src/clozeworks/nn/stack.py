@@ -81,8 +81,8 @@ class Stack(Spec):
         if self.memory < 0:
             raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
         for mixer in self.mixers():
-            if self.share.bias is not None and getattr(mixer, "bias", None) is None:
-                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared"
+            if self.share.bias is not None and not _common(mixer):
+                needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared so"
                 raise RecipeError(f"{where}.share.bias", self.share.bias, needed, "use None")
             if self.memory and "rows" not in mixer.takes:
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
@@ -100,7 +100,7 @@ class StackLayer(nn.Module):
         self.memory, self.start, self.dropout = spec.memory, spec.start, spec.dropout
         self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
         self.norm = spec.norm.build(width) if spec.norm else None
-        self.share = spec.share
+        self.share, self.common = spec.share, {name for mixer in spec.mixers() for name in _common(mixer)}
         self.recompute = False  # keep only the input of each block, and compute the rest again on the way back
         self.tie()
 
@@ -117,7 +117,7 @@ class StackLayer(nn.Module):
         if self.share.bias is not None:
             biases = [cast(BiasLayer, block.mixer.bias) for block in cast(Iterable[BlockLayer], self.blocks)]
             for layer, bias in enumerate(biases):
-                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, bias.common)
+                tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, self.common)
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past = context.past
@@ -176,6 +176,11 @@ class StackLayer(nn.Module):
         segment = None if context.query.segment is None else torch.zeros_like(before)
         rows = x.new_zeros(len(x), self.memory, x.shape[-1])
         return Memory((rows,) * len(self.blocks), Side(position, document, before, before, segment))
+
+
+def _common(mixer: Mixer) -> tuple[str, ...]:
+    """The parameters of what it adds to scores that layers may have in common."""
+    return getattr(getattr(mixer, "bias", None), "common", ())
 
 
 def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: Container[str] | None = None) -> None:

@@ -46,8 +46,8 @@ def layers_below(name: str, depth: int) -> int:
 
 
 def decays(name: str, parameter: Tensor) -> bool:
-    """Whether weight decay applies: everything with two dimensions that is not a bias."""
-    return parameter.ndim > 1 and name.rpartition(".")[2] != "bias"
+    """Whether weight decay applies: everything with two dimensions that is not a bias or a vector of one."""
+    return parameter.ndim > 1 and "bias" not in name.split(".")[-2:]
 
 
 def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

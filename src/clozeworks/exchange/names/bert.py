@@ -132,11 +132,12 @@ def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False, typed: 
     positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
     facts = (
         (isinstance(positions, LearnedPositions) and positions.offset == offset, "embed.positions", positions),
-        (isinstance(mixer, Attention) and mixer.bias is None, "stack.block.mixer", mixer),
-        (isinstance(ffn, FeedForward), "stack.block.ffn", ffn),
+        (isinstance(mixer, Attention) and mixer.bias is None and mixer.affine, "stack.block.mixer", mixer),
+        (isinstance(ffn, FeedForward) and not ffn.dropout, "stack.block.ffn", ffn),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
-        (stack.norm is None and not stack.memory, "stack", stack),
+        (stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
+        (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
         (groups or not shares(stack), "stack.share", stack.share),
         (groups or encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
         (groups or not encoder.embed.project, "embed.project", encoder.embed.project),

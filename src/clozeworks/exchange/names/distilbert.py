@@ -5,6 +5,7 @@ from typing import Any
 from clozeworks.errors import RecipeError
 from clozeworks.exchange.names import Family
 from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, write_encoder
+from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
@@ -52,7 +53,7 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     encoder = read_encoder(ours, "config.json")
     encoder.pooler = None
     positions = encoder.embed.positions
-    assert positions is not None
+    assert isinstance(positions, LearnedPositions)
     segments = FullSentences(length=min(128, positions.length))
     losses = tuple(masked_lm(ours) for _ in found)
     train = Train(learning_rate=1e-4, optimizer=AdamW(betas=(0.9, 0.98)))

@@ -30,6 +30,7 @@ class Relative(Bias):
     q [B, H, L, d] -> q + u, and [B, H, L, M] to add. O(L M d) time, which is as much as the product with the keys.
     """
 
+    common: ClassVar[tuple[str, ...]] = ("u", "v", "w")
     clamp: int | None = None
     segments: bool = False
     dropout: float = 0.0
@@ -47,8 +48,6 @@ class Relative(Bias):
 
 
 class RelativeLayer(BiasLayer):
-    common: ClassVar[tuple[str, ...]] = ("u", "v", "w")
-
     def __init__(self, spec: Relative, width: int, heads: int, head_width: int):
         super().__init__()
         self.clamp, self.dropout, self.heads = spec.clamp, spec.dropout, heads

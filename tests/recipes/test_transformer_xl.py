@@ -1,0 +1,43 @@
+"""What the recipes say of the model, and that what came late does not change what was written before."""
+
+import torch
+
+import clozeworks as cw
+from clozeworks.batch import Context
+from clozeworks.pretraining import build
+from clozeworks.recipes import recipe
+from clozeworks.spec import to_dict
+from clozeworks.train.optim import decays
+from tests.toys import packed
+
+
+def test_older_recipes_are_written_as_before():
+    told = to_dict(recipe("bert_base"))["encoder"]
+    stack = told["stack"]
+    assert list(told["embed"])[-1] == "project"
+    assert list(stack) == ["part", "depth", "block", "share", "memory", "norm"]
+    assert list(stack["share"]) == ["part", "attention", "ffn"]
+    assert list(stack["block"]["mixer"]) == ["part", "heads", "dropout", "bias"]
+    assert list(stack["block"]["ffn"]) == ["part", "inner", "activation"]
+
+
+def test_it_reads_on_with_memory_as_it_reads_at_once():
+    """One layer, so that the memory holds all there was; two rows of 5 after 6, and 11 at once."""
+    r = recipe("transformer_xl_mini")
+    r.encoder.vocab, r.encoder.stack.depth = 50, 1
+    model = build(r)
+    tokens, whole = torch.randint(0, 50, (2, 11)), packed([[11]] * 2, 11, "causal")
+    expected, past, out = model.encoder(tokens, whole.query, whole).last, None, []
+    for first, last in ((0, 6), (6, 11)):
+        side = whole.query.each(lambda v, first=first, last=last: v[:, first:last])
+        hidden = model.encoder(tokens[:, first:last], side, Context(side, side, "causal", past=past))
+        past = hidden.memory
+        out.append(hidden.last)
+    torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
+
+
+def test_no_vector_of_a_bias_decays():
+    found = {name: decays(name, p) for name, p in build(cw.recipe("transformer_xl_mini")).named_parameters()}
+    assert not found["encoder.stack.blocks.0.mixer.bias.u"]
+    assert found["encoder.stack.blocks.0.mixer.bias.position.weight"]
+    assert not any(".query.bias" in name for name in found)
