@@ -45,7 +45,8 @@ def test_export_and_import_are_inverse(road, tmp_path, capsys):
 def test_evaluate_with_another_memory(road, tmp_path, capsys):
     """As it is published: trained with one memory, measured with a longer one and shorter rows."""
     puts = ["objective.segments=Stream(length=32, lanes=4)", "encoder.stack.memory=32", "train.batch_tokens=128",
-            "encoder.width=32", "encoder.stack.depth=2", "encoder.stack.block.mixer.heads=2", "train.steps=4"]  # fmt: skip
+            "encoder.width=32", "encoder.stack.depth=2", "encoder.stack.block.mixer.heads=2",
+            "train.steps=4"]  # fmt: skip
     words = [word for put in puts for word in ("--set", put)]
     run, data = str(tmp_path / "run"), str(road / "data")
     assert main(["pretrain", "gpt_mini", "--data", data, "--out", run, *words]) == 0

@@ -37,8 +37,8 @@ def batch_of(tokens: torch.Tensor, lanes: list[int], goes_on: bool, **more) -> B
         order = torch.arange(width).expand(rows, width)
         side = dataclasses.replace(side, appears=order, sees=order)
     starts = tuple(range(0, rows * width, width))
-    batch = Batch(tokens, side, "causal" if backward is None else "order", Borders(starts, (width,) * rows, rows, width),
-                  firsts=torch.tensor(starts))  # fmt: skip
+    borders = Borders(starts, (width,) * rows, rows, width)
+    batch = Batch(tokens, side, "causal" if backward is None else "order", borders, torch.tensor(starts))
     batch.example = {"lane": torch.tensor(lanes), "continues": torch.tensor([goes_on] * rows)}
     batch.targets, batch.labels = torch.arange(rows * width), tokens.flatten()
     return dataclasses.replace(batch, **more)
@@ -128,7 +128,9 @@ def test_nothing_learns_through_memory():
     assert given.past is not None
     assert not any(layer.requires_grad for layer in given.past.layers if isinstance(layer, torch.Tensor))
     table = model.encoder.embed.words.table.weight
-    (gradient,) = torch.autograd.grad(model.encoder(given.tokens, given.side, given.context()).last.square().sum(), table)
+    (gradient,) = torch.autograd.grad(
+        model.encoder(given.tokens, given.side, given.context()).last.square().sum(), table
+    )
     only_before = sorted(set(tokens[0, :4].tolist()) - set(tokens[0, 4:].tolist()))
     assert only_before
     assert gradient[only_before].abs().max() == 0

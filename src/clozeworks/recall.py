@@ -14,7 +14,7 @@ class Recall:
     """The memory of each lane, given to the batch that goes on with it and taken from the batch that read it.
 
     A batch holds some lanes at the same place in time (`example["lane"]`, `example["continues"]`); which lanes share a
-    batch may change at any time. Batches without lanes pass through. Of a model without memory there is nothing to take.
+    batch may change at any time. Batches without lanes pass through. A model without memory gives nothing to take.
     """
 
     def __init__(self) -> None:

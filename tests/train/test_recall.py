@@ -10,7 +10,6 @@ import torch
 from safetensors.torch import load_file
 
 from clozeworks import spec
-from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.model import Model
 from clozeworks.objectives.losses.next_token import NextToken

@@ -57,12 +57,12 @@ def batches(
 
 
 def fewer_lanes(segments: Segments, tokens: int) -> Segments:
-    """Text in lanes, half as many as often as it takes for each to be `LANE` rows long: at the beginning of a lane nothing
-    is remembered, and held-out text that is cut into many short ones would measure little else."""
+    """Lanes, halved until each has `LANE` rows: where a lane begins nothing is remembered, and held-out text that
+    is cut into many short ones would measure little else."""
     lanes = getattr(segments, "lanes", None)
     while lanes is not None and lanes > 1 and tokens < lanes * LANE * segments.length:
         lanes //= 2
-        segments = dataclasses.replace(segments, **{"lanes": lanes})
+        segments = dataclasses.replace(segments, lanes=lanes)
     return segments
 
 
