@@ -79,3 +79,20 @@ def test_nobody_sees_what_comes(run):
     reached = seen[0].grad.abs().sum(-1)
     assert (reached[:, :6] > 0).all()
     assert (reached[:, 6:] == 0).all()
+
+
+def test_a_window_slides_over_the_text(run, road, capsys):
+    words = ("evaluate", run, "--data", road / "data", "--tokens", 60)
+    slid = facts(capsys, *words, "--window", 8)
+    assert slid["tokens"] == 60
+    assert slid["window"]["count"] == 59
+    assert slid["window"]["stride"] == 1
+    assert {"loss", "perplexity", "bits_per_character", "seconds_per_token"} <= set(slid["window"])
+    assert "memory" not in slid
+    assert facts(capsys, *words, "--window", 8, "--stride", 4)["window"]["loss"] != slid["window"]["loss"]
+    assert main([str(word) for word in (*words, "--window", 8)]) == 0
+    assert "window of 8, by 1" in capsys.readouterr().out
+    assert "512 positions" in refused(capsys, *words, "--window", 513)
+    assert "1 to 8 are within the window" in refused(capsys, *words, "--window", 8, "--stride", 9)
+    assert "it is about a window" in refused(capsys, *words)
+    assert "reads both ways" in refused(capsys, "evaluate", road / "run", "--data", road / "data", "--window", 8)

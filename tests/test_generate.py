@@ -18,7 +18,7 @@ def test_reading_one_by_one_is_reading_in_rows_of_one(start: str):
     expected = [reader.logits(rows[at][:, -1]) for at in (2, 3, 4, 5)]
     torch.testing.assert_close(logits, expected)
     assert reader.past is not None
-    assert reader.past.layers[0].shape[1] == 6  # pyright: ignore[reportAttributeAccessIssue]
+    assert reader.past.layers[0].k.shape[2] == 6  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @pytest.mark.parametrize("memory", [0, 3, 99])

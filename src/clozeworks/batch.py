@@ -128,6 +128,11 @@ class Keys:
     k: Tensor
     v: Tensor
 
+    def tail(self, count: int, unread: int = 0) -> "Keys":
+        """The last so many rows of those before the `unread` ones at the end."""
+        end = self.k.shape[2] - unread
+        return Keys(self.k[:, :, max(end - count, 0) : end], self.v[:, :, max(end - count, 0) : end])
+
 
 Carry = Keys  # a union: each family adds its own (an LSTM's State, a convolution's Tail)
 
@@ -189,6 +194,7 @@ class Context:
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
     targets: Tensor | None = None  # [T] flat offsets of what is predicted: where a second stream asks
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
+    frozen: dict[Any, Any] | None = None  # shared by all passes, for as long as no weight changes; None: weights may
     taps: Taps | None = None
     backend: Backend = "auto"
 
@@ -200,6 +206,14 @@ class Context:
         if name not in self.scratch:
             self.scratch[name] = compute()
         return self.scratch[name]
+
+    def lasting(self, owner: object, key: object, compute: Callable[[], Any]) -> Any:
+        """Computed from weights and `key` alone: found again while both stay, the last one for each owner."""
+        if self.frozen is None:
+            return compute()
+        if owner not in self.frozen or self.frozen[owner][0] != key:
+            self.frozen[owner] = key, compute()
+        return self.frozen[owner][1]
 
     def mask(self) -> Tensor:
         """[B, 1, L, M] bool, once a pass."""

@@ -61,9 +61,9 @@ class Draw:
 class Reader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
-    What it remembers are keys and values, or the hidden rows of a stack with a memory, which forgets what is further
-    back, and reads no more than `length` tokens at once if one is given; without `cache` everything is read again each
-    time, which gives the same and takes longer.
+    What it remembers are keys and values, of a stack with a memory the last so many; such a stack reads no more than
+    `length` tokens at once if one is given. Without `cache` everything is read again each time, which gives the same and
+    takes longer.
     """
 
     def __init__(self, model: Model, cache: bool = True, length: int | None = None):

@@ -196,6 +196,37 @@ def layer_lines(
     write(figure, path)
 
 
+def growth(
+    lines: Mapping[str, Sequence[tuple[float, float, float, float]]],
+    path: atomic.StrPath,
+    title: str,
+    across: str,
+    unit: str,
+) -> None:
+    """How something grows, {line: [(at, value, lowest, highest)]}, on axes where each step is a doubling."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import NullLocator, StrMethodFormatter
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, points) in enumerate(lines.items()):
+        at, values, lowest, highest = zip(*points, strict=True)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.fill_between(at, lowest, highest, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(at, values, marker="o", markersize=4.5, color=colour, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(sorted({at for at, *_ in next(iter(lines.values()))}))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_title(title, loc="left", fontsize=12, pad=10)
+    axes.set_xlabel(across)
+    axes.set_ylabel(unit)
+    _finish(axes)
+    write(figure, path)
+
+
 def _finish(axes: "Axes", legend: bool = True) -> None:
     """Lines to read values by, no frame."""
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)

@@ -15,6 +15,7 @@ NAMES = {
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
+    "xl": "a token told by a sliding window against one told with a memory",
     "family": "what shared layers and a teacher cost a step",
 }
 
@@ -24,13 +25,15 @@ OWN = {
     "data": ("a text of its own", "prepare or quality"),
     "cells": ("no cells", "pretrain or lm"),
     "profile": ("no profile", "pretrain"),
+    "plot": ("no plot", "xl"),
 }
 
 
 def main(name: str | None, quick: bool = False, json: bool = False, out: Path | None = None, **more: object) -> int:
     """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
 
-    Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`.
+    Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
+    `plot` (a file to draw it to).
     """
     from rich.console import Console
 

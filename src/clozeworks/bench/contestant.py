@@ -139,12 +139,26 @@ def family(folder: Path, answers: IO[str], comparison: str, side: str) -> None:
             return
 
 
+def xl(folder: Path, answers: IO[str], side: str, length: str) -> None:
+    from clozeworks.bench.xl import side_of
+
+    sys.stdin.readline()  # nobody else works while this side finds out what is best for it
+    at_once, seconds, steps = side_of(folder, side, int(length))
+    print(json.dumps({"at_once": at_once, "seconds": seconds}), file=answers, flush=True)
+    meter = Meter(answers)
+    if not meter.wait():
+        return
+    for tokens in steps:
+        if not meter.step(tokens, tokens):
+            return
+
+
 def main(role: str, folder: str, threads: str, *more: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family, lm)
+    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family, lm, xl)
     {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 

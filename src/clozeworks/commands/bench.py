@@ -15,4 +15,5 @@ def run(options: Options) -> int:
         data=options.data,
         cells=tuple(options.only),
         profile=options.profile,
+        plot=options.plot,
     )

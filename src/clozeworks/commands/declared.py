@@ -219,13 +219,20 @@ def runs(parser: Parser) -> None:
 def evaluate(parser: Parser) -> None:
     """Held-out figures beside those of word frequencies alone
 
+    A model that reads one way may also be asked for each token from the window of so many before it, read anew; one
+    with a memory is then measured both ways.
+
     clozeworks evaluate run --data data
+    clozeworks evaluate run --data data --window 128 --stride 32
     """
     _model(parser)
     parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the model's tokenizer")
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
     parser.add_argument("--length", type=whole(), metavar="N", help="tokens of an example (as in training)")
     parser.add_argument("--memory", type=whole(0), metavar="N", help="rows that it remembers (as in training)")
+    parser.add_argument("--window", type=whole(), metavar="N", help="slide a window of N tokens over the text")
+    parser.add_argument("--stride", type=whole(), metavar="K", help="tokens by which the window slides (1)")
+    parser.add_argument("--tokens", type=whole(2), metavar="N", help="of the text to read by the window (all)")
     _json(parser)
 
 
@@ -321,14 +328,15 @@ def bench(parser: Parser) -> None:
     clozeworks bench pretrain --profile --only mini-8k base-512
     clozeworks bench lm --only gpt
     clozeworks bench prepare --data corpus.jsonl
+    clozeworks bench xl --plot xl.svg
     """
-    parser.add_argument(
-        "name", nargs="?", metavar="NAME", help="pretrain, lm, quality, masking, prepare, loader or family"
-    )
+    names = "pretrain, lm, quality, masking, prepare, loader, xl or family"
+    parser.add_argument("name", nargs="?", metavar="NAME", help=names)
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain and lm: mini-8k, gpt ...")
     parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
+    parser.add_argument("--plot", metavar="FILE", help="for xl: draw it, too: .svg, .png or .pdf")
     parser.add_argument("--out", metavar="FILE", help="write the figures there too")
     _json(parser)
 

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from clozeworks.batch import Batch
-from clozeworks.commands import named
+from clozeworks.commands import named, sliding
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, columns, emit, screen
@@ -37,6 +37,21 @@ def run(options: Options) -> None:
     encoder = adapted(named.model(options.model, options.parts, options.allow_pickle), options.length, options.memory)
     directory = existing(options.data, "a prepared directory")
     console = screen()
+    if options.window is not None:
+        text = Corpus.open(directory, "heldout")
+        check_tokenizer(encoder, text)
+        figures = sliding.figures_of(
+            encoder, text, options.window, options.stride, options.tokens, bar=not options.json and console.is_terminal
+        )
+        if options.json:
+            emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
+        else:
+            sliding.tell(console, figures, directory)
+            closing(console, None, to_try(encoder, options.model))
+        return
+    for name in ("stride", "tokens"):
+        if getattr(options, name) is not None:
+            raise InputError(f"--{name}", getattr(options, name), "it is about a window", "give --window, too")
     if options.json:
         figures = figures_of(encoder, directory, options.seed)
         emit({"model": options.model, "data": options.data, "split": "heldout", **figures})

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from clozeworks.batch import Context, Keys
 from clozeworks.key import dropout
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.read_only import read_only
 from clozeworks.nn.shifted import by_distance
 from clozeworks.nn.tiled import tiled
 
@@ -30,6 +31,8 @@ def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = Non
         return dense(q, keys, context, bias, rate)
     if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
         found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
+        if found is not None and not torch.is_grad_enabled() and not drops:
+            return read_only(found[0], keys, found[1], context)
         if found is not None:
             return by_distance(found[0], keys, found[1], context, rate if drops else 0.0)
     if drops:

@@ -41,9 +41,10 @@ class Stack(Spec):
     """`depth` blocks; a tuple of blocks is cycled over the depth.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
-    seen, never trained. At the `start` of a text there are none, as in the authors' code, or as many rows of zeros,
-    which are attended to like others. `norm` is applied once after the last block (pre-norm stacks need it), then
-    `dropout`.
+    seen, never trained. Where `context.carry` asks for it these are keys and values, which are the same while no weight
+    changes and need not be projected again. At the `start` of a text there are none, as in the authors' code, or as
+    many rows of zeros, which are attended to like others. `norm` is applied once after the last block (pre-norm stacks
+    need it), then `dropout`.
     """
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
@@ -124,6 +125,7 @@ class StackLayer(nn.Module):
         if past is None and self.memory and self.start == "zeros":
             past = self.zeros(x, context)
         inner = context if past is None else context.after(past.side)
+        unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
         crosses: list[Keys | None] = []
@@ -143,12 +145,12 @@ class StackLayer(nn.Module):
                 )
             else:
                 x, asked, carry, cross = block(x, before, source, view, asked, asking)
-            if self.memory:
+            if self.memory and carry is None:
                 mine = entered[:, : inner.keep]
                 rows = torch.cat([before, mine], 1) if isinstance(before, Tensor) else mine
                 carries.append(rows[:, -self.memory :].detach())
             elif carry is not None:
-                carries.append(carry)
+                carries.append(carry if not self.memory else carry.tail(self.memory, unread))
                 crosses.append(cross)
             if layers:
                 kept.append(x)
@@ -164,7 +166,6 @@ class StackLayer(nn.Module):
         if carries:
             side = inner.memory
             if self.memory:
-                unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
                 side = side.each(lambda value: value[:, : value.shape[1] - unread])
                 side = side.tail(min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)

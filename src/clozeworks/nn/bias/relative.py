@@ -73,7 +73,8 @@ class RelativeLayer(BiasLayer):
         """The q to use, what is added, and where each pair finds its distance in the table if not by shifting."""
         first, last, index = context.once("distances", lambda: span(context))
         name = f"distances.{self.clamp}.{self.dropout}"
-        table = self.position(context.once(name, lambda: self._table(first, last, context)))
+        found = lambda: self.position(context.once(name, lambda: self._table(first, last, context)))  # noqa: E731
+        table = found() if context.key else context.lasting(self, (first, last, context.backward is None), found)
         table = table.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # [1 or 2, H, R, d]
         if len(table) == 2 and context.backward is not None:
             table = table[context.backward.long()]
