@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from clozeworks.batch import Context, Keys
 from clozeworks.key import dropout
 from clozeworks.nn.mixer import BiasLayer
+from clozeworks.nn.shifted import by_distance
 from clozeworks.nn.tiled import tiled
 
 LONG = 256  # below this a masked row is as fast as gathering its documents (measured on CPU)
@@ -26,6 +27,10 @@ def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = Non
     borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
     if context.taps is not None or context.backend == "dense":
         return dense(q, keys, context, bias, rate)
+    if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
+        found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
+        if found is not None:
+            return by_distance(found[0], keys, found[1], context, rate if drops else 0.0)
     if drops:
         # Tiles follow the borders, which are other integers in every batch: a compiler would start anew each time.
         fits = regular and borders is not None and not torch.compiler.is_compiling()

@@ -48,6 +48,18 @@ class Bias(Spec):
     def build(self, width: int, heads: int, head_width: int) -> "BiasLayer": ...
 
 
+@dataclass(frozen=True, slots=True)
+class Apart:
+    """What a bias adds to scores, with what depends on the distance alone not yet spread over the keys.
+
+    added_ij + scale * asked_i . table_{c}, where c = L - 1 - i + j, while query i is memory i + offset.
+    """
+
+    asked: Tensor  # [B, H, L, d]
+    table: Tensor  # [1 or B, H, R, d], R > M
+    added: Tensor | None = None  # [B, H, L, M] or what broadcasts to it
+
+
 class BiasLayer(nn.Module):
     common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
 
@@ -56,3 +68,7 @@ class BiasLayer(nn.Module):
         """From q [B, H, L, d]: the q to use, what to add to the scaled scores [B, H, L, M], and which pairs it
         allows (bool, broadcastable); None adds or forbids nothing. A forbidden pair is never -1e30: a row that
         sees nothing must give nothing."""
+
+    def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:
+        """The same in the form that a fast path takes, where there is one and index distance is position distance."""
+        return None

@@ -8,8 +8,12 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Context, Kind, Side, visible
+from clozeworks.errors import RecipeError
+from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.spec import check
+from tests.toys import packed
 
 WIDTH, HEADS = 24, 3
 
@@ -77,3 +81,102 @@ def test_scores_are_the_four_terms(length, memory, fields, kind, backend):
         view = dataclasses.replace(context, offset=offset, backend=backend, scratch={})
         out, _ = mixer(x[:, memory:], x, view)
         torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize("fields", [{}, {"segments": True, "dropout": 0.2}], ids=str)
+@pytest.mark.parametrize(("length", "memory"), [(1, 0), (5, 0), (5, 4), (3, 7)])
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_fast_path_has_the_gradients_of_the_definition(length, memory, fields, kind, rate, backward):
+    """And drops the same weights."""
+    mixer, context = layer(**fields).double(), remembering(kind, length, memory)
+    mixer.dropout = rate
+    if not backward:
+        context = dataclasses.replace(context, backward=None)
+    x = torch.randn(2, memory + length, WIDTH, dtype=torch.double, requires_grad=True)
+    weight = torch.randn(2, length, WIDTH)
+    found = []
+    for backend in ("dense", "auto"):
+        view = dataclasses.replace(context, backend=backend, scratch={}, key=Key.make(1, rows=range(2)))
+        out, _ = mixer(x[:, memory:], x, view)
+        found.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()])])
+    for expected, mine in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected, atol=1e-10, rtol=1e-7)
+
+
+def test_a_query_that_sees_nothing_gives_nothing():
+    mixer = layer()
+    position = torch.arange(4)[None]
+    rank = torch.tensor([[0, 3, 1, 2]])
+    memory = Side(position, torch.zeros_like(position), rank, rank)
+    context = Context(dataclasses.replace(memory, sees=rank - 1), memory, "order")
+    x = torch.randn(1, 4, WIDTH, requires_grad=True)
+    out, _ = mixer(x, x, context)
+    assert torch.equal(out[0, 0], torch.zeros(WIDTH))
+    assert out[0, 1].abs().sum() > 0
+    out.sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("backend", ["dense", "auto"])
+@pytest.mark.parametrize("kind", ["full", "causal"])
+def test_positions_are_seen_as_distances_alone(kind, backend):
+    mixer, context = layer(clamp=4), packed([[3, 4], [6]], 8, kind, backend=backend)
+    x = torch.randn(2, 8, WIDTH)
+    far = context.query.each(lambda v: v)
+    far = dataclasses.replace(far, position=far.position + 1000)
+    for offset in (0, None):
+        near, moved = (dataclasses.replace(context, offset=offset, scratch={}, query=side, memory=side)
+                       for side in (context.query, far))  # fmt: skip
+        torch.testing.assert_close(mixer(x, None, moved)[0], mixer(x, None, near)[0])
+
+
+def test_only_the_sign_differs_for_rows_that_are_read_backwards():
+    mixer, context = layer(), packed([[6]], 6)
+    x = torch.randn(1, 6, WIDTH)
+    turned = dataclasses.replace(context, backward=torch.tensor([True]), scratch={})
+    side = dataclasses.replace(context.query, position=-context.query.position)
+    turned = dataclasses.replace(turned, query=side, memory=side)
+    torch.testing.assert_close(mixer(x.flip(1), None, turned)[0].flip(1), mixer(x, None, context)[0])
+
+
+def test_rows_of_memory_are_of_the_first_segment():
+    mixer, (length, memory) = layer(segments=True), (4, 3)
+    segment = torch.tensor([[0, 0, 1, 1]])
+    position = torch.arange(memory + length)[None]
+    side = Side.make(position, torch.zeros_like(position), "causal")
+    asking = dataclasses.replace(side.tail(length), segment=segment)
+    known = dataclasses.replace(side, segment=torch.cat([torch.zeros(1, memory, dtype=torch.long), segment], 1))
+    x = torch.randn(1, memory + length, WIDTH)
+    told, untold = (mixer(x[:, memory:], x, Context(asking, m, "causal", memory))[0] for m in (known, side))
+    assert torch.equal(told, untold)
+    wrong = dataclasses.replace(known, segment=torch.ones_like(position))
+    assert not torch.allclose(mixer(x[:, memory:], x, Context(asking, wrong, "causal", memory))[0], told)
+    assert known.earlier(4).segment.tolist() == [[0] * (memory + length)]
+
+
+def test_dropout_of_distances_is_that_of_the_step_in_any_piece_of_it():
+    mixer = layer(dropout=0.5)
+    x = torch.randn(4, 6, WIDTH)
+
+    def run(rows: range) -> Tensor:
+        key = Key.make(3, 1, rows=rows).at(5)
+        return mixer(x[rows.start : rows.stop], None, packed([[6]] * len(rows), 6, key=key))[0]
+
+    whole = run(range(4))
+    torch.testing.assert_close(torch.cat([run(range(1)), run(range(1, 4))]), whole)
+    assert not torch.allclose(whole, mixer(x, None, packed([[6]] * 4, 6))[0])
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"clamp": 0}, r"bias\.clamp = 0: a distance of at least 1 is needed; use None for no bound"),
+        ({"dropout": 1.0}, r"bias\.dropout = 1\.0: a rate in \[0, 1\) is needed; use 0\.1 or 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(fields, said):
+    with pytest.raises(RecipeError, match=said):
+        check(Relative(**fields), "bias")

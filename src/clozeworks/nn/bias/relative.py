@@ -11,7 +11,7 @@ from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
 from clozeworks.nn.bias.distance import distances, shifted, span
 from clozeworks.nn.linear import Linear
-from clozeworks.nn.mixer import Bias, BiasLayer
+from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 from clozeworks.nn.positions import sinusoids
 
 
@@ -59,24 +59,30 @@ class RelativeLayer(BiasLayer):
         self.segment = nn.Parameter(torch.zeros(2, heads, head_width)) if spec.segments else None
 
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor, None]:
-        added = self._by_distance(_plus(q, self.v) * scale, context)
+        q, apart, index = self._parts(q, context, scale)
+        by_distance = apart.asked * scale @ apart.table.transpose(-1, -2)
+        if index is None:
+            added = shifted(by_distance, context.memory.position.shape[1])
+        else:
+            added = by_distance.gather(-1, index.expand(-1, self.heads, -1, -1))
+        return q, added if apart.added is None else added + apart.added, None
+
+    def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:
+        return None if context.offset is None else self._parts(q, context, scale)[:2]
+
+    def _parts(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart, Tensor | None]:
+        """The q to use, what is added, and where each pair finds its distance in the table if not by shifting."""
+        first, last, index = context.once("distances", lambda: span(context))
+        name = f"distances.{self.clamp}.{self.dropout}"
+        table = self.position(context.once(name, lambda: self._table(first, last, context)))
+        table = table.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # [1 or 2, H, R, d]
+        if len(table) == 2 and context.backward is not None:
+            table = table[context.backward.long()]
+        added = None
         if self.w is not None and self.segment is not None:
             own, other = (_plus(q, self.w) * scale @ self.segment.to(q.dtype).permute(1, 2, 0)).split(1, -1)
-            added = added + torch.where(context.once("same_segment", lambda: same_segment(context)), own, other)
-        return _plus(q, self.u), added, None
-
-    def _by_distance(self, q: Tensor, context: Context) -> Tensor:
-        """[B, H, L, M]: (q_i + v) . W_r R(i - j)."""
-        name = f"distances.{self.clamp}.{self.dropout}"
-        first, last, index = context.once("distances", lambda: span(context))
-        table = context.once(name, lambda: self._table(first, last, context))
-        found = self.position(table).unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # [1 or 2, H, R, d]
-        if context.backward is not None and index is None:
-            found = found[context.backward.long()]
-        scores = q @ found.transpose(-1, -2)
-        if index is None:
-            return shifted(scores, context.memory.position.shape[1])
-        return scores.gather(-1, index.expand(-1, self.heads, -1, -1))
+            added = torch.where(context.once("same_segment", lambda: same_segment(context)), own, other)
+        return _plus(q, self.u), Apart(_plus(q, self.v), table, added), index
 
     def _table(self, first: int, last: int, context: Context) -> Tensor:
         """[1 or 2, R, D]: R of the distances from `first` down to `last`; of these with the other sign where rows are
@@ -85,7 +91,8 @@ class RelativeLayer(BiasLayer):
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
         key = None if context.key is None else context.key.common("distances")
-        return dropout(sinusoids(distance, self.position.in_features), self.dropout, key)
+        found = sinusoids(distance, self.position.in_features).to(self.position.weight.dtype)
+        return dropout(found, self.dropout, key)
 
 
 def same_segment(context: Context) -> Tensor:
