@@ -138,6 +138,7 @@ def test_the_header_says_what_is_in_force(data, capsys):
         ("SentenceOrder(length=32)", {0: "in order", 1: "swapped"}),
         ("DocSentences", {}),
         ("Stream(length=16,lanes=2)", {}),
+        ("PairStream(length=64,lanes=2,reuse=16)", {0: "B follows A", 1: "B is from elsewhere"}),
     ],
 )
 def test_pair_labels_are_said_rightly(segments, meanings, data, capsys):
@@ -175,6 +176,37 @@ def test_spans_are_bracketed(data, capsys):
     assert "{span}" in out
     body = out.partition("{span}")[2]
     assert body.count("{") == body.count("}") == sum(len(row["spans"]) for row in rows(capsys, *words))
+
+
+def test_an_order_is_told(data, capsys):
+    words = ["roberta_mini", "--data", data / "en", *put("corruption", "Permute"), "--count", "2"]
+    found, out = rows(capsys, *words), told(capsys, *words)
+    assert "word(n) is predicted from what has no number, and from numbers below n" in out
+    assert "(the same)" not in out
+    for row in found:
+        ranked = [at for at, number in enumerate(row["order"]) if number]
+        assert sorted(row["order"][at] for at in ranked) == list(range(1, len(ranked) + 1))
+        assert {at for at, label in enumerate(row["labels"]) if label != -100} <= set(ranked)
+        assert all(label in (-100, token) for label, token in zip(row["labels"], row["input_ids"], strict=True))
+    shown = [int(number) for number in re.findall(r"\S\((\d+)\)", out)]
+    assert shown == [number for row in found for number in row["order"] if number]
+    assert re.search(r"to look at, not to train: .*Permute: its rows hold the answers", " ".join(out.split()))
+
+
+def test_a_row_of_two_ways_is_told(data, capsys):
+    segments = "PairStream(length=24,lanes=2,reuse=8)"
+    words = ["roberta_mini", "--data", data / "en", *put("corruption", "Permute"), *put("segments", segments)]
+    found, out = rows(capsys, *words, "--count", "4"), told(capsys, *words, "--count", "4")
+    assert [(row["lane"], row["backward"], row["reused"]) for row in found] == [(0, False, 8), (1, True, 8)] * 2
+    assert {len(row["order"]) for row in found} == {24}
+    assert all(max(row["order"][:8]) < min(row["order"][8:]) for row in found)
+    assert re.findall(r"^lane .*$", out, re.MULTILINE) == [
+        "lane 0, begins: nothing is remembered",
+        "lane 1, backward, begins: nothing is remembered",
+        "lane 0, goes on",
+        "lane 1, backward, goes on",
+    ]
+    assert out.count("the next row goes on behind the first 8 tokens; these do not see the rest") == 4
 
 
 def test_chinese_has_no_spaces_and_words_can_be_seen(data, capsys):

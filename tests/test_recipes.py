@@ -23,6 +23,8 @@ PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "albert_xlarge": (59_021_490, 58_724_864),
     "albert_xxlarge": (223_158_450, 222_595_584),
     "distilbert_base": (66_985_530, 66_362_880),
+    "xlnet_base": (116_750_336, 116_718_336),
+    "xlnet_large": (360_300_800, 360_268_800),
 }
 
 
@@ -45,7 +47,7 @@ def test_shapes_of_the_miniatures():
 
 
 def test_laptop_recipes_have_laptop_settings():
-    for name in ("bert_tiny", "bert_mini", "roberta_mini", "albert_mini", "distilbert_mini"):
+    for name in ("bert_tiny", "bert_mini", "roberta_mini", "albert_mini", "distilbert_mini", "xlnet_mini"):
         r = recipe(name)
         assert r.longest() == 128
         assert r.train.batch_tokens == 4096

@@ -1,5 +1,5 @@
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pytest
 from hypothesis import given
@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from clozeworks import spec
 from clozeworks.errors import RecipeError
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.stack import Stack
 from clozeworks.recipes import named, recipe
 from clozeworks.spec import Spec
 
@@ -130,6 +131,26 @@ def test_depth_twelve_shared_by_five_names_every_way_out():
         spec.check(r, r.name)
     wanted = "bert_base.encoder.stack.share.attention = 5: depth 12 is not divisible by it; use 1, 2, 3, 4, 6 or 12"
     assert str(error.value) == wanted
+
+
+def test_two_streams_and_an_order_go_together():
+    from clozeworks.objectives.permute import Permute
+
+    @dataclass(slots=True)
+    class TwoStreams(Stack):
+        streams: ClassVar[int] = 2
+
+    r = recipe("roberta_mini")
+    masks, r.objective.corruption = r.objective.corruption, Permute()
+    with pytest.raises(RecipeError, match=r"objective\.corruption = Permute: its rows hold the answers.*one stream"):
+        spec.check(r, r.name)
+    r.encoder.stack = TwoStreams(r.encoder.stack.depth, r.encoder.stack.block)
+    spec.check(r, r.name)
+    for other in (masks, None):
+        r.objective.corruption = other
+        r.objective.losses = r.objective.losses if other else ()
+        with pytest.raises(RecipeError, match=r"encoder\.stack = TwoStreams: .*order.*; use corruption=Permute\(\)"):
+            spec.check(r, r.name)
 
 
 def test_a_loss_that_reads_what_nothing_writes_is_refused():

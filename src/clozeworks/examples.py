@@ -1,7 +1,8 @@
 """Examples before they are tensors: plans over a corpus, and ragged batches of numpy columns.
 
 An example is  [CLS] piece [SEP] piece [SEP] ...  where a piece is a stretch of the corpus. A plan says which stretches,
-and may leave out a [CLS] or [SEP]; `assemble` reads them. Nothing here is random.
+and may leave out a [CLS] or [SEP]; `assemble` reads them. Where its field `backward` says so, each piece of an example
+is turned round, with its specials: the plan lists them as they are read. Nothing here is random.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,7 @@ class Plan:
     ends: np.ndarray
     segment: np.ndarray  # [pieces] int8
     first: np.ndarray  # [examples + 1]: the pieces of example i are first[i] : first[i + 1]
-    fields: dict[str, np.ndarray] = field(default_factory=dict)  # [examples]: pair_label, ...
+    fields: dict[str, np.ndarray] = field(default_factory=dict)  # [examples]: pair_label, backward, ...
     opened: np.ndarray | None = None  # [pieces] bool: [CLS] before it; None: before the first piece of each example
     closed: np.ndarray | None = None  # [pieces] bool: [SEP] after it; None: after every piece
     in_order: bool = False  # the examples are read one after another, never shuffled or packed
@@ -141,16 +142,27 @@ def assemble(
     columns = {"word_starts": taken.word_starts}
     if taken.units is not None:
         columns["units"] = taken.units
+    turned = plan.fields["backward"][chosen].repeat(counts) if "backward" in plan.fields else None  # pieces
+    if turned is not None:
+        last = np.cumsum(lengths)[lengths > 0] - 1
+        columns = {name: _read_backward(column, last, turned.repeat(lengths)) for name, column in columns.items()}
     if sentences is not None:
-        low, high = np.searchsorted(sentences, starts), np.searchsorted(sentences, ends)
+        # Read backward a sentence begins at its last token, the one before the next sentence.
+        back = 0 if turned is None else turned.astype(np.int64)
+        low, high = np.searchsorted(sentences, starts + back), np.searchsorted(sentences, ends + back)
         at = ragged_arange(low, high - low)
         marks = np.zeros(len(taken.tokens), dtype=bool)
         begin = np.cumsum(lengths) - lengths
-        marks[sentences[at] - np.repeat(starts - begin, high - low)] = True
+        marks[sentences[at] - np.repeat(starts + back - begin, high - low)] = True
         columns["sentence_starts"] = marks
     spread = {name: np.zeros(len(tokens), dtype=column.dtype) for name, column in columns.items()}
     for name, column in columns.items():
         spread[name][inside] = column
+    if turned is not None:
+        at, mirror = np.arange(len(tokens)), np.repeat(piece_first[:-1] + piece_first[1:] - 1, sizes)
+        at = np.where(turned.repeat(sizes), mirror - at, at)
+        tokens, special = tokens[at], special[at]
+        spread = {name: column[at] for name, column in spread.items()}
     return Ragged(
         tokens=tokens,
         first=piece_first[np.concatenate([[0], np.cumsum(counts)])],
@@ -160,3 +172,21 @@ def assemble(
         fields={name: values[chosen] for name, values in plan.fields.items()},
         **spread,
     )
+
+
+def _read_backward(column: np.ndarray, last: np.ndarray, turned: np.ndarray) -> np.ndarray:
+    """Word starts or unit bits of turned tokens, as marks of where a word or unit begins when read from its end.
+
+    last: the last token of each piece, where a word or unit is taken to end.
+    """
+    if column.dtype == bool:
+        ends = np.append(column[1:], True)
+        ends[last] = True
+        return np.where(turned, ends, column)
+    out = np.where(turned, 0, column).astype(column.dtype)
+    for start, inside in ((PHRASE_START, PHRASE_INSIDE), (ENTITY_START, ENTITY_INSIDE)):
+        begins, member = (column & start) != 0, (column & (start | inside)) != 0
+        ends = np.append(begins[1:] | ~member[1:], True)
+        ends[last] = True
+        out |= np.where(turned & member, np.where(ends, start, inside), 0).astype(column.dtype)
+    return out

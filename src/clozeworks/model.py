@@ -13,6 +13,7 @@ from clozeworks.nn.embed import Embed
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import BiasLayer
 from clozeworks.nn.stack import Stack
+from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.spec import Spec
 
@@ -155,8 +156,8 @@ def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:
-    """Fresh weights, the same for a seed on every machine: matrices and what is added to scores N(0, deviation),
-    norms 1, biases 0."""
+    """Fresh weights, the same for a seed on every machine: matrices, what is added to scores and what a second stream
+    begins as N(0, deviation), norms 1, biases 0."""
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()
     for module in model.modules():
@@ -164,7 +165,7 @@ def initialise(model: nn.Module, deviation: float, seed: int) -> None:
             done.add(id(module.weight))
             with torch.no_grad():
                 module.weight.normal_(0.0, deviation, generator=generator)
-        if isinstance(module, BiasLayer):
+        if isinstance(module, BiasLayer | TwoStreamLayer):
             for parameter in module.parameters(recurse=False):
                 if id(parameter) not in done:
                     done.add(id(parameter))

@@ -31,6 +31,21 @@ class Recipe(Spec):
                     f"{type(mixer).__name__} cannot hide what {corruption.kind} visibility hides",
                     "change the mixer or the corruption",
                 )
+        two = corruption is not None and corruption.hides == "two streams"
+        if two and stack.streams != 2:
+            raise RecipeError(
+                f"{where}.objective.corruption",
+                type(corruption).__name__,
+                "its rows hold the answers, which a stack with one stream can simply read",
+                "use a stack with two streams, or another corruption",
+            )
+        if stack.streams == 2 and not two:
+            raise RecipeError(
+                f"{where}.encoder.stack",
+                type(stack).__name__,
+                "its second stream predicts tokens in an order, and nothing gives them one",
+                "use corruption=Permute() or a stack with one stream",
+            )
         if self.encoder.pooler is None and any("pooled" in loss.reads for loss in self.objective.losses):
             raise RecipeError(f"{where}.encoder.pooler", None, "a loss reads the pooled vector", "use Pooler()")
         positions = self.encoder.embed.positions

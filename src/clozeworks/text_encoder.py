@@ -20,6 +20,7 @@ from clozeworks.exchange import card, files, huggingface
 from clozeworks.generate import Draw, Reader, draw, search
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
@@ -62,7 +63,7 @@ class TextEncoder:
     @property
     def language_head(self) -> MaskedLMLayer | NextTokenLayer | None:
         """The head that gives words their scores."""
-        heads = (self.model.head(name) for name in ("masked_lm", "next_token"))
+        heads = (self.model.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
         return next((head for head in heads if isinstance(head, MaskedLMLayer | NextTokenLayer)), None)
 
     def forward(
@@ -113,11 +114,10 @@ class TextEncoder:
 
     def fill_mask(self, text: str, top: int = 5) -> list[Any]:
         """The likeliest words for each mask token: a list of guesses, or one list a mask if there are several."""
-        tokenizer, head = self._tokenizer(), self.model.head("masked_lm")
-        if not isinstance(head, MaskedLMLayer):
-            raise InputError(
-                self.recipe.name, "no masked-LM head", "a model pretrained with MaskedLM is needed", "pretrain it"
-            )
+        tokenizer, head = self._tokenizer(), self.language_head
+        if head is None or head is self.model.head("next_token"):
+            needed = "a model pretrained with MaskedLM or PermutedLM is needed"
+            raise InputError(self.recipe.name, "no masked-LM head", needed, "pretrain it")
         mask = tokenizer.need("mask")
         written = tokenizer.names["mask"]
         ids = [tokenizer.need("cls"), *tokenizer.encode([text], specials=True)[0].ids.tolist(), tokenizer.need("sep")]
@@ -128,9 +128,8 @@ class TextEncoder:
             )
         if len(ids) > self.longest:
             raise InputError("text", f"{len(ids)} tokens", f"the model has {self.longest} positions", "shorten it")
-        hidden = self.forward(torch.tensor([ids]), logits=False).last_hidden_state[0]
         with torch.no_grad():
-            chances = head.logits(hidden[holes]).softmax(-1)
+            chances = head.logits(self._at_holes(ids, holes)).softmax(-1)
         best = chances.topk(min(top, chances.shape[-1]))
         found = []
         for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
@@ -147,6 +146,18 @@ class TextEncoder:
                 )
             found.append(guesses)
         return found if len(found) > 1 else found[0]
+
+    def _at_holes(self, ids: list[int], holes: list[int]) -> Tensor:
+        """[holes, D]: the vectors from which the words there are predicted."""
+        tokens = torch.tensor([ids])
+        if not isinstance(self.model.encoder.stack, TwoStreamLayer):
+            return self.forward(tokens, logits=False).last_hidden_state[0, holes]
+        order = torch.zeros_like(tokens)
+        order[0, holes] = 1  # after all others, so that nobody sees what stands there
+        side = Side(self._positions(tokens), torch.zeros_like(tokens), order, order)
+        hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=torch.tensor(holes)))
+        assert hidden.asked is not None
+        return hidden.asked
 
     def generate(
         self,

@@ -11,11 +11,11 @@ from rich.text import Text
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
 from clozeworks.objectives.objective import Segments
-from clozeworks.objectives.segments import Pairs, SegmentPair, SentenceOrder, SentencePair
+from clozeworks.objectives.segments import Pairs, PairStream, SegmentPair, SentenceOrder, SentencePair
 from clozeworks.spec import Spec
 
-STYLES = {"masked": "black on yellow", "random": "white on red", "kept": "black on cyan"}
-GROUND = ("", "magenta")  # segments A and B
+STYLES = {"masked": "black on yellow", "random": "white on red", "kept": "black on cyan", "asked": "black on yellow"}
+GROUND = ("", "magenta", "")  # segments A, B and what stands behind them
 ANSWER, BORDER, MARK = "bold green", "dim", "bold blue"
 LEGEND = ("hidden word", "random word", "kept word", "the same")
 UNITS = ((PHRASE_START, PHRASE_INSIDE, "‹", "›"), (ENTITY_START, ENTITY_INSIDE, "«", "»"))
@@ -23,6 +23,7 @@ NEXT = ("B follows A", "B is from another document")
 PAIR_LABELS: dict[type[Segments], tuple[str, str]] = {
     SegmentPair: NEXT,
     SentencePair: NEXT,
+    PairStream: ("B follows A", "B is from elsewhere"),
     SentenceOrder: ("in order", "swapped"),
 }
 # Scripts that put no space between words: kana, Chinese characters and their punctuation, wide forms.
@@ -37,12 +38,13 @@ class Piece:
 
     text: str
     hidden: str | None  # what is to be predicted
-    fate: str  # "", "masked", "random" or "kept"
+    fate: str  # "", "masked", "random" or "kept"; "asked" where the answer is hidden by the order
     segment: int
     word: bool  # begins a word, or is a special token
     opens: str  # marks of the spans and units that begin before it
     closes: str  # and of those that end behind it
     inside: bool  # of a span
+    turn: int | None = None  # its number in the order, where it has one of its own
 
     @property
     def was(self) -> str:
@@ -59,15 +61,19 @@ def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
         fate = ""
         if label != NOTHING:
             fate = "masked" if token == mask else "kept" if token == label else "random"
+        turn = None
+        if ragged.order is not None and (fate or ragged.special[place]):
+            fate, turn = "asked" if fate else "", int(ragged.order[place])
         yield Piece(
             text=tokenizer.names["mask"] if fate == "masked" else spelt(tokenizer, token),
-            hidden=spelt(tokenizer, label) if fate else None,
+            hidden=spelt(tokenizer, label) if fate and turn is None else None,
             fate=fate,
             segment=int(ragged.segment[place]),
             word=bool(ragged.special[place] or ragged.word_starts[place]),
             opens=opens[place - begin],
             closes=closes[place - begin],
             inside=ragged.span is not None and bool(ragged.span[place] >= 0),
+            turn=turn,
         )
 
 
@@ -124,7 +130,7 @@ def drawn(
 ) -> list[Text]:
     """A paragraph a segment; what is hidden stands in parentheses behind its place. Then what the example is."""
     special = frozenset(tokenizer.token(token) for token in tokenizer.special_ids)
-    heads = ("source  ", "target  ") if isinstance(segments, Pairs) else ("A  ", "B  ")
+    heads = ("source  ", "target  ") if isinstance(segments, Pairs) else ("A  ", "B  ", "   ")
     found: dict[int, list[Text]] = {}
     before: Piece | None = None
     for piece in pieces(ragged, at, tokenizer):
@@ -159,9 +165,12 @@ def _put(text: Text, piece: Piece, special: frozenset[str]) -> None:
     line = " underline" if piece.inside else ""
     if piece.fate:
         text.append(piece.text, STYLES[piece.fate] + line)
-        text.append(f"({piece.hidden})", ANSWER + line)
+        if piece.turn is None:
+            text.append(f"({piece.hidden})", ANSWER + line)
     else:
         text.append(piece.text, "dim" if piece.text in special else GROUND[piece.segment])
+    if piece.turn is not None:
+        text.append(f"({piece.turn})", ANSWER if piece.fate else "dim")
     text.append(piece.closes, MARK)
 
 
@@ -173,7 +182,11 @@ def facts(ragged: Ragged, at: int, segments: Segments | None) -> Iterator[str]:
         meaning = next((said for part, said in PAIR_LABELS.items() if isinstance(segments, part)), None)
         yield f"pair label {label}" + (f": {meaning[label]}" if meaning else "")
     if "lane" in values:
-        yield f"lane {values['lane']}, " + ("goes on" if values["continues"] else "begins: nothing is remembered")
+        way = ", backward" if values.get("backward") else ""
+        yield f"lane {values['lane']}{way}, " + ("goes on" if values["continues"] else "begins: nothing is remembered")
+    if "reused" in values:
+        blind = "" if ragged.order is None else "; these do not see the rest, which sees them all"
+        yield f"the next row goes on behind the first {values['reused']} tokens" + blind
     if values.get("cut"):
         yield f"{values['cut']} token{'s' if values['cut'] > 1 else ''} too long for its room, cut away"
 
@@ -188,7 +201,10 @@ def legend(
     """One line for all colours and marks that these examples may have."""
     hidden, random, kept, same = told
     parts: list[str | tuple[str, str]] = []
-    if ragged is None or (ragged.labels != NOTHING).any():
+    if ragged is not None and ragged.order is not None:
+        seen = " is predicted from what has no number, and from numbers below n"
+        parts += [("word", STYLES["asked"]), ("(n)", ANSWER), seen, "   "]
+    elif ragged is None or (ragged.labels != NOTHING).any():
         parts += [
             (tokenizer.names["mask"], STYLES["masked"]), (f"({hidden})", ANSWER), "   ",
             (random, STYLES["random"]), (f"({hidden})", ANSWER), "   ",

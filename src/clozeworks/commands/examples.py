@@ -141,6 +141,8 @@ def as_json(ragged: Ragged, at: int, tokenizer: Tokenizer, index: int, epoch: in
     }
     if ragged.span is not None:
         row["spans"] = [list(each) for each in ragged.spans(at)]
+    if ragged.order is not None:
+        row["order"] = ragged.order[here].tolist()
     if ragged.units is not None:
         row["units"] = ragged.units[here].tolist()
     return row | {name: values[at].item() for name, values in ragged.fields.items()}

@@ -13,17 +13,18 @@ from torch import Tensor
 from clozeworks import spec
 from clozeworks.errors import InputError, suggest
 from clozeworks.exchange import tensors
-from clozeworks.exchange.names import Family, albert, bert, distilbert, ernie, openai_gpt, roberta
+from clozeworks.exchange.names import Family, albert, bert, distilbert, ernie, openai_gpt, roberta, xlnet
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.pretraining import Recipe
 
 CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {
-    names.FAMILY.model_type: names.FAMILY for names in (bert, roberta, albert, ernie, distilbert, openai_gpt)
+    names.FAMILY.model_type: names.FAMILY for names in (bert, roberta, albert, ernie, distilbert, openai_gpt, xlnet)
 }
-HEADS = ("masked_lm", "sentence_pair", "span_boundary")
+HEADS = ("masked_lm", "sentence_pair", "span_boundary", "permuted_lm")
 
 
 @dataclass(slots=True)
@@ -102,6 +103,8 @@ def _family(recipe: Recipe, pad: int | None) -> Family:
     without an offset is the same model.
     """
     embed, positions = recipe.encoder.embed, recipe.encoder.embed.positions
+    if isinstance(recipe.encoder.stack, TwoStream):
+        return FAMILIES["xlnet"]
     if recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal":
         return FAMILIES["openai-gpt"]
     if embed.project or embed.width not in (None, recipe.encoder.width) or bert.shares(recipe.encoder.stack):

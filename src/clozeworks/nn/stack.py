@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +44,7 @@ class Stack(Spec):
     seen, never trained. `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`.
     """
 
+    streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)

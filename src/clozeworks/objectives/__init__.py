@@ -1,5 +1,6 @@
 """What a model is trained to do: segments, corruption, losses."""
 
 from clozeworks.objectives.objective import Corruption, Loss, Objective, Segments
+from clozeworks.objectives.permute import Permute
 
-__all__ = ["Corruption", "Loss", "Objective", "Segments"]
+__all__ = ["Corruption", "Loss", "Objective", "Permute", "Segments"]

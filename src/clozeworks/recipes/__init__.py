@@ -9,9 +9,9 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import albert, bert, distilbert, ernie, gpt, roberta, spanbert
+from clozeworks.recipes import albert, bert, distilbert, ernie, gpt, roberta, spanbert, xlnet
 
-FAMILIES = (bert, roberta, albert, spanbert, ernie, distilbert, gpt)
+FAMILIES = (bert, roberta, albert, spanbert, ernie, distilbert, gpt, xlnet)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Plan, ragged_arange
+from clozeworks.errors import RecipeError
+from clozeworks.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
+from clozeworks.objectives.segments.line import Line
 
 
 @dataclass(slots=True)
@@ -28,41 +29,16 @@ class Stream(Segments):
             raise RecipeError(f"{where}.lanes", self.lanes, "at least 1 lane is needed", "32 is usual")
 
     def plan(self, text: Text, key: np.ndarray) -> Plan:
-        borders = np.unique(text.sentences[text.documents])  # of the documents that are not empty
-        sizes = np.diff(borders)
-        begins = borders + np.arange(len(borders))  # each document is one token longer in the stream
-        total = int(begins[-1])
-        if total < self.lanes:
-            raise InputError(
-                "data",
-                f"{total} tokens",
-                f"a stream in {self.lanes} lanes needs a token for each",
-                "prepare more text or set objective.segments.lanes lower",
-            )
-        starts, ends = self._chunks(total)
-        low = np.searchsorted(begins, starts, side="right") - 1
-        count = np.searchsorted(begins, ends - 1, side="right") - low
-        document = ragged_arange(low, count)
-        head = np.repeat(starts, count) - begins[document]
-        tail = np.repeat(ends, count) - begins[document]
-        each = np.arange(len(starts))
+        line = Line.of(text)
+        pieces = line.pieces(*line.chunks(self.lanes, self.length))
+        each = np.arange(len(pieces.counts))
         return Plan(
-            starts=borders[document] + np.maximum(head, 0),
-            ends=borders[document] + np.minimum(tail, sizes[document]),
-            segment=np.zeros(len(document), dtype=np.int8),
-            first=np.concatenate([[0], np.cumsum(count)]),
+            starts=pieces.starts,
+            ends=pieces.ends,
+            segment=np.zeros(len(pieces.starts), dtype=np.int8),
+            first=np.concatenate([[0], np.cumsum(pieces.counts)]),
             fields={"lane": each % self.lanes, "continues": each >= self.lanes},
-            opened=np.zeros(len(document), dtype=bool),
-            closed=tail > sizes[document],
+            opened=np.zeros(len(pieces.starts), dtype=bool),
+            closed=pieces.closed,
             in_order=True,
         )
-
-    def _chunks(self, total: int) -> tuple[np.ndarray, np.ndarray]:
-        """Begin and end of each example in a stream of `total` tokens."""
-        lanes = np.arange(self.lanes + 1) * total // self.lanes
-        longest = -(-total // self.lanes)
-        count = -(-longest // self.length)
-        # Lanes differ by a token; the shorter one keeps a token for its last chunk where it would have none.
-        chunk, left = np.arange(count + 1)[:, None], np.diff(lanes)
-        at = lanes[:-1] + np.minimum(chunk * self.length, left - (count - chunk))
-        return at[:-1].ravel(), at[1:].ravel()

@@ -1,0 +1,35 @@
+import torch
+
+import clozeworks as cw
+from clozeworks.nn.bias.relative import RelativeLayer
+from clozeworks.nn.two_stream import TwoStreamLayer
+from clozeworks.recipes import recipe
+
+
+def test_sizes_differ_in_size_alone():
+    assert set(cw.diff("xlnet_large", "xlnet_base")) == {
+        "name",
+        "encoder.width",
+        "encoder.stack.depth",
+        "encoder.stack.block.mixer.heads",
+        "encoder.stack.block.ffn.inner",
+    }
+
+
+def test_every_weight_that_is_not_of_a_norm_is_drawn():
+    r = recipe("xlnet_mini")
+    r.encoder.vocab = 500
+    model = cw.build(r)
+    stack = model.encoder.stack
+    assert isinstance(stack, TwoStreamLayer)
+    drawn = [stack.blank]
+    for module in model.modules():
+        if isinstance(module, RelativeLayer):
+            drawn += [module.u, module.v, module.w, module.segment, module.position.weight]
+    assert len(drawn) == 1 + 4 * 5
+    for parameter in drawn:
+        assert parameter is not None
+        assert 0.014 < float(parameter.detach().std()) < 0.026
+    assert len({parameter.flatten()[0].item() for parameter in drawn if parameter is not None}) == len(drawn)
+    again = cw.build(r).encoder.stack.blank
+    assert torch.equal(again, stack.blank)  # pyright: ignore[reportArgumentType]
