@@ -1,5 +1,6 @@
 """Both models are trained and asked alike, and what they say of two words is what the claim says."""
 
+import functools
 import json
 import math
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_it_prints_one_object_and_draws(
     heldout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     monkeypatch.setattr(independence, "texts", lambda folder: (heldout.parent / "train", heldout))
+    monkeypatch.setattr(independence, "run", functools.partial(independence.run, rates=(1e-3,)))
     words = ["--seeds", "3", "--steps", "2", "--plot", str(tmp_path / "figure.svg")]
     assert independence.main(words) == 0
     figures = json.loads(capsys.readouterr().out)

@@ -53,12 +53,7 @@ def texts(folder: Path, stories: int = 500) -> tuple[Path, Path]:
 
 def learnt(task: str, train: Path, heldout: Path, out: Path, seed: int, steps: int) -> dict[str, float]:
     """Train on one task; the accuracy on each."""
-    from rich.console import Console
-
-    import clozeworks
-
-    clozeworks.pretrain(recipe_for(task, seed, steps), train, out, progress=False, console=Console(quiet=True))
-    encoder, text = clozeworks.load(out), Corpus.open(heldout)
+    encoder, text = script.trained(recipe_for(task, seed, steps), train, out), Corpus.open(heldout)
     objectives = {name: Objective(segments, None, (SentenceRelation(),)) for name, segments in TASKS.items()}
     figures = {name: evaluate(encoder.model, text, each, encoder.vocabulary()) for name, each in objectives.items()}
     return {name: figure["pair_accuracy"] for name, figure in figures.items()}

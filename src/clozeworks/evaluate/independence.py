@@ -98,14 +98,8 @@ def learnt(
     kind: str, train: Path, heldout: Path, out: Path, seed: int, steps: int, rate: float
 ) -> tuple[float, dict[str, float]]:
     """Train a model; its own loss on held-out text, and its surprise at the compounds of it."""
-    from rich.console import Console
-
-    import clozeworks
-
     r = recipe_for(kind, seed, steps, rate)
-    out = out / f"{seed}-{rate}"
-    clozeworks.pretrain(r, train, out, progress=False, console=Console(quiet=True))
-    encoder, text = clozeworks.load(out), Corpus.open(heldout)
+    encoder, text = script.trained(r, train, out / f"{seed}-{rate}"), Corpus.open(heldout)
     vocabulary = encoder.vocabulary()
     loss = evaluate(encoder.model, text, r.objective, vocabulary)["loss"]
     article = Tokenizer.load(heldout).id(compounds.ARTICLE)

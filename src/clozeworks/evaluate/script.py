@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from clozeworks import plot
@@ -45,6 +46,18 @@ def answer(
         return 2
     print(json.dumps(figures))
     return 0
+
+
+def trained(recipe: Any, data: Path, out: Path) -> Any:
+    """The model of a silent run. One that is asked to stop ends the experiment, for half a run has other figures."""
+    from rich.console import Console
+
+    import clozeworks  # what a user calls, and nothing behind it
+
+    done = clozeworks.pretrain(recipe, data, out, progress=False, console=Console(quiet=True))
+    if not done.finished:
+        raise SystemExit(128 + done.signal)
+    return clozeworks.load(out)
 
 
 def numbers(option: str, text: str, least: int = 0) -> list[int]:
