@@ -4,6 +4,8 @@ import clozeworks as cw
 from clozeworks.nn.bias.relative import RelativeLayer
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.recipes import recipe
+from clozeworks.spec import walk
+from clozeworks.train.cost import cost_of
 
 
 def test_sizes_differ_in_size_alone():
@@ -33,3 +35,13 @@ def test_every_weight_that_is_not_of_a_norm_is_drawn():
     assert len({parameter.flatten()[0].item() for parameter in drawn if parameter is not None}) == len(drawn)
     again = cw.build(r).encoder.stack.blank
     assert torch.equal(again, stack.blank)  # pyright: ignore[reportArgumentType]
+
+
+def test_what_it_takes_is_known_without_dropout_too():
+    r = recipe("xlnet_mini")
+    r.encoder.vocab = 500
+    dropped = cost_of(r)
+    for _, part in walk(r.encoder):
+        if hasattr(part, "dropout"):
+            setattr(part, "dropout", 0.0)  # noqa: B010
+    assert 0 < cost_of(r).passes < dropped.passes
