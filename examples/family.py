@@ -20,6 +20,7 @@ from clozeworks import spec
 
 TEACHER = "bert_mini"
 PROBE = 8  # steps that tell how long one takes
+ACCURACIES = ("masked_accuracy", "next_accuracy", "permuted_accuracy")
 COLUMNS = ("recipe", "parameters", "steps", "tokens", "minutes", "accuracy", "baseline")
 
 
@@ -99,7 +100,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
         "steps": result.steps,
         "tokens": result.tokens,
         "minutes": round(result.seconds / 60, 2),
-        "accuracy": round(figures.get("masked_accuracy", figures.get("next_accuracy", 0.0)), 4),
+        "accuracy": round(next((figures[name] for name in ACCURACIES if name in figures), 0.0), 4),
         "unigram": round(figures["unigram_accuracy"], 4),
         "command": command,
     }

@@ -81,7 +81,7 @@ def shrink(r: Recipe) -> Recipe:
     if r.encoder.embed.width is not None:
         r.encoder.embed.width = 16
     for _, part in spec.walk(r):
-        for name, small in (("heads", 2), ("inner", 64)):
+        for name, small in (("heads", 2), ("inner", 64), ("lanes", 4), ("reuse", 12)):
             if hasattr(part, name):
                 setattr(part, name, small)
     train, longest = r.train, r.longest()

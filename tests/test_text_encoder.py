@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tokenizers import processors
 
 import clozeworks as cw
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -72,6 +73,60 @@ def test_encode_is_the_masked_mean_whatever_the_batch(encoder):
     np.testing.assert_allclose(encoder.encode(texts, batch_tokens=20), whole, atol=1e-5)
     assert encoder.encode([]).shape == (0, encoder.model.encoder.width)
     assert encoder.encode("one text").shape[0] == 1
+
+
+@pytest.fixture(scope="module", params=["first", "last"])
+def asking(request) -> TextEncoder:
+    """A model with two streams, before or behind whose texts the [CLS] stands."""
+    tokenizer = Tokenizer.train(lines(), kind="wordpiece", vocab=400)
+    if request.param == "last":
+        inner = tokenizer.inner
+        special = [(name, inner.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
+        inner.post_processor = processors.TemplateProcessing("$A [SEP] [CLS]:2", special_tokens=special)
+        tokenizer = Tokenizer(inner)
+    assert tokenizer.class_last == (request.param == "last")
+    r = recipe("xlnet_mini")
+    r.encoder.vocab, r.encoder.width, r.encoder.stack.depth = tokenizer.size, 64, 2
+    torch.manual_seed(0)
+    model = build(r).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.1)
+    return TextEncoder(model, tokenizer, r)
+
+
+def test_two_streams_fill_masks_without_reading_them(asking):
+    tokenizer = asking.tokenizer
+    (guesses, others) = asking.fill_mask("the [MASK] sat on a [MASK].", top=3)
+    assert len(guesses) == len(others) == 3
+    word = tokenizer.encode(["nothing"])[0].ids.tolist()
+    assert tokenizer.decode(tokenizer.encode([guesses[0]["text"]])[0].ids).startswith("the")
+    ids, begin = asking._framed(tokenizer.encode(["the [MASK] sat on a [MASK]."], specials=True)[0].ids.tolist())
+    assert begin == (0 if tokenizer.class_last else 1)
+    holes = [at for at, token in enumerate(ids) if token == tokenizer.mask]
+    with torch.no_grad():
+        found = asking._at_holes(ids, holes)
+        other = asking._at_holes([word[0] if at in holes else token for at, token in enumerate(ids)], holes)
+        changed = asking._at_holes([word[0] if token == ids[begin] else token for token in ids], holes)
+    assert torch.equal(found, other)
+    assert not torch.allclose(found, changed, atol=1e-3)
+    torch.testing.assert_close(
+        asking.model.head("permuted_lm").logits(found).softmax(-1)[0].max().item(), guesses[0]["score"]
+    )
+
+
+def test_two_streams_give_sentence_vectors(asking):
+    texts = ["the cat sat.", "two dogs ran over green hills and saw nothing", "rain"]
+    together, alone = asking.encode(texts), np.concatenate([asking.encode([text]) for text in texts])
+    assert together.shape == (3, 64)
+    np.testing.assert_allclose(together, alone, atol=1e-5)
+    tokenizer = asking.tokenizer
+    ids = tokenizer.encode(texts[:1])[0].ids.tolist()
+    last = tokenizer.class_last
+    row = [*ids, tokenizer.sep, tokenizer.cls] if last else [tokenizer.cls, *ids, tokenizer.sep]
+    types = torch.tensor([[0] * (len(row) - 1) + [2]]) if last else None
+    expected = asking.forward(torch.tensor([row]), token_type_ids=types).last_hidden_state[0].mean(0)
+    np.testing.assert_allclose(together[0], expected.numpy(), atol=1e-5)
 
 
 def test_transformers_reads_the_same_ids_and_fills_the_same_mask(encoder, tmp_path):

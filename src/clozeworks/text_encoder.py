@@ -24,6 +24,7 @@ from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
+from clozeworks.objectives.segments import PairStream
 from clozeworks.pretraining import Recipe
 from clozeworks.spec import Spec
 
@@ -120,7 +121,7 @@ class TextEncoder:
             raise InputError(self.recipe.name, "no masked-LM head", needed, "pretrain it")
         mask = tokenizer.need("mask")
         written = tokenizer.names["mask"]
-        ids = [tokenizer.need("cls"), *tokenizer.encode([text], specials=True)[0].ids.tolist(), tokenizer.need("sep")]
+        ids, begin = self._framed(tokenizer.encode([text], specials=True)[0].ids.tolist())
         holes = [at for at, token in enumerate(ids) if token == mask]
         if not holes:
             raise InputError(
@@ -135,7 +136,7 @@ class TextEncoder:
         for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
             guesses = []
             for score, token in zip(scores, tokens, strict=True):
-                filled = [*ids[1:at], token, *ids[at + 1 : -1]]
+                filled = [*ids[begin:at], token, *ids[at + 1 : begin - 2]]
                 guesses.append(
                     {
                         "token": self._word(token),
@@ -147,14 +148,30 @@ class TextEncoder:
             found.append(guesses)
         return found if len(found) > 1 else found[0]
 
+    def _framed(self, ids: list[int]) -> tuple[list[int], int]:
+        """A text between its specials, and where it begins there."""
+        tokenizer = self._tokenizer()
+        cls, sep = tokenizer.need("cls"), tokenizer.need("sep")
+        return ([*ids, sep, cls], 0) if self._class_last else ([cls, *ids, sep], 1)
+
+    def _segments(self, tokens: Tensor) -> Tensor | None:
+        """Those of one text: a [CLS] that comes last has a segment of its own."""
+        if self.recipe.encoder.embed.segments or not self._class_last:
+            return None
+        return torch.where(tokens == self._tokenizer().need("cls"), 2, 0)
+
+    @property
+    def _class_last(self) -> bool:
+        return self._tokenizer().class_last or isinstance(self.recipe.objective.segments, PairStream)
+
     def _at_holes(self, ids: list[int], holes: list[int]) -> Tensor:
         """[holes, D]: the vectors from which the words there are predicted."""
         tokens = torch.tensor([ids])
         if not isinstance(self.model.encoder.stack, TwoStreamLayer):
-            return self.forward(tokens, logits=False).last_hidden_state[0, holes]
+            return self.forward(tokens, token_type_ids=self._segments(tokens), logits=False).last_hidden_state[0, holes]
         order = torch.zeros_like(tokens)
         order[0, holes] = 1  # after all others, so that nobody sees what stands there
-        side = Side(self._positions(tokens), torch.zeros_like(tokens), order, order)
+        side = Side(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
         hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=torch.tensor(holes)))
         assert hidden.asked is not None
         return hidden.asked
@@ -205,8 +222,7 @@ class TextEncoder:
             if not isinstance(text, str):
                 raise InputError(f"texts[{number}]", repr(text)[:60], "a string is needed", "convert it")
         tokenizer = self._tokenizer()
-        cls, sep = tokenizer.need("cls"), tokenizer.need("sep")
-        rows = [[cls, *e.ids[: self.longest - 2].tolist(), sep] for e in tokenizer.encode(texts)]
+        rows = [self._framed(e.ids[: self.longest - 2].tolist())[0] for e in tokenizer.encode(texts)]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         while order:
@@ -217,7 +233,7 @@ class TextEncoder:
             mask = torch.zeros_like(ids)
             for at, n in enumerate(chosen):
                 ids[at, : len(rows[n])], mask[at, : len(rows[n])] = torch.tensor(rows[n]), 1
-            result = self.forward(ids, mask, logits=False)
+            result = self.forward(ids, mask, self._segments(ids), logits=False)
             out[chosen] = _pool(result, mask, pool).numpy()
         return out
 
@@ -288,7 +304,8 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
 def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:
     """What their tokenizer must know of the model: how long a text may be, and whether segments are told apart."""
     names = ["input_ids", "token_type_ids", "attention_mask"]
-    if encoder.recipe.encoder.embed.segments < 2:
+    biases = (getattr(mixer, "bias", None) for mixer in encoder.recipe.encoder.stack.mixers())
+    if encoder.recipe.encoder.embed.segments < 2 and not any(getattr(bias, "segments", False) for bias in biases):
         names.remove("token_type_ids")
     config = json.loads(file.read_text(encoding="utf-8"))
     atomic.write_json(file, {**config, "model_input_names": names, "model_max_length": encoder.longest})

@@ -9,7 +9,9 @@ from torch import Tensor
 from clozeworks.batch import PADDING, Context, Hidden, Memory, Side, Taps
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
+from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
+from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.norm import LayerNorm
@@ -27,7 +29,7 @@ def streams(depth: int = 3, **more) -> TwoStreamLayer:
     fields = {name: more.pop(name) for name in ("share", "memory", "norm") if name in more}
     block = Block(more.pop("mixer", Attention(4)), FeedForward(32), **{"dropout": 0.0, **more})
     module = TwoStream(depth, block, **fields).build(WIDTH)
-    torch.nn.init.normal_(module.blank)
+    initialise(module, 0.3, seed=0)
     return module
 
 
@@ -116,10 +118,14 @@ def test_the_first_stream_does_not_depend_on_the_second(x):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
 
 
+MIXERS = {"plain": Attention(4), "relative": Attention(4, bias=Relative(segments=True), affine=False)}
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("backend", ["dense", "sdpa"])
-def test_nobody_knows_what_it_may_not(x, backend):
+def test_nobody_knows_what_it_may_not(x, backend, mixer):
     """By gradient: a question has none to its own token, to later ones, to neighbours and to padding."""
-    module = streams(2)
+    module = streams(2, mixer=MIXERS[mixer])
     context = dataclasses.replace(ordered(LENGTHS, 9, TARGETS), backend=backend)
     x.requires_grad_(True)
     found, weights = module(x, context), torch.randn(WIDTH)
@@ -136,8 +142,9 @@ def test_nobody_knows_what_it_may_not(x, backend):
     assert not (side.document == PADDING).flatten()[TARGETS].any()
 
 
-def test_packed_equals_alone(x):
-    module, context = streams(), ordered(LENGTHS, 9, TARGETS)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_packed_equals_alone(x, mixer):
+    module, context = streams(mixer=MIXERS[mixer]), ordered(LENGTHS, 9, TARGETS)
     found = module(x, context)
     for row, documents in enumerate(LENGTHS):
         at = 0
@@ -165,10 +172,11 @@ def test_the_last_block_gives_the_first_stream_only_where_it_is_read(x, place):
         assert int(flat.isnan().all(-1).sum()) == 27 - len(places)
 
 
+@pytest.mark.parametrize("mixer", MIXERS)
 @pytest.mark.parametrize("place", ["post", "pre"])
-def test_both_streams_see_what_was_read_before(x, place):
+def test_both_streams_see_what_was_read_before(x, place, mixer):
     """With one layer the memory holds all there is to know of the older rows: as if they stood in the row."""
-    module = streams(1, memory=9, place=place)
+    module = streams(1, memory=9, place=place, mixer=MIXERS[mixer])
     older = torch.randn(3, 9, WIDTH)
     context = ordered([[9]] * 3, 9, TARGETS)
     before = context.query.earlier(9)

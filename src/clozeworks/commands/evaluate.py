@@ -29,6 +29,7 @@ ENGLISH = {
     "pair": "pair accuracy",
 }
 NEXT = {**ENGLISH, "accuracy": "next-token accuracy", "loss": "next-token loss"}
+ORDERED = {**ENGLISH, "accuracy": "accuracy in a drawn order", "loss": "loss in a drawn order"}
 
 
 def run(options: Options) -> None:
@@ -44,7 +45,7 @@ def run(options: Options) -> None:
     ahead = "next_token" in figures
     console.print(f"{figures['count']:,} {'' if ahead else 'hidden '}tokens of the held-out text of {directory}")
     console.print()
-    tell(console, figures, NEXT if ahead else ENGLISH)
+    tell(console, figures, NEXT if ahead else ORDERED if "permuted_lm" in figures else ENGLISH)
     closing(console, None, to_try(encoder, options.model))
 
 
@@ -100,7 +101,9 @@ def tell(console: Console, figures: dict[str, Any], words: dict[str, str] = ENGL
     table = columns(words["heldout"], words["model"], words["baseline"], right=(words["model"], words["baseline"]))
     if "unigram_loss" in figures:
         loss = figures["unigram_loss"]
-        right = next(figures[name] for name in ("masked_accuracy", "next_accuracy") if name in figures)
+        right = next(
+            figures[name] for name in ("masked_accuracy", "next_accuracy", "permuted_accuracy") if name in figures
+        )
         table.add_row(words["accuracy"], f"{right:.1%}", f"{figures['unigram_accuracy']:.1%}")
         table.add_row(words["loss"], f"{math.log(figures['perplexity']):.3f}", f"{loss:.3f}")
         table.add_row(words["perplexity"], f"{figures['perplexity']:,.1f}", f"{np.exp(loss):,.1f}")

@@ -158,6 +158,7 @@ def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     add("cross-attention", _code(shown(block.cross)) if alike else "", *inside("cross"))
     add("feed-forward", _code(shown(block.ffn)) if alike else "", *inside("ffn"))
     add("norms", "", *inside("mixer_norm", "cross_norm", "ffn_norm"), "encoder.stack.norm.")
+    add("second stream", "the vector it begins as", "encoder.stack.blank")
     add("pooler", _code(shown(encoder.pooler)), "encoder.pooler.")
     for loss in recipe.objective.losses:
         add(f"head of {loss.name}", _code(shown(loss)), f"heads.{loss.name}.")

@@ -55,7 +55,7 @@ class TwoStreamLayer(StackLayer):
         if context.targets is None:
             return None, None
         asking, _ = context.once("questions", lambda: questions(context))
-        g = self.blank.repeat(*asking.query.position.shape, 1)
+        g = self.blank.expand(*asking.query.position.shape, -1).contiguous()
         return dropout(g, self.dropout, context.at("asked").key), asking
 
     def answer(self, asked: Tensor, context: Context) -> Tensor:

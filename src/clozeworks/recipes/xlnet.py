@@ -10,12 +10,12 @@ from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
-from clozeworks.objectives.segments import FullSentences
+from clozeworks.objectives.segments import FullSentences, PairStream
 from clozeworks.pretraining import Recipe
 from clozeworks.recipes.bert import laptop, shape
 from clozeworks.train.settings import AdamW, Train
 
-__all__ = ["xlnet_base", "xlnet_large", "xlnet_mini"]
+__all__ = ["xlnet_base", "xlnet_large", "xlnet_mini", "xlnet_mini_memory"]
 
 
 def xlnet_large() -> Recipe:
@@ -36,10 +36,12 @@ def xlnet_large() -> Recipe:
             width=1024,
             vocab=32_000,  # 3.1: SentencePiece
             embed=Embed(positions=None, segments=0, norm=None),  # the words alone
-            stack=TwoStream(24, Block(mixer, ffn), dropout=0.1),  # 2.3
+            stack=TwoStream(
+                24, Block(mixer, ffn), memory=384, dropout=0.1
+            ),  # 2.3 and 2.4; released settings: mem_len 384
         ),
         objective=Objective(
-            FullSentences(length=512),
+            PairStream(length=512, lanes=8192, reuse=256),  # 2.5, 3.1; released settings: reuse_len 256
             Permute(context=6, block=256),  # 2.3: K = 6; released settings: perm_size 256
             (PermutedLM(),),  # 3.1: no next sentence prediction, which did not help
         ),
@@ -66,4 +68,14 @@ def xlnet_mini() -> Recipe:
     r = laptop(shape(xlnet_large(), "xlnet_mini", depth=4, width=256))
     r.objective.segments = FullSentences(length=128)
     r.objective.corruption = Permute()
+    r.encoder.stack.memory = 0
+    return r
+
+
+def xlnet_mini_memory() -> Recipe:
+    """XLNet at four layers of width 256 with settings for a laptop, reading both ways and remembering earlier rows."""
+    r = xlnet_mini()
+    r.name = "xlnet_mini_memory"
+    r.objective.segments = PairStream(length=128, lanes=32, reuse=64)
+    r.encoder.stack.memory = 96  # the published share of a row
     return r

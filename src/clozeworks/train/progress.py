@@ -155,7 +155,8 @@ class Line:
 
 
 def facts(step: Step, speed: float) -> str:
-    accuracy = step.metrics.get("masked_accuracy", step.metrics.get("next_accuracy"))
+    names = ("masked_accuracy", "next_accuracy", "permuted_accuracy")
+    accuracy = next((step.metrics[name] for name in names if name in step.metrics), None)
     return "  ".join(
         [
             "loss skipped" if step.skipped else f"loss {step.loss:.3f}",

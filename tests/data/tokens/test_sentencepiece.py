@@ -165,6 +165,7 @@ def test_roles_of_specials_in_angles(folder):
         assert mine.names == {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"}
         found = mine.inner.encode("a", "b")
         assert found.tokens[-2:] == ["<sep>", "<cls>"]
+        assert mine.class_last
         assert found.type_ids[-3:] == [1, 1, 2]
         assert mine.id("<eod>") in mine.special_ids
         assert mine.id("<eod>") not in mine.encode(["<eod>"])[0].ids

@@ -149,6 +149,12 @@ class Tokenizer:
             raise InputError("tokenizer", given, f"a {role} token is needed here", todo)
         return index
 
+    @functools.cached_property
+    def class_last(self) -> bool:
+        """Whether the [CLS] stands behind a text, not before it."""
+        framed = self._inner.encode("").ids
+        return self.cls is not None and len(framed) > 1 and framed[-1] == self.cls
+
     def vocabulary(self) -> Vocabulary:
         """What making examples needs of a tokenizer."""
         pad, cls, sep, mask = (self.need(role) for role in ("pad", "cls", "sep", "mask"))
