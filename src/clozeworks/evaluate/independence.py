@@ -62,6 +62,7 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS, rates: Sequence[fl
             every = [first[best][1], *rest]
             found[kind] = {asked: [round(each[asked], 4) for each in every] for asked in IDEAL}
             tried[kind] = {str(rate): round(loss, 4) for rate, (loss, _) in first.items()}
+    gaps = [a - b for a, b in zip(found["masked"]["at once"], found["permuted"]["in turn"], strict=True)]
     return {
         "steps": steps,
         "tokens_a_step": EXAMPLES * LENGTH,
@@ -71,6 +72,7 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS, rates: Sequence[fl
         "surprise": found,
         "ideal": {asked: round(value, 4) for asked, value in IDEAL.items()},
         "mean": {kind: {asked: mean(values) for asked, values in each.items()} for kind, each in found.items()},
+        "mean_masked_at_once_less_permuted_in_turn": mean(gaps),
     }
 
 
@@ -155,12 +157,13 @@ def recipe_for(kind: str, seed: int, steps: int, rate: float) -> Any:
 def draw(figures: dict[str, Any], path: str) -> None:
     """Each model's surprises beside each other, a bar the mean over the seeds and a dot each of them."""
     words = {"at once": "both words at once", "in turn": "one after the other", "one hidden": "one, the other in sight"}
+    models = {"masked": "masked language model", "permuted": "permutation language model"}
     groups = {
-        f"{kind} language model": {words[asked]: values for asked, values in each.items()}
+        models[kind]: {words[asked]: values for asked, values in each.items()}
         for kind, each in figures["surprise"].items()
     }
-    one = f"which of {figures['compounds']}"
-    plot.grouped_bars(groups, path, "What two hidden words cost that belong together", "nats", ONE, one)
+    title, one = "What two hidden words that belong together cost", f"log {figures['compounds']}"
+    plot.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
 
 
 def main(words: Sequence[str] | None = None) -> int:
