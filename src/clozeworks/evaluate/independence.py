@@ -79,7 +79,7 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS, rates: Sequence[fl
 def mean(values: Sequence[float]) -> tuple[float, float | None]:
     """The mean over seeds and half of its 95 % interval by Student's t; None for one seed."""
     if len(values) == 1:
-        return values[0], None
+        return round(values[0], 4), None
     free = min(len(values) - 1, len(QUANTILES))
     half = QUANTILES[free - 1] * statistics.stdev(values) / math.sqrt(len(values))
     return round(statistics.mean(values), 4), round(half, 4)
