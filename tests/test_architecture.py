@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "train": {"spec", "batch", "key", "draws", "examples", "recall", "model", "objectives", "pretraining", "data",
               "evaluate", "doctor", "errors", "atomic", "seal", "exchange.tensors"},
     "evaluate": {"spec", "batch", "draws", "examples", "recall", "model", "objectives", "data", "corpus.planted",
-                 "plot", "errors"},
+                 "corpus.compounds", "plot", "errors"},
     "exchange": {"spec", "batch", "nn", "model", "objectives", "pretraining", "data.tokens.tokenizer", "train.settings",
                  "train.checkpoint", "text_encoder", "errors", "atomic"},
     "generate": {"batch", "model", "errors"},

@@ -4,6 +4,7 @@ import clozeworks as cw
 from clozeworks.nn.bias.relative import RelativeLayer
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.recipes import recipe
+from clozeworks.spec import walk
 from clozeworks.train.cost import cost_of
 
 
@@ -42,3 +43,13 @@ def test_the_second_stream_is_counted():
     both = cost_of(r)
     per_token = 2 * both.of_blocks("ffn")[0]
     assert 1.1 < both.of_blocks("ffn")[1] / per_token < 1.2  # it asks at one token in six or seven
+
+
+def test_what_it_takes_is_known_without_dropout_too():
+    r = recipe("xlnet_mini")
+    r.encoder.vocab = 500
+    dropped = cost_of(r)
+    for _, part in walk(r.encoder):
+        if hasattr(part, "dropout"):
+            setattr(part, "dropout", 0.0)  # noqa: B010
+    assert 0 < cost_of(r).passes < dropped.passes

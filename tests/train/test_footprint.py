@@ -10,7 +10,7 @@ from torch import nn
 from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.recipes import recipe
 from clozeworks.train.cost import cost_of
-from clozeworks.train.footprint import Meter
+from clozeworks.train.footprint import Fused, Meter
 from clozeworks.train.optimizers.optimizer import Group
 from clozeworks.train.settings import Adagrad, AdamW, Lamb, LayerRates
 
@@ -54,6 +54,20 @@ def test_attention_keeps_its_weights_under_dropout_only():
     with_weights = cost_of(r).passes
     r.encoder.stack.block_at(0).mixer.dropout = 0.0
     assert with_weights - cost_of(r).passes > 2 * 8 * 2 * 512 * 512 * 4  # depth, rows, heads
+
+
+def test_attention_with_a_learnt_mask_keeps_its_weights():
+    """As a processor does: its fused kernel has no gradient for a mask."""
+    q = torch.empty(1, 1, 1024, 8, device="meta", requires_grad=True)
+    peaks = []
+    for learnt in (False, True):
+        mask = torch.empty(1, 1, 1024, 1024, device="meta", requires_grad=learnt)
+        meter = Meter()
+        meter.ignore([q, mask])
+        with meter, Fused():
+            nn.functional.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum().backward()
+        peaks.append(meter.peak)
+    assert peaks[0] < MB < 8 * MB < peaks[1]
 
 
 def test_of_a_larger_vocabulary_one_piece_of_logits_is_there_at_a_time():

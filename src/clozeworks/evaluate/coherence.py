@@ -7,18 +7,16 @@ first. Here a small encoder learns one of them, with nothing else to learn, and 
 are the same (0 coherent, 1 not), so neither is trained again.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from clozeworks import plot
 from clozeworks.corpus import planted
 from clozeworks.data.shards import Corpus
-from clozeworks.errors import InputError
+from clozeworks.evaluate import script
 from clozeworks.evaluate.heldout import evaluate
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Objective, Segments
@@ -55,12 +53,7 @@ def texts(folder: Path, stories: int = 500) -> tuple[Path, Path]:
 
 def learnt(task: str, train: Path, heldout: Path, out: Path, seed: int, steps: int) -> dict[str, float]:
     """Train on one task; the accuracy on each."""
-    from rich.console import Console
-
-    import clozeworks
-
-    clozeworks.pretrain(recipe_for(task, seed, steps), train, out, progress=False, console=Console(quiet=True))
-    encoder, text = clozeworks.load(out), Corpus.open(heldout)
+    encoder, text = script.trained(recipe_for(task, seed, steps), train, out), Corpus.open(heldout)
     objectives = {name: Objective(segments, None, (SentenceRelation(),)) for name, segments in TASKS.items()}
     figures = {name: evaluate(encoder.model, text, each, encoder.vocabulary()) for name, each in objectives.items()}
     return {name: figure["pair_accuracy"] for name, figure in figures.items()}
@@ -94,39 +87,10 @@ def draw(figures: dict[str, Any], path: str) -> None:
     plot.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
 
 
-class _Arguments(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError("coherence", message, "arguments as --help tells are needed", f"for example: {EXAMPLE}")
-
-
 def main(words: Sequence[str] | None = None) -> int:
     """0 done, 2 bad input, told in one sentence."""
     about = "What next sentence prediction and sentence order prediction teach, on text with planted cues."
-    parser = _Arguments(
-        "clozeworks.evaluate.coherence", description=about, epilog=f"example: {EXAMPLE}", allow_abbrev=False
-    )
-    parser.add_argument("--seeds", default="0,1,2", help="whole numbers, with commas (0,1,2)")
-    parser.add_argument("--steps", default=str(STEPS), help=f"of each training ({STEPS})")
-    parser.add_argument("--plot", metavar="FILE", help="draw it, too: .svg, .png or .pdf")
-    try:
-        options = parser.parse_args(words)
-        if options.plot:
-            plot.check_ending(options.plot)
-        figures = run(_numbers("--seeds", options.seeds), _numbers("--steps", options.steps, 1)[0])
-        if options.plot:
-            draw(figures, options.plot)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(figures))
-    return 0
-
-
-def _numbers(option: str, text: str, least: int = 0) -> list[int]:
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isdecimal() and int(word) >= least for word in words):
-        raise InputError(option, text or "nothing", f"whole numbers from {least} on are needed", "such as 0,1,2")
-    return [int(word) for word in words]
+    return script.answer(script.Arguments("coherence", about, EXAMPLE, STEPS), words, run, draw)
 
 
 if __name__ == "__main__":

@@ -66,12 +66,14 @@ class Meter(TorchDispatchMode):
 
 
 class Fused(TorchFunctionMode):
-    """Torch's fused attention as a processor runs it; on the meta device it would be taken apart and kept in pieces."""
+    """Torch's fused attention as a processor runs it; on the meta device it would be taken apart and kept in pieces. So
+    it is by a processor too where the mask is learnt."""
 
     def __torch_function__(self, func: Callable, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
+        mask = kwargs.get("attn_mask")
+        if func is F.scaled_dot_product_attention and not (mask is not None and mask.requires_grad):
             return torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                *args, is_causal=kwargs.get("is_causal", False), attn_mask=kwargs.get("attn_mask")
+                *args, is_causal=kwargs.get("is_causal", False), attn_mask=mask
             )[0]
         return func(*args, **kwargs)
