@@ -24,10 +24,11 @@ from tests.test_recall import batch_of
 from tests.toys import VOCABULARY, Text
 
 WIDTH, VOCAB = 16, 30
+NEXT = (NextToken(bias=True),)
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
 
-def model_of(depth: int = 2, memory: int = 0, relative: bool = True, losses=(NextToken(bias=True),), **more) -> Model:
+def model_of(depth: int = 2, memory: int = 0, relative: bool = True, losses=NEXT, **more) -> Model:
     torch.manual_seed(0)
     mixer = Attention(2, bias=Relative() if relative else None)
     embed = Embed(None if relative else LearnedPositions(64), segments=0, norm=None)
@@ -52,7 +53,7 @@ def once(model: Model, row: Tensor) -> Tensor:
     """[n] -> [n, V]: log-probabilities from one pass, by the definition."""
     batch = from_padded(row[None], kind="causal")
     hidden = model.encoder(row[None], batch.side, batch.context(backend="dense"))
-    return model.head("next_token").logits(hidden.last[0]).log_softmax(-1)  # pyright: ignore
+    return model.head("next_token").logits(hidden.last[0]).log_softmax(-1)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
 
 
 def chosen(chances: Tensor, answers: Tensor) -> Tensor:
@@ -85,10 +86,8 @@ def test_a_stride_of_one_is_a_loop_over_tokens(batch_tokens, relative, memory):
 def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
     model, row, expected = model_of(), text(count), []
     for at in range(1, count):
-        if at <= window:
-            begin = 0
-        else:  # the first window in which it is among the last `stride`, or the one that ends with the text
-            begin = min(math.ceil((at - window) / stride) * stride, count - 1 - window)
+        # The first window in which it is among the last `stride`, or the one that ends with the text.
+        begin = max(0, min(math.ceil((at - window) / stride) * stride, count - 1 - window))
         expected.append(chosen(once(model, row[begin:at])[-1:], row[at, None])[0])
     torch.testing.assert_close(together(by_window(model, row, window, stride)), torch.stack(expected), **CLOSE)
 
@@ -105,7 +104,7 @@ def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
             given = recall.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
             hidden = model.encoder(given.tokens, given.side, given.context(backend="dense"))
             recall.take(given, hidden.memory)
-            expected.append(chosen(model.head("next_token").logits(hidden.last[0]).log_softmax(-1), answers))  # pyright: ignore
+            expected.append(chosen(model.head("next_token").logits(hidden.last[0]).log_softmax(-1), answers))  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
     rows, keys = (together(by_memory(model, row, segment, keys=keys)) for keys in (False, True))
     torch.testing.assert_close(rows, torch.cat(expected), **CLOSE)
     torch.testing.assert_close(keys, rows, atol=2e-6, rtol=1e-6)

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.batch import Context, Keys
-from clozeworks.nn.linear import linear
 from clozeworks.nn.mixer import Apart
 from clozeworks.nn.shifted import by_key
 
@@ -26,7 +25,7 @@ def read_only(q: Tensor, keys: Keys, apart: Apart, context: Context) -> Tensor:
         asked = apart.asked / math.sqrt(size)
         if len(table) == 1:  # all rows meet the vectors of distances in one product a head
             asked = asked.transpose(0, 1).reshape(heads, rows * length, size)
-            scores = torch.stack([linear(*each, None) for each in zip(asked, table[0], strict=True)])
+            scores = asked @ table[0].transpose(1, 2)
             added = (
                 by_key(scores.view(heads * rows, length, -1), k.shape[2]).unflatten(0, (heads, rows)).transpose(0, 1)
             )
