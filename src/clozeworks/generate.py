@@ -62,8 +62,8 @@ class Reader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
     What it remembers are keys and values, of a stack with a memory the last so many; such a stack reads no more than
-    `length` tokens at once if one is given. Without `cache` everything is read again each time, which gives the same and
-    takes longer.
+    `length` tokens at once if one is given. Without `cache` everything is read again each time, which gives the same
+    and takes longer.
     """
 
     def __init__(self, model: Model, cache: bool = True, length: int | None = None):
