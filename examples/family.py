@@ -32,7 +32,8 @@ def main() -> int:
     names = options.recipes or [name for name in cw.recipes() if name.endswith("_mini")]
     try:
         if not (data / "manifest.json").exists():
-            cw.prepare(options.text, data, lang=options.lang, vocab=options.vocab, heldout=options.heldout)
+            made = {"tokenizer": options.tokenizer} if options.tokenizer else {}
+            cw.prepare(options.text, data, lang=options.lang, vocab=options.vocab, heldout=options.heldout, **made)
         found, skipped = {}, {}
         for name in sorted(names, key=lambda name: name != TEACHER):
             figures = trained(name, options, out)
@@ -45,7 +46,8 @@ def main() -> int:
     print(table(found))
     for name, reason in skipped.items():
         print(f"{name}: left out, {reason}")
-    remember(out / "measured.json", options.lang, found)
+    label = f"{options.lang}, {options.tokenizer}" if options.tokenizer else options.lang
+    remember(out / "measured.json", label, found)
     print(f"\nwrote  {out / 'measured.json'}")
     return 0
 
@@ -59,6 +61,7 @@ def arguments() -> argparse.Namespace:
     length.add_argument("--steps", type=int, help="of training for each recipe")
     parser.add_argument("--out", required=True, help="where everything goes")
     parser.add_argument("--vocab", type=int, default=8192, help="pieces of the tokenizer (8192)")
+    parser.add_argument("--tokenizer", help="as in `clozeworks prepare`: chars, bpe ...")
     parser.add_argument("--heldout", type=float, default=0.02, help="share of the documents to evaluate on (0.02)")
     parser.add_argument(
         "--set",
@@ -96,6 +99,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
     figures = cw.figures(run, data)
     command = f"clozeworks pretrain {name} --data data --out {name}{teacher} --set train.steps={result.steps}"
     command += "".join(f" --set {change}" for change in options.set)
+    spent = {"bits_per_character": round(bits, 3)} if (bits := figures.get("bits_per_character")) else {}
     return {
         "parameters": cw.count_parameters(cw.load(run).recipe),
         "steps": result.steps,
@@ -104,6 +108,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
         "accuracy": round(next((figures[name] for name in ACCURACIES if name in figures), 0.0), 4),
         "unigram": round(figures["unigram_accuracy"], 4),
         "command": command,
+        **spent,
     }
 
 
@@ -144,11 +149,11 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def remember(file: Path, lang: str, found: dict[str, dict[str, Any]]) -> None:
-    """Put the figures beside those of other languages."""
+def remember(file: Path, label: str, found: dict[str, dict[str, Any]]) -> None:
+    """Put the figures beside those of other languages and tokenizers."""
     known = json.loads(file.read_text()) if file.exists() else {}
     for name, figures in found.items():
-        known.setdefault(name, {})[lang] = figures
+        known.setdefault(name, {})[label] = figures
     file.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 

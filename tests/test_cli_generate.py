@@ -49,7 +49,7 @@ def test_mistakes(run, road, capsys):
     assert "draw nothing" in refused(capsys, "generate", run, "the", "--beams", 2, "--top-k", 3)
     assert "for each beam at most" in refused(capsys, "generate", run, "the", "--beams", 2, "--count", 3)
     assert "512 positions" in refused(capsys, "generate", run, "the " * 600)
-    assert "MaskedLM is needed" in refused(capsys, "fill-mask", run, "the [MASK]")
+    assert "MaskedLM or PermutedLM is needed" in refused(capsys, "fill-mask", run, "the [MASK]")
 
 
 def test_evaluate_and_export(run, road, tmp_path, capsys):

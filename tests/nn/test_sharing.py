@@ -20,6 +20,10 @@ from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack, StackLayer
+from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.segments import Stream
+from clozeworks.objectives.shift import Shift
 from clozeworks.pretraining import Recipe, build, count_parameters
 from clozeworks.spec import check
 from clozeworks.text_encoder import TextEncoder
@@ -115,6 +119,8 @@ def test_each_layer_has_the_set_that_is_its_own(mixer, share, kind):
 def recipe_of(spec: Stack) -> Recipe:
     r = cw.recipe("bert_tiny")
     r.encoder.width, r.encoder.vocab, r.encoder.stack = WIDTH, 40, spec
+    if spec.memory:
+        r.objective = Objective(Stream(length=128), Shift(), (NextToken(),))
     return r
 
 

@@ -10,12 +10,12 @@ from clozeworks.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
-    "lm": "GPT and XLNet: our step against their classes in transformers",
+    "lm": "our steps of GPT and XLNet against transformers",
     "quality": "our held-out loss against that of the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
-    "xl": "a token told by a sliding window against one told with a memory",
+    "xl": "a sliding window against a memory, by the token",
     "family": "what shared layers and a teacher cost a step",
 }
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from clozeworks import doctor, plot
 from clozeworks.bench.child import Contestant
-from clozeworks.bench.figures import footer, setting_of, spread, told
+from clozeworks.bench.figures import footer, setting_of, spread
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -272,14 +272,20 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         f"fp32, {figures['machine']['threads']} threads; {figures['repetitions']} repetitions"
     )
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("context", "window, us a token", "windows at once", "memory, us a token", "tokens at once", "ratio",
-                    "by processor time", "transformers' window by ours"):  # fmt: skip
+    for heading in ("context", "window us", "memory us", "ratio", "by processor time", "peer"):
         table.add_column(heading, justify="right")
     for length, found in figures["lengths"].items():
-        took, once = found["us_a_token"], found["at_once"]
+        took = found["us_a_token"]
+        ratios = (
+            f"{r['median']:,.0f} ({r['lowest']:,.0f} to {r['highest']:,.0f})"
+            for r in (found["ratio"], found["cpu_ratio"])
+        )
         table.add_row(
-            f"{int(length):,}", f"{took['window']['median']:,.0f}", str(once["window"]),
-            f"{took['memory']['median']:,.1f}", str(once["memory"]), told(found["ratio"]), told(found["cpu_ratio"]),
-            told(found["peer_ratio"]) if "peer_ratio" in found else "",
-        )  # fmt: skip
-    return Group(head, "", table, "", footer(figures))
+            f"{int(length):,}",
+            f"{took['window']['median']:,.0f}",
+            f"{took['memory']['median']:,.0f}",
+            *ratios,
+            f"{found['peer_ratio']['median']:.2f}" if "peer_ratio" in found else "",
+        )
+    note = "Microseconds a token; the peer's window (transformers) by ours."
+    return Group(head, "", table, "", note, footer(figures))

@@ -248,13 +248,16 @@ def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
         f"`{laptop.name}` on held-out text; the baseline always guesses the commonest token, and minutes are the "
         "processor's: divide them by the cores that you have."
     )
-    headings = ("language", "steps", "tokens", "minutes", "accuracy", "baseline", "command")
+    measures = ("steps", "tokens", "minutes", "accuracy", "baseline")
+    bits = ("bits a character",) if any("bits_per_character" in figures for figures in found.values()) else ()
+    headings = ("language", *measures, *bits, "command")
     rows = []
     for language, figures in sorted(found.items()):
         accuracy, baseline = (f"{figures[name]:.1%}" for name in ("accuracy", "unigram"))
         numbers = (f"{figures['steps']:,}", f"{figures['tokens']:,}", f"{figures['minutes']:.1f}", accuracy, baseline)
-        rows.append((language, *numbers, _code(figures["command"])))
-    yield from _table(headings, rows, numbers=range(1, 6))
+        spent = (f"{figures['bits_per_character']:.2f}" if "bits_per_character" in figures else "",) if bits else ()
+        rows.append((language, *numbers, *spent, _code(figures["command"])))
+    yield from _table(headings, rows, numbers=range(1, len(headings) - 1))
 
 
 def _linked(name: str) -> str:

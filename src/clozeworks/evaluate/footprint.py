@@ -12,7 +12,6 @@ from torch import nn
 
 from clozeworks.errors import InputError
 from clozeworks.model import Encoder, Model
-from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Loss
@@ -45,8 +44,9 @@ class Shape:
         ffn, mixer = block.ffn, cast(Any, block.mixer)  # what kind of mixer it is, `_attends` finds out
         alike = all(encoder.stack.block_at(layer) == block for layer in range(encoder.stack.depth))
         plain = block.place == "post" and block.cross is None and embed.width in (None, encoder.width)
-        plain = plain and encoder.stack.memory == 0 and embed.norm is not None and embed.positions is not None
-        plain = plain and embed.dropout == block.dropout and not embed.project
+        plain = plain and encoder.stack.memory == 0 and embed.norm is not None and hasattr(embed.positions, "length")
+        plain = plain and embed.dropout == block.dropout and not embed.project and embed.words is None
+        plain = plain and not embed.scale and encoder.stack.dropout == 0 and ffn is not None and ffn.dropout == 0
         heads = {type(loss) for loss in losses}
         if not (
             alike and plain and ffn and _attends(mixer)
@@ -61,7 +61,7 @@ class Shape:
         with torch.device("meta"):
             model = Model(encoder, losses)
         assert ffn is not None
-        assert isinstance(embed.positions, LearnedPositions)
+        positions = cast(Any, embed.positions)
         sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
         blocks = sum(size for name, size in sizes.items() if name.startswith("encoder.stack.blocks."))
         linear = {id(each.weight): each.weight.numel() for each in model.modules() if isinstance(each, nn.Linear)}
@@ -71,8 +71,8 @@ class Shape:
             inner=ffn.inner,
             heads=mixer.heads,
             vocab=encoder.vocab,
-            positions=embed.positions.length,
-            shifted=embed.positions.offset > 0,
+            positions=positions.length,
+            shifted=positions.offset > 0,
             drops=block.dropout > 0,
             fused=mixer.dropout == 0,
             pair=SentenceRelation in heads,
@@ -89,7 +89,8 @@ class Shape:
 
 def _attends(mixer: Any) -> bool:
     """Plain attention: heads, dropout, a bias that is absent, and nothing else that could be set."""
-    return {each.name for each in fields(mixer)} == {"heads", "dropout", "bias"} and mixer.bias is None
+    known = {"heads", "dropout", "bias", "affine"}
+    return {each.name for each in fields(mixer)} == known and mixer.bias is None and mixer.affine
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from clozeworks.batch import Batch, Taught
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.model import Model
-from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.objective import Loss, Outline
 from clozeworks.pretraining import Recipe
@@ -65,9 +64,10 @@ def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> lis
         given, needed = f"a model of {encoder.vocab:,} tokens", f"the data's tokenizer has {tokenizer.size:,}"
         raise InputError("--teacher", given, needed, "prepare the data with the teacher's own tokenizer")
     positions = encoder.embed.positions
-    if isinstance(positions, LearnedPositions) and positions.length < recipe.longest():
-        given, needed = f"a model of {positions.length} positions", f"examples are up to {recipe.longest()} tokens long"
-        raise InputError("--teacher", given, needed, f"set objective.segments.length={positions.length}")
+    most = getattr(positions, "length", None)
+    if most is not None and most < recipe.longest():
+        given, needed = f"a model of {most} positions", f"examples are up to {recipe.longest()} tokens long"
+        raise InputError("--teacher", given, needed, f"set objective.segments.length={most}")
     corruption = recipe.objective.corruption
     for mixer in encoder.stack.mixers():
         if corruption is not None and corruption.kind not in mixer.honours:
