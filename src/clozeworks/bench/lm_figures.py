@@ -32,41 +32,33 @@ def summary(segments: dict[str, list[Any]]) -> dict[str, Any]:
     }
 
 
-COLUMNS = ("", "tokens/s", "peer's", "ratio", "by processor time", "memory", "loss at step 0", "peer's")
+COLUMNS = ("", "tokens/s", "peer's", "ratio", "by processor time", "memory")
 
 
 def render(figures: dict[str, Any]) -> "RenderableType":
     """The figures for a terminal."""
     from rich.console import Group
-    from rich.text import Text
+    from rich.table import Table
 
     lines = [about(name, cell) for name, cell in figures["cells"].items()]
-    table = Text(markdown(figures["cells"]), no_wrap=True, overflow="ignore")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in COLUMNS:
+        table.add_column(column, justify="right" if column else "left")
+    for row in rows_of(figures["cells"]):
+        table.add_row(*row)
     threads = figures["machine"]["threads"]
     return Group(*lines, "", table, "", f"fp32, {threads} threads; {footer(figures)}; {figures['seconds']:,.0f} s")
 
 
-def markdown(cells: dict[str, Any]) -> str:
-    """The table as the page of benchmarks has it."""
-    rows = [COLUMNS, ("---", *["---:"] * (len(COLUMNS) - 1))]
+def rows_of(cells: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A row for each comparison; the losses at step 0, which must agree, are in the JSON."""
+    rows = []
     for name, cell in cells.items():
-        ours, theirs = (cell["sides"][side] for side in ("ours", "theirs"))
+        speeds = (f"{cell['sides'][side]['tokens_per_second']:,.0f}" for side in ("ours", "theirs"))
+        ratios = (told(cell["ratio"][clock]) for clock in ("seconds", "cpu_seconds"))
         memory = cell["peak_memory_ratio"]
-        rows.append(
-            (
-                f"`{name}`",
-                *(f"{side['tokens_per_second']:,.0f}" for side in (ours, theirs)),
-                *(bold(told(cell["ratio"][clock])) for clock in ("seconds", "cpu_seconds")),
-                "?" if memory is None else f"{memory:.2f}",
-                *(f"{cell['loss_at_step_0'][side]:.5f}" for side in ("ours", "theirs")),
-            )
-        )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
-
-
-def bold(ratio: str) -> str:
-    median, lowest = ratio.split("  ")
-    return f"**{median}** {lowest}"
+        rows.append((name, *speeds, *ratios, "?" if memory is None else f"{memory:.2f}"))
+    return rows
 
 
 def about(name: str, cell: dict[str, Any]) -> str:
