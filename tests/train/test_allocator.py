@@ -15,8 +15,8 @@ def steps(count):
     for number in range(count):
         model(torch.ones(2048 - number % 3, 256)).sum().backward()
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-begin = steps(3)
-print(int(kept), steps(10) - begin)
+begin = steps(9)
+print(int(kept), steps(21) - begin)
 """
 
 
@@ -31,7 +31,8 @@ def test_a_step_asks_the_system_for_less_memory_than_it_frees():
     told, faults = run(True)
     if not told:
         pytest.skip("the C library is not glibc, or it was set up from outside")
-    assert faults < 0.6 * run(False)[1]
+    # Now and then the C library keeps some of it of its own accord.
+    assert any(faults < 0.25 * run(False)[1] for _ in range(3))
 
 
 def test_what_the_user_has_set_up_stays(monkeypatch):
