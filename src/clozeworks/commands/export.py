@@ -1,5 +1,7 @@
 """clozeworks export"""
 
+import shlex
+
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, emit, screen
@@ -15,8 +17,11 @@ def run(options: Options) -> None:
         return
     console = screen()
     console.print(f"{encoder.recipe.name}: {', '.join(files)}")
-    loads = f"""python3 -c 'from transformers import pipeline; print(pipeline("fill-mask", "{out}"))'"""
-    commands = [f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN"]
-    if options.to == "hf" and encoder.tokenizer is not None:
-        commands.insert(0, loads)
+    commands = [f"clozeworks pretrain {encoder.recipe.name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
+    heads = {loss.name for loss in encoder.recipe.objective.losses}
+    if options.to == "hf" and encoder.tokenizer is not None and "masked_lm" in heads:
+        loads = f"""from transformers import pipeline; print(pipeline("fill-mask", "{out}"))"""
+        commands.insert(0, f"python3 -c {shlex.quote(loads)}")
+    elif "next_token" in heads:
+        commands.insert(0, f"clozeworks generate {shlex.quote(str(out))}")
     closing(console, str(out), *commands)

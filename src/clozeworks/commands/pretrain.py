@@ -141,7 +141,7 @@ def report(options: Options, done: Result) -> None:
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
         f"clozeworks generate {run}" if causal else f'clozeworks fill-mask {run} "... {mask} ..."',
-        f"clozeworks export {run} --to hf --out my-{'gpt' if causal else 'bert'}",
+        f"clozeworks export {run} --to hf --out my-model",
     )
 
 

@@ -47,7 +47,10 @@ def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -
 def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     losses = ", ".join(type(loss).__name__ for loss in recipe.objective.losses) or "none (bare encoder)"
     encoder = recipe.encoder
-    tags = ["tags:", "- clozeworks", "- fill-mask"] if recipe.objective.losses else ["tags:", "- clozeworks"]
+    heads = {loss.name for loss in recipe.objective.losses}
+    fills = bool(heads & {"masked_lm", "permuted_lm"})
+    uses = ["- fill-mask"] if fills else ["- text-generation"] if "next_token" in heads else []
+    tags = ["tags:", "- clozeworks", *uses]
     taught = [type(loss).__name__ for loss in recipe.objective.losses if "teacher" in loss.reads]
     absent = f" Not in this directory, since they served distillation alone: {', '.join(taught)}."
     lines = [
@@ -64,7 +67,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
         "```python",
         *(
             ["from transformers import pipeline", 'pipeline("fill-mask", model="PATH")']
-            if format == "hf"
+            if format == "hf" and "masked_lm" in heads
             else ["import clozeworks as cw", 'enc = cw.load("PATH")']
         ),
         "```",
