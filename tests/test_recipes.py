@@ -6,6 +6,7 @@ import torch
 import clozeworks as cw
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.segments import SentenceOrder
 from clozeworks.pretraining import build, count_parameters
@@ -41,6 +42,12 @@ def test_the_count_of_the_largest_model_of_letters():
     r.encoder.width, r.encoder.vocab, r.encoder.stack.depth = 1024, 27, 24
     r.encoder.stack.block_at(0).ffn = FeedForward(3072, "relu")
     assert count_parameters(r) == 277_050_395
+
+
+def test_three_clusters_of_words_cost_three_entries_of_the_softmax():
+    r = recipe("transformer_xl_base")
+    r.encoder.embed.words, r.objective.losses = None, (NextToken(bias=True),)
+    assert count_parameters(r) == 151_106_305 == 151_107_538 - 3 * (410 + 1)
 
 
 @pytest.mark.parametrize("name", ["bert_tiny", "bert_mini", "roberta_mini", "albert_mini"])
