@@ -221,8 +221,8 @@ def _side_by_side(measured: dict[str, Any]) -> Iterator[str]:
         return
     yield from ["## Side by side", ""]
     yield from _paragraph(
-        "The small recipes on the same text for the same number of steps (`examples/family.py`; each page has "
-        "the command). Accuracy is that of the tokens a recipe hides by its own rule, or of the next token: a whole "
+        "The small recipes on the same text (`examples/family.py`; each page has the command). "
+        "Accuracy is that of the tokens a recipe hides by its own rule, or of the next token: a whole "
         "word or a span is harder to guess than a piece of a word, so a higher figure is no better model; held "
         "against the baseline it tells that the recipe learns. Minutes are the processor's."
     )
