@@ -12,9 +12,11 @@ from clozeworks.evaluate.sliding import by_memory, by_window, measure, text_of
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixer import Bias
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
@@ -28,9 +30,9 @@ NEXT = (NextToken(bias=True),)
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}
 
 
-def model_of(depth: int = 2, memory: int = 0, relative: bool = True, losses=NEXT, **more) -> Model:
+def model_of(depth: int = 2, memory: int = 0, relative: bool | Bias = True, losses=NEXT, **more) -> Model:
     torch.manual_seed(0)
-    mixer = Attention(2, bias=Relative() if relative else None)
+    mixer = Attention(2, bias=relative if isinstance(relative, Bias) else Relative() if relative else None)
     embed = Embed(None if relative else LearnedPositions(64), segments=0, norm=None)
     model = Model(
         Encoder(WIDTH, VOCAB, embed, Stack(depth, Block(mixer, FeedForward(32)), memory=memory, **more)), losses
@@ -93,7 +95,7 @@ def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
 
 
 @pytest.mark.parametrize("start", ["empty", "zeros"])
-@pytest.mark.parametrize("relative", [False, True])
+@pytest.mark.parametrize("relative", [False, True, Within(4, Relative())])
 @pytest.mark.parametrize(("segment", "memory"), [(4, 6), (5, 3), (1, 4), (40, 6)])
 def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
     """As training reads them: hidden rows, by the definition; keys and values are the same."""
