@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks import draws
-from clozeworks.key import Key, dropout, keep
+from clozeworks.key import Key, dropout, keep, keep_on_host, normal
 
 
 def drawn(key: Key, like: torch.Tensor, rate: float = 0.5) -> torch.Tensor:
@@ -77,9 +77,34 @@ def test_the_bits_are_those_of_draws():
     assert torch.equal(drawn(key, torch.empty(2, 3, 7), 0.3), torch.from_numpy(expected))
 
 
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.sampled_from([0.0, 0.1, 0.5, 0.99]))
+def test_numpy_keeps_the_same_on_the_host(units, tokens, width, rate):
+    key = Key.make(3, rows=range(units)).at("here")
+    expected = drawn(key, torch.empty(units, 2, tokens, width), rate)
+    for state, mask in zip(key.states(), expected, strict=True):
+        found = torch.from_numpy(keep_on_host(state, (2, tokens, width), rate))
+        assert torch.equal(found, mask)
+        assert found.is_contiguous()
+
+
+def test_numpy_has_the_same_threshold():
+    key = Key.make(8)
+    like = torch.empty(1 << 10, 1 << 10)  # some sixteen draws lie on the threshold itself
+    assert torch.equal(torch.from_numpy(keep_on_host(key.states()[0], (1 << 10, 1 << 10), 0.1)), drawn(key, like, 0.1))
+
+
 def test_units_within_a_row_have_keys_of_their_own():
     key = Key.make(1, rows=range(3))
     seeds = key.within(torch.tensor([0, 4, 9, 10, 19]), 30).seeds
     assert len(seeds.unique()) == 5
     moved = Key.make(1, rows=range(1, 3)).within(torch.tensor([0, 9]), 20).seeds  # the same places in rows 1 and 2
     assert torch.equal(moved, seeds[3:])
+
+
+def test_normal_numbers_are_normal_and_those_of_their_key():
+    key = Key.make(4).at("turn")
+    x = normal(key, 200_000)
+    assert torch.equal(x[:100], normal(key, 100))
+    assert not torch.equal(x[:100], normal(Key.make(4).at("other"), 100))
+    assert [float(x.mean()), float(x.std()), float((x**4).mean())] == pytest.approx([0, 1, 3], abs=0.05)
+    assert float((x.abs() < 0.6745).float().mean()) == pytest.approx(0.5, abs=0.005)

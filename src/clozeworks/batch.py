@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from clozeworks.carry import Carry
 from clozeworks.key import Key
 
 Kind = Literal["full", "causal", "prefix", "order"]
@@ -36,6 +37,7 @@ class Side:
     appears: Tensor
     sees: Tensor
     segment: Tensor | None = None
+    marked: Tensor | None = None  # bool: tokens that see and are seen from afar, whatever a mixer leaves out
 
     @staticmethod
     def make(position: Tensor, document: Tensor, kind: Kind, segment: Tensor | None = None) -> "Side":
@@ -72,14 +74,14 @@ class Side:
         shift = by if backward is None else torch.where(backward, -by, by)[:, None]
         before = torch.arange(-self.position.shape[1], 0, device=self.position.device).expand_as(self.position)
         segment = None if self.segment is None else torch.zeros_like(self.segment)
-        return Side(self.position - shift, self.document, before, before, segment)
+        return Side(self.position - shift, self.document, before, before, segment, self.marked)
 
     def forget(self, rows: Tensor) -> "Side":
         """Rows [B] bool whose tokens nobody sees any more."""
         return dataclasses.replace(self, document=self.document.masked_fill(rows[:, None], FORGOTTEN))
 
     def _tensors(self) -> tuple[Tensor | None, ...]:
-        return self.position, self.document, self.appears, self.sees, self.segment
+        return self.position, self.document, self.appears, self.sees, self.segment, self.marked
 
 
 def visible(query: Side, memory: Side) -> Tensor:
@@ -122,28 +124,12 @@ class Borders:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
-    """Projected keys and values [B, H, M, d]: what attention carries between calls."""
-
-    k: Tensor
-    v: Tensor
-
-    def tail(self, count: int, unread: int = 0) -> "Keys":
-        """The last so many rows of those before the `unread` ones at the end."""
-        end = self.k.shape[2] - unread
-        return Keys(self.k[:, :, max(end - count, 0) : end], self.v[:, :, max(end - count, 0) : end])
-
-
-Carry = Keys  # a union: each family adds its own (an LSTM's State, a convolution's Tail)
-
-
-@dataclass(frozen=True, slots=True)
 class Memory:
     """What a stack remembers, one entry a layer: hidden rows [B, M, D] (re-projected each call) or a Carry."""
 
     layers: tuple[Tensor | Carry, ...]
     side: Side
-    cross: tuple[Keys | None, ...] | None = None
+    cross: tuple[Carry | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +138,7 @@ class Source:
 
     hidden: Tensor
     side: Side
+    borders: Borders | None = None  # of the documents, where they are known
 
 
 @dataclass(slots=True)
@@ -189,12 +176,14 @@ class Context:
     source: Source | None = None
     past: Memory | None = None
     keep: int | None = None  # of these rows the first so many are remembered; None: all
+    most_marked: int = 0  # tokens marked in the row that has most of them
     carry: bool = False  # hand back what the next call needs
     key: Key | None = None  # None: no randomness
     places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
     targets: Tensor | None = None  # [T] flat offsets of what is predicted: where a second stream asks
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
     frozen: dict[Any, Any] | None = None  # shared by all passes, for as long as no weight changes; None: weights may
+    replay: dict[Any, Any] | None = None  # choices of a pass that is computed twice, by who made them; None: it is not
     taps: Taps | None = None
     backend: Backend = "auto"
 
@@ -215,6 +204,14 @@ class Context:
             self.frozen[owner] = key, compute()
         return self.frozen[owner][1]
 
+    def decide(self, owner: object, compute: Callable[[], Any]) -> Any:
+        """A discrete choice, found again where a pass is computed a second time: rounding must not change it."""
+        if self.replay is None:
+            return compute()
+        if owner not in self.replay:
+            self.replay[owner] = compute()
+        return self.replay[owner]
+
     def mask(self) -> Tensor:
         """[B, 1, L, M] bool, once a pass."""
         return self.once("mask", lambda: visible(self.query, self.memory)[:, None])
@@ -233,6 +230,14 @@ class Context:
         """The same queries with older rows before them in memory."""
         offset = None if self.offset is None else self.offset + past.position.shape[1]
         return dataclasses.replace(self, memory=past.cat(self.memory), offset=offset, borders=None, scratch={})
+
+    def recent(self, count: int) -> "Context":
+        """The same queries with no more than `count` older rows before them in memory."""
+        if self.offset is None or self.offset <= count:
+            return self
+        memory = self.memory.each(lambda value: value[:, (self.offset or 0) - count :])
+        scratch = self.scratch.setdefault(f"recent.{count}", {})
+        return dataclasses.replace(self, memory=memory, offset=count, scratch=scratch)
 
     def across(self) -> "Context":
         """The view of cross-attention: every query sees the whole source of its document."""
@@ -292,6 +297,9 @@ class Hidden:
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
     taps: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
     shared: dict[str, Tensor] = field(default_factory=dict)  # what one head computed and another reads
+    penalties: dict[str, Tensor] = field(default_factory=dict)  # of parameters alone, when asked for: one a module
+    key: Key | None = None  # of the pass, for heads that drop
+    real: Tensor | None = None  # [B, L] bool: what is no padding; None: nobody said
 
     def at(self, batch: "Batch") -> Tensor:
         """[T, D]: the vectors from which the targets are predicted."""
@@ -346,6 +354,7 @@ class Batch:
     kind: Kind
     borders: Borders
     firsts: Tensor  # [N] flat offset of the first token of each example
+    lasts: Tensor | None = None  # [N] and of the last one, where it is known
     targets: Tensor | None = None  # [T] flat offsets
     labels: Tensor | None = None  # [T]
     spans: Spans | None = None
@@ -355,12 +364,21 @@ class Batch:
     index: tuple[int, ...] = ()  # which examples these are, to name them when something goes wrong
     backward: Tensor | None = None  # [B] bool: rows that hold their text from its end to its beginning
     keep: int | None = None  # the next rows go on after so many tokens of these; None: after all
+    most_marked: int = 0  # tokens that a task marks, in the row that has most of them
+    source: "Batch | None" = None  # what these rows are written from: their documents have the same numbers
     past: Memory | None = None  # what was read before these rows; like teacher made where the batch is used
     teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
 
+    @property
+    def read(self) -> int:
+        """Tokens that are not padding, those of the source among them."""
+        return self.real + (0 if self.source is None else self.source.real)
+
     def context(self, **more: Any) -> Context:
-        more = {"past": self.past, "keep": self.keep, "backward": self.backward, "targets": self.targets, **more}
-        return Context(self.side, self.side, self.kind, borders=self.borders, **more)
+        own = {"past": self.past, "keep": self.keep, "backward": self.backward}
+        own["targets"] = self.targets if self.kind == "order" else None  # a second stream asks in an order alone
+        own |= {"borders": self.borders, "most_marked": self.most_marked}
+        return Context(self.side, self.side, self.kind, **own | more)
 
     def solid(self, x: Tensor) -> Tensor:
         """[B, L, ...] or [B * L, ...] -> [T, ...]: the tokens that are not padding, without asking the device."""
@@ -377,23 +395,30 @@ class Batch:
             tokens=self.tokens.to(device),
             side=self.side.each(lambda v: v.to(device)),
             firsts=self.firsts.to(device),
+            lasts=move(self.lasts),
             targets=move(self.targets),
             labels=move(self.labels),
             spans=move(self.spans),
             backward=move(self.backward),
+            source=move(self.source),
             example={name: value if name in HOST else value.to(device) for name, value in self.example.items()},
         )
 
 
 def from_padded(
-    tokens: Tensor, real: Tensor | None = None, segment: Tensor | None = None, kind: Kind = "full"
+    tokens: Tensor,
+    real: Tensor | None = None,
+    segment: Tensor | None = None,
+    kind: Kind = "full",
+    marked: Tensor | None = None,
 ) -> Batch:
-    """A batch from rows [B, L] padded on the right; `real` is the usual attention mask."""
+    """A batch from rows [B, L] padded on the right; `real` is the usual attention mask, `marked` the global one."""
     rows, width = tokens.shape
     real = torch.ones_like(tokens) if real is None else real
     document = torch.where(real.bool(), 0, PADDING)
     position = torch.arange(width, device=tokens.device).expand(rows, width)
-    side = Side.make(position, document, kind, segment)
+    side = dataclasses.replace(Side.make(position, document, kind, segment), marked=marked)
+    most = 0 if marked is None else int(marked.sum(1).max())
     starts: list[int] = []
     lengths: list[int] = []
     for row, length in enumerate(real.sum(1).tolist()):
@@ -403,4 +428,4 @@ def from_padded(
                 lengths.append(count)
     borders = Borders(tuple(starts), tuple(lengths), rows, width)
     firsts = torch.arange(rows, device=tokens.device) * width
-    return Batch(tokens, side, kind, borders, firsts, real=int(real.sum()))
+    return Batch(tokens, side, kind, borders, firsts, real=int(real.sum()), most_marked=most)

@@ -9,13 +9,16 @@ import zlib
 import numpy as np
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+ROUNDS = ((np.uint64(30), FIRST), (np.uint64(27), SECOND), (np.uint64(31), None))  # shift, and what to multiply by
 Keys = np.ndarray  # uint64
 
 
 def finalise(bits: np.ndarray) -> np.ndarray:
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    for shift, factor in ROUNDS:
+        bits = bits ^ (bits >> shift)
+        bits = bits if factor is None else bits * factor
+    return bits
 
 
 def fold(key: int | np.ndarray, *numbers: int | str | np.ndarray) -> np.ndarray:

@@ -7,11 +7,24 @@ import torch
 
 from clozeworks.batch import Context, Side, Source, Taps, verify, visible
 from clozeworks.key import Key
-from clozeworks.nn.attention import Attention
+from clozeworks.nn import blocks, windowed
+from clozeworks.nn.attention import Attention, AttentionLayer
+from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
+from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
+from clozeworks.nn.chunks import LocalAttention
+from clozeworks.nn.fresh import Fresh
+from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.lightconv import LightConv
+from clozeworks.nn.lsh import LSH, LSHLayer
+from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
+from clozeworks.nn.ngram import Ngram
+from clozeworks.nn.recurrent import BothWays, Recurrent
+from clozeworks.nn.split import Split
+from clozeworks.nn.window import Window
 from tests.toys import packed
 
 WIDTH = 24
@@ -43,7 +56,28 @@ MIXERS: dict[str, Mixer] = {
     "attention+relative": Attention(3, bias=Relative(clamp=5, segments=True), affine=False),
     "attention+shaw": Attention(3, bias=Shaw(2)),
     "attention+within": Attention(3, bias=Within(4, Relative()), affine=False),
+    "attention+window": Attention(3, window=Window(2, 3, (1, 1, 2))),
+    "attention+window+relative": Attention(3, bias=Relative(), affine=False, window=Window(2)),
+    "global window": GlobalWindow(3, Window(2)),
+    "local": LocalAttention(3, head_width=5, chunk=16),
+    "lsh": LSH(3, head_width=5, chunk=16),
+    "convolution": LightConv(4, kernel=21),  # as far as the longest row here
+    "convolution+dynamic": LightConv(3, kernel=20, dynamic=True, gate=False),
+    "split": Split((Attention(2), LightConv(2, kernel=21, dynamic=True))),
+    "split+widths": Split((LightConv(2, kernel=21), Attention(2, bias=Relative()), Attention(2)), (8, 12, 4)),
+    "attention+span": Attention(3, bias=AdaptiveSpan(9, Relative(), ramp=9), affine=False),
+    "attention+table": Attention(3, bias=AdaptiveSpan(9, DistanceTable(9), ramp=9), affine=False),
+    "recurrence": LSTM(),
+    "recurrence+projection": LSTM(40),
+    "recurrence+clips": LSTM(40, clip=3.0, clip_out=3.0),
+    "ngram": Ngram(22, WIDTH),
+    "recurrent": Recurrent(),
+    "recurrent+lstm": Recurrent("lstm"),
+    "both ways": BothWays(),
+    "both ways+lstm": BothWays("lstm"),
+    "recurrence+drops": LSTM(weight_drop=0.5, locked=0.4),
 }
+BLIND = {"attention+table"}  # to the token itself
 BACKENDS = ["dense", "sdpa", "documents", "auto"]
 CONTEXTS = {
     "one": ([[1]], 1),
@@ -57,10 +91,27 @@ CONTEXTS = {
 def mixer(request):
     torch.manual_seed(0)
     mixer = MIXERS[request.param].build(WIDTH)
-    if mixer.bias is not None:  # its vectors begin at nothing
-        for parameter in mixer.bias.parameters(recurse=False):
-            torch.nn.init.normal_(parameter, 0.3, 0.3)
+    if "kind" in request.fixturenames and request.getfixturevalue("kind") not in MIXERS[request.param].honours:
+        pytest.skip("it does not honour this visibility")
+    mixer.blind, mixer.kind = request.param in BLIND, "full" if "full" in MIXERS[request.param].honours else "causal"
+    for module in mixer.modules():
+        if isinstance(module, Fresh):  # its vectors begin at nothing
+            for parameter in module.parameters(recurse=False):
+                torch.nn.init.normal_(parameter, 0.0 if isinstance(module, LSTMLayer) else 0.3, 0.3)
     return mixer
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Fast paths for long rows are taken by short ones too."""
+    monkeypatch.setattr(windowed, "SHORT", -1000)
+    monkeypatch.setattr(windowed, "QUERIES", 3)
+    monkeypatch.setattr(blocks, "QUERIES", 1)
+
+
+def needs(request, memory):
+    if memory not in MIXERS[request.node.callspec.params["mixer"]].takes:
+        pytest.skip(f"takes no {memory}")
 
 
 def apply(mixer, x, context):
@@ -113,11 +164,17 @@ def test_no_output_depends_on_what_it_may_not_see(mixer, kind, backend):
             assert not bool(touched[row][hidden].any())
             forbidden = (context.query.position[row, i] - context.memory.position[row]).abs() == 3
             must = seen[row, i] & ~forbidden
+            if getattr(mixer, "window", None) is not None:
+                must &= mixer.window.near(context)[row, :, i].any(0)
+            must[i] &= not isinstance(mixer, LSHLayer)  # which is no key of its own, and of one key asks nothing
+            if mixer.blind:
+                must[i] = False
             assert bool(touched[row][must].all())
 
 
 @pytest.mark.parametrize("sizes", [[1] * 9, [3, 3, 3], [7, 2], [9]])
-def test_cached_equals_uncached(mixer, sizes):
+def test_cached_equals_uncached(mixer, sizes, request):
+    needs(request, "carry")
     x = torch.randn(2, 9, WIDTH)
     whole = packed([[9], [9]], 9, "causal")
     expected = apply(mixer, x, whole)
@@ -136,8 +193,9 @@ def test_cached_equals_uncached(mixer, sizes):
     torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
 
 
-def test_older_rows_as_memory_equal_one_long_row(mixer):
+def test_older_rows_as_memory_equal_one_long_row(mixer, request):
     """Transformer-XL's form: hidden rows before the query's own."""
+    needs(request, "rows")
     x = torch.randn(2, 10, WIDTH)
     whole = packed([[10], [10]], 10, "causal")
     expected = apply(mixer, x, whole)[:, 6:]
@@ -212,10 +270,15 @@ def test_dropout_on_weights_is_keyed_and_unbiased():
 
 def test_taps_give_the_weights(mixer):
     taps = Taps()
-    context = packed([[3, 4]], 7, taps=taps)
+    context = packed([[3, 4]], 7, mixer.kind, taps=taps)
     apply(mixer, torch.randn(1, 7, WIDTH), context)
+    if not any(isinstance(part, AttentionLayer) for part in mixer.modules()):
+        pytest.skip("attends to nothing")
     (weights,) = taps.kept.values()
-    torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
+    sums = torch.ones_like(weights[..., 0])
+    if mixer.blind:
+        sums[..., [0, 3]] = 0
+    torch.testing.assert_close(weights.sum(-1), sums)
     assert not bool(weights[0, :, :3, 3:].any())
 
 

@@ -6,9 +6,10 @@ import torch
 import clozeworks as cw
 from clozeworks.batch import from_padded
 from clozeworks.errors import RecipeError
+from clozeworks.key import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
-from clozeworks.nn.positions import SinusoidalPositions
+from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
 from clozeworks.pretraining import build
 from clozeworks.spec import check
 
@@ -47,3 +48,73 @@ def test_an_odd_width_is_refused(part):
         r.encoder.embed.positions = SinusoidalPositions()
     with pytest.raises(RecipeError, match="it has as many sines as cosines, and width 9 is odd; use an even width"):
         check(r, r.name)
+
+
+def test_a_position_is_its_row_beside_its_column():
+    spec = AxialPositions((3, 4), (2, 5))
+    layer = spec.build(7)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    position = torch.arange(12).expand(2, 12)
+    found = layer(position)
+    assert (spec.length, found.shape) == (12, (2, 12, 7))
+    for p in range(12):
+        assert torch.equal(found[1, p], torch.cat([layer.rows[p // 4], layer.columns[p % 4]]))
+    assert torch.equal(layer(position[:, 3:8]), found[:, 3:8])  # any length, from anywhere
+    assert sum(parameter.numel() for parameter in layer.parameters()) == 3 * 2 + 4 * 5
+
+
+def test_a_column_of_the_grid_is_dropped_whole_in_each_row_of_the_batch_another():
+    layer = AxialPositions((5, 40), (2, 3), dropout=0.5).build(5)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter)
+    position = torch.arange(200).expand(3, 200)
+    found, plain = layer(position, Key.make(1, rows=range(3))), layer(position)
+    kept = (found != 0).all(-1)
+    torch.testing.assert_close(found[kept], 2 * plain[kept])
+    assert not bool(found[~kept].any())
+    grid = kept.view(3, 5, 40)
+    assert torch.equal(grid, grid[:, :1].expand_as(grid))
+    assert not torch.equal(grid[0], grid[1])
+    assert 0.3 < float(grid.float().mean()) < 0.7
+    assert torch.equal(layer(position[1:2], Key.make(1, rows=range(1, 2))), found[1:2])
+
+
+def axial_recipe(**fields):
+    r = cw.recipe("bert_tiny")
+    r.encoder.vocab, r.encoder.embed.norm, r.encoder.embed.segments = 20, None, 0
+    r.encoder.embed.positions = AxialPositions(**{"shape": (16, 8), "widths": (32, 96), **fields})
+    return r
+
+
+def test_fresh_vectors_have_a_deviation_of_their_own_or_that_of_all():
+    for deviation, low, high in ((None, 0.01, 0.04), (1.0, 0.8, 1.2)):
+        positions = build(axial_recipe(deviation=deviation)).encoder.embed.positions
+        assert low < float(positions.rows.detach().std()) < high
+
+
+def test_words_may_be_dropped_alone():
+    r = axial_recipe(dropout=0.0)
+    r.encoder.embed.dropped, r.encoder.embed.dropout = "words", 0.5
+    embed, batch = build(r).encoder.embed, from_padded(torch.arange(6)[None])
+    x = embed(batch.tokens, batch.side, batch.context(key=Key.make(1)))
+    assert embed.positions is not None
+    rest = (x - embed.positions(batch.side.position)).detach()
+    gone = rest.abs() < 1e-6
+    assert 0.4 < float(gone.float().mean()) < 0.6
+    torch.testing.assert_close(rest[~gone], 2 * embed.words(batch.tokens).detach()[~gone], atol=1e-6, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"shape": (4, 8)}, r"positions\.shape = \[4, 8\]: examples are up to 128 tokens long"),
+        ({"widths": (0, 128)}, r"positions\.widths = \[0, 128\]: 1 or more of each axis is needed"),
+        ({"widths": (32, 32)}, r"positions\.widths = \[32, 32\]: together they must give the width, 128"),
+        ({"dropout": 1.0}, r"positions\.dropout = 1\.0: a rate"),
+    ],
+)
+def test_grids_that_do_not_fit_are_refused(fields, said):
+    with pytest.raises(RecipeError, match=said):
+        check(axial_recipe(**fields), "r")
+    check(axial_recipe(), "r")

@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Keys, Taps
+from clozeworks.batch import Taps
+from clozeworks.carry import Keys
 from clozeworks.key import Key, keep
 from clozeworks.nn import backends
 from clozeworks.nn.attention import Attention

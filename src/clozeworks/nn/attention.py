@@ -1,14 +1,17 @@
 """Multi-head attention."""
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from torch import Tensor, cat
 
-from clozeworks.batch import Carry, Context, Keys
+from clozeworks.batch import Context
+from clozeworks.carry import Carry, Keys
 from clozeworks.errors import RecipeError
-from clozeworks.nn.backends import attend
+from clozeworks.nn.backends import attend, reach_of
 from clozeworks.nn.linear import Linear
-from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer
+from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer, fit_heads
+from clozeworks.nn.window import Window
 from clozeworks.spec import LATE
 
 
@@ -20,29 +23,52 @@ class Attention(Mixer):
 
     Shapes [B, L, D] -> [B, L, D], d = D / H. Quadratic in length. Dropout on the weights needs them in memory and
     so takes the dense path. q, k and v are separate matrices: names and pruning stay simple, speed is the same. Without
-    `affine`, q, k, v and out are products W x alone (Dai et al. 2019).
+    `affine`, q, k, v and out are products W x alone (Dai et al. 2019). With a `window`, keys beyond it are left out,
+    and cost is linear in length (`windowed`).
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry", "source"})
     heads: int
     dropout: float = 0.0
     bias: Bias | None = None
     affine: bool = field(default=True, metadata=LATE)
+    window: Window | None = field(default=None, metadata=LATE)
 
     def check(self, where: str) -> None:
         if self.heads < 1:
             raise RecipeError(f"{where}.heads", self.heads, "at least one head is needed", "use 1 or more")
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.window is not None and self.bias is not None and "full" not in self.bias.honours:
+            needed = f"{type(self.bias).__name__} says already how far back a token sees"
+            raise RecipeError(f"{where}.window", "Window", needed, "use one of the two")
+
+    @property
+    def honours(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Mixer.honours if self.bias is None else self.bias.honours
+
+    def fit(self, where: str, width: int) -> None:
+        fit_heads(where, self.heads, width)
+        if self.window is not None:
+            self.window.fit(f"{where}.window", self.heads)
 
     def build(self, width: int) -> "AttentionLayer":
         bias = self.bias.build(width, self.heads, width // self.heads) if self.bias else None
-        return AttentionLayer(width, self.heads, self.dropout, bias, self.affine)
+        return AttentionLayer(width, self.heads, self.dropout, bias, self.affine, self.window)
 
 
 class AttentionLayer(MixerLayer):
-    def __init__(self, width: int, heads: int, dropout: float, bias: BiasLayer | None, affine: bool = True):
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float,
+        bias: BiasLayer | None,
+        affine: bool = True,
+        window: Window | None = None,
+    ):
         super().__init__()
-        self.heads, self.dropout, self.bias = heads, dropout, bias
+        self.heads, self.dropout, self.bias, self.window = heads, dropout, bias, window
         self.query = Linear(width, width, bias=affine)
         self.key = Linear(width, width, bias=affine)
         self.value = Linear(width, width, bias=affine)
@@ -52,13 +78,19 @@ class AttentionLayer(MixerLayer):
         k, v = self._split(self.key(x)), self._split(self.value(x))
         if past is None:
             return Keys(k, v)
+        assert isinstance(past, Keys)
         return Keys(cat([past.k, k], 2), cat([past.v, v], 2))
 
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Keys | None]:
-        keys = memory if isinstance(memory, Keys) else self.extend(None, query if memory is None else memory)
-        mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout)
+        rows = query if memory is None else memory
+        keys = self.extend(None, rows) if isinstance(rows, Tensor) else rows
+        assert isinstance(keys, Keys)
+        mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout, self.window)
         out = self.out(context.pick(mixed.transpose(1, 2).flatten(2)))
         return out, keys if context.carry else None
+
+    def reach(self, context: Context) -> int | None:
+        return reach_of(self.bias, context)
 
     def _split(self, x_BLD: Tensor) -> Tensor:
         return x_BLD.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -12,23 +12,39 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Context, Keys
+from clozeworks.batch import Context
+from clozeworks.carry import Keys
 from clozeworks.key import dropout
+from clozeworks.nn.blocks import Blocks
 from clozeworks.nn.mixer import BiasLayer
 from clozeworks.nn.read_only import read_only
+from clozeworks.nn.recent import recent
 from clozeworks.nn.shifted import by_distance
 from clozeworks.nn.tiled import tiled
+from clozeworks.nn.window import Window
+from clozeworks.nn.windowed import counted, fits, windowed
 
 LONG = 256  # below this a masked row is as fast as gathering its documents (measured on CPU)
 
 
-def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
+def attend(
+    q: Tensor,
+    keys: Keys,
+    context: Context,
+    bias: BiasLayer | None = None,
+    rate: float = 0.0,
+    window: Window | None = None,
+) -> Tensor:
     """Choose the path. Taps and a bias of values need the weights themselves, hence the dense one; dropout needs them
-    too, in tiles."""
+    too, in tiles. A window has paths of its own."""
+    if window is not None:
+        return _near(q, keys, context, bias, rate, window)
     drops = rate > 0 and context.key is not None
     borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
     if context.taps is not None or context.backend == "dense" or (bias is not None and bias.adds_values):
         return dense(q, keys, context, bias, rate)
+    if bias is not None and (reach := reach_of(bias, context)) is not None:
+        return recent(q, keys, context, bias, rate if drops else 0.0, reach, dense)
     if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
         found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
         if found is not None and not torch.is_grad_enabled() and not drops:
@@ -46,16 +62,58 @@ def attend(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = Non
     return sdpa(q, keys, context, bias)
 
 
-def dense(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None, rate: float = 0.0) -> Tensor:
-    """The definition."""
+def _near(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None, rate: float, window: Window) -> Tensor:
+    """A bias takes blocks, which are contexts of their own; for it there is no fast path in steps of several tokens."""
+    if q.is_meta and context.backend == "dense" and bias is None:
+        return counted(q, keys, context, window)
+    fast = fits(context, window, biased=bias is not None)
+    if fast and bias is None:
+        return windowed(q, keys, context, window, rate)
+    if fast and window.dilation == 1:
+        blocks = Blocks.of(context, window)
+        return blocks.back(attend(blocks.queries(q), blocks.keys(keys), blocks.inner(context), bias, rate))
+    near = context.once(f"near.{window}", lambda: window.near(context))
+    return dense(q, keys, context, bias, rate, near) if bias is not None else masked(q, keys, context, rate, near)
+
+
+def masked(q: Tensor, keys: Keys, context: Context, rate: float, near: Tensor) -> Tensor:
+    """Short rows, of which only the pairs in `near` [B, 1 or H, L, M] count."""
+    drops = rate > 0 and context.key is not None
+    if drops or context.taps is not None or context.backend == "dense":
+        return dense(q, keys, context, None, rate, near)
+    return F.scaled_dot_product_attention(q, keys.k, keys.v, attn_mask=context.mask() & near)
+
+
+def reach_of(bias: BiasLayer | None, context: Context) -> int | None:
+    """How many rows before its queries attention has to look at; None: all that there are."""
+    if bias is None or context.taps is not None or context.backend != "auto" or torch.compiler.is_compiling():
+        return None
+    regular = context.kind == "causal" and context.offset is not None and context.backward is None
+    if not regular or context.memory.position.shape[1] != (context.offset or 0) + context.query.position.shape[1]:
+        return None
+    return bias.furthest()
+
+
+def dense(
+    q: Tensor,
+    keys: Keys,
+    context: Context,
+    bias: BiasLayer | None = None,
+    rate: float = 0.0,
+    near: Tensor | None = None,
+) -> Tensor:
+    """The definition; `near` [B, 1 or H, L, M] bool are the pairs worth computing, None: all."""
     scale = 1 / math.sqrt(q.shape[-1])
     q, added, mask = _biased(q, context, bias, scale)
+    if near is not None:
+        mask = mask & near
     scores = (q * scale) @ keys.k.transpose(-1, -2)
     if added is not None:
         scores = scores + added
     lowest = torch.finfo(scores.dtype).min
     weights = torch.where(mask, scores, lowest).softmax(-1)
-    dead = context.once("dead", lambda: _dead(context.mask())) if bias is None else _dead(mask)
+    whole = bias is None and near is None
+    dead = context.once("dead", lambda: _dead(context.mask())) if whole else _dead(mask)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
     if context.taps is not None:

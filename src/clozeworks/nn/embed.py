@@ -9,9 +9,10 @@ from torch import Tensor, nn
 from clozeworks.batch import Context, Side
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
+from clozeworks.nn.characters import Characters
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
+from clozeworks.nn.positions import AxialPositions, LearnedPositions, SinusoidalPositions
 from clozeworks.nn.words import Adaptive, WordsLayer
 from clozeworks.spec import LATE, Spec
 
@@ -25,11 +26,14 @@ class Embed(Spec):
     directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
     counts (docs/parameters.md). With `project` there is a projection although E = D. With `scale` the word's vector is
     taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's Side, so packed rows need
-    nothing special. `words` in clusters (`Adaptive`) have projections of their own, whatever `narrow` is; None is one
-    table.
+    nothing special. `words` in clusters (`Adaptive`) or by their `Characters` have projections of their own, whatever
+    `narrow` is; None is one table. With `dropped` = words, units are dropped of the words alone, before anything is
+    added (Kitaev et al. 2020, code). `word_dropout` is the rate at which whole words are dropped, wherever a step has
+    them, and the others taken times 1 / (1 - rate) (Gal & Ghahramani 2016); a table that is tied loses none on the way
+    out. With `frozen` the table of words never learns, on the way out neither where it is tied.
     """
 
-    positions: LearnedPositions | SinusoidalPositions | None = field(default_factory=LearnedPositions)
+    positions: LearnedPositions | SinusoidalPositions | AxialPositions | None = field(default_factory=LearnedPositions)
     segments: int = 2
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     dropout: float = 0.1
@@ -37,15 +41,19 @@ class Embed(Spec):
     narrow: Literal["all", "words"] = "all"
     project: bool = False
     scale: bool = field(default=False, metadata=LATE)
-    words: Adaptive | None = field(default=None, metadata=LATE)
+    words: Adaptive | Characters | None = field(default=None, metadata=LATE)
+    dropped: Literal["sum", "words"] = field(default="sum", metadata=LATE)
+    frozen: bool = field(default=False, metadata=LATE)
+    word_dropout: float = field(default=0.0, metadata=LATE)
 
     def check(self, where: str) -> None:
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        for name in ("dropout", "word_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.width is not None and self.width < 1:
             raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
         if self.words is not None and self.project:
-            raise RecipeError(f"{where}.project", True, "words in clusters have projections of their own", "use false")
+            raise RecipeError(f"{where}.project", True, "such words have projections of their own", "use false")
 
     def build(self, width: int, vocab: int) -> "EmbedLayer":
         return EmbedLayer(self, width, vocab)
@@ -59,23 +67,32 @@ class EmbedLayer(nn.Module):
         self.words_first = spec.narrow == "words" or clusters is not None
         added = width if self.words_first else inner
         self.words = clusters.build(vocab, inner, width) if clusters else WordsLayer(vocab, inner)
+        if spec.frozen:
+            self.words.requires_grad_(False)
         self.positions = spec.positions.build(added) if spec.positions else None
         self.segments = nn.Embedding(spec.segments, added) if spec.segments else None
         self.norm = spec.norm.build(added) if spec.norm else None
         self.project = Linear(inner, width) if not clusters and (spec.project or inner != width) else None
+        self.words_dropped, self.word_dropout = spec.dropped == "words", spec.word_dropout
         self.dropout, self.scale = spec.dropout, math.sqrt(width) if spec.scale else None
 
     def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:
         x = self.words(tokens) if self.scale is None else self.words(tokens) * self.scale
+        if self.word_dropout and context.key is not None:
+            key = context.key.common(context.key.site, "word")
+            kept = dropout(x.new_ones(self.words.vocab), self.word_dropout, key)
+            x = x * kept[tokens][..., None]
         if self.project is not None and self.words_first:
             x = self.project(x)
+        if self.words_dropped:
+            x = dropout(x, self.dropout, context.at("embed").key)
         if self.positions is not None:
-            x = x + self.positions(side.position)
+            x = x + self.positions(side.position, context.at("positions").key)
         if self.segments is not None:
             # Rows without segments, and models that do not tell them apart: one row broadcast instead of a lookup.
             one = side.segment is None or len(self.segments.weight) == 1
             x = x + (self.segments.weight[0] if one else self.segments(side.segment))
         if self.norm is not None:
             x = self.norm(x)
-        x = dropout(x, self.dropout, context.at("embed").key)
+        x = x if self.words_dropped else dropout(x, self.dropout, context.at("embed").key)
         return x if self.project is None or self.words_first else self.project(x)

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key, dropout
@@ -15,29 +17,50 @@ from clozeworks.spec import LATE, Spec
 class FeedForward(Spec):
     """y = W_2 act(W_1 x + b_1) + b_2, the same at every position (Vaswani et al. 2017, 3.3). [B, L, D] -> [B, L, D].
 
-    `dropout` is that of the inner units (Dai et al. 2019, published code).
+    `dropout` is that of the inner units (Dai et al. 2019, published code). With a `chunk`, so many positions of every
+    row are transformed at a time (Kitaev et al. 2020, 3): on the way forth and on the way back no more than their inner
+    units are alive, which are computed once more. The vectors are the same.
     """
 
     inner: int
     activation: Activation = "gelu"
     dropout: float = field(default=0.0, metadata=LATE)
+    chunk: int | None = field(default=None, metadata=LATE)
 
     def check(self, where: str) -> None:
         if self.inner < 1:
             raise RecipeError(f"{where}.inner", self.inner, "at least one unit is needed", "4 x width is usual")
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.chunk is not None and self.chunk < 1:
+            raise RecipeError(f"{where}.chunk", self.chunk, "at least one position is needed", "use None for all")
 
     def build(self, width: int) -> "FeedForwardLayer":
-        return FeedForwardLayer(width, self.inner, self.activation, self.dropout)
+        return FeedForwardLayer(width, self.inner, self.activation, self.dropout, self.chunk)
 
 
 class FeedForwardLayer(nn.Module):
-    def __init__(self, width: int, inner: int, activation: Activation, dropout: float = 0.0):
+    def __init__(self, width: int, inner: int, activation: Activation, dropout: float = 0.0, chunk: int | None = None):
         super().__init__()
         self.up = Linear(width, inner)
         self.down = Linear(inner, width)
-        self.activation, self.dropout = FUNCTIONS[activation], dropout
+        self.activation, self.dropout, self.chunk = FUNCTIONS[activation], dropout, chunk
 
     def forward(self, x: Tensor, key: Key | None = None) -> Tensor:
+        if self.chunk is None or self.chunk >= x.shape[-2]:
+            return self._through(x, key)
+        places = torch.arange(x.shape[:-1].numel(), device=x.device).view(x.shape[:-1])
+        pieces = zip(x.split(self.chunk, -2), places.split(self.chunk, -1), strict=True)
+        return torch.cat([self._piece(piece, own.flatten(), places.numel(), key) for piece, own in pieces], -2)
+
+    def _piece(self, x: Tensor, places: Tensor, total: int, key: Key | None) -> Tensor:
+        """Of the tokens at `places` among `total`, which drop what they would among all."""
+        key = key.tokens(places, total) if key is not None and self.dropout else None
+        if not torch.is_grad_enabled():
+            return self._through(x, key)
+        found = checkpoint(self._through, x, key, use_reentrant=False, preserve_rng_state=False)
+        assert isinstance(found, Tensor)
+        return found
+
+    def _through(self, x: Tensor, key: Key | None) -> Tensor:
         return self.down(dropout(self.activation(self.up(x)), self.dropout, key))

@@ -12,7 +12,10 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from clozeworks.batch import Carry, Context
+from clozeworks.batch import Context
+from clozeworks.carry import Carry
+from clozeworks.errors import RecipeError
+from clozeworks.nn.fresh import Fresh
 from clozeworks.spec import Spec
 
 
@@ -21,29 +24,54 @@ class Mixer(Spec):
     """Base of the mixers' specs; what a mixer can do is told before it is built."""
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix", "order"})  # visibility it respects
-    takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry"})  # memories it accepts
+    takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry"})  # memories; source: of others; state
+    across: ClassVar[bool] = False  # whether it reads the source by itself, and its block needs no cross-attention
+
+    def fit(self, where: str, width: int) -> None:
+        """Raise `RecipeError` if it cannot be built so wide."""
+
+    def out_width(self, width: int) -> int:
+        """Of the vectors that it gives."""
+        return width
 
     @abstractmethod
     def build(self, width: int) -> "MixerLayer": ...
 
 
+def fit_heads(where: str, heads: int, width: int, name: str = "heads") -> None:
+    """Raise `RecipeError` if so many heads cannot share a width, with those that could."""
+    if heads < 1 or width % heads == 0:
+        return
+    near = sorted((n for n in range(1, width + 1) if width % n == 0), key=lambda n: abs(n - heads))
+    todo = "use " + " or ".join(map(str, sorted(near[:3])))
+    raise RecipeError(f"{where}.{name}", heads, f"width {width} is not divisible by it", todo)
+
+
 class MixerLayer(nn.Module):
+    carries: ClassVar[bool] = True  # whether it gives a carry when asked for one; else rows are read again each time
+
     @abstractmethod
     def extend(self, past: Carry | None, x: Tensor) -> Carry:
         """Project rows [B, n, D] and append them to what was carried."""
 
     @abstractmethod
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
-        """Mix [B, L, D] -> [B, L, D], or [W, D] at `context.places` where these are given and it saves work.
+        """Mix [B, L, D] -> [B, L, D] (`Mixer.out_width`), or [W, D] at `context.places` where these are given and it
+        saves work.
 
         The carry is given back when `context.carry` asks for it.
         """
+
+    def reach(self, context: Context) -> int | None:
+        """How many rows before its queries it looks at, at most; None: any number."""
+        return None
 
 
 @dataclass(slots=True)
 class Bias(Spec):
     """Base of what adds to attention scores: relative positions, spans."""
 
+    honours: ClassVar[frozenset[str]] = Mixer.honours
     common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
 
     @abstractmethod
@@ -62,7 +90,7 @@ class Apart:
     added: Tensor | None = None  # [B, H, L, M] or what broadcasts to it
 
 
-class BiasLayer(nn.Module):
+class BiasLayer(Fresh):
     adds_values: ClassVar[bool] = False  # whether it has a `value`, for which attention takes the dense path
 
     @abstractmethod
@@ -73,6 +101,18 @@ class BiasLayer(nn.Module):
 
     def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:
         """The same in the form that a fast path takes, where there is one and index distance is position distance."""
+        return None
+
+    def furthest(self) -> int | None:
+        """How many keys before a query it looks at, at most; None: any number, or keys after it, too."""
+        return None
+
+    def allowed(self, context: Context) -> Tensor | None:
+        """The pairs that `apart` does not allow are False: bool, broadcastable to [B, H, L, M]; None forbids nothing.
+
+        A query that sees something sees something of these. The same tensor for all layers that allow the same
+        (`context.once`).
+        """
         return None
 
     def value(self, weights: Tensor, context: Context) -> Tensor:

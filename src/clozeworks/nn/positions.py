@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.errors import RecipeError
+from clozeworks.key import Key, dropout
+from clozeworks.nn.fresh import Fresh
 from clozeworks.spec import Spec
 
 
@@ -34,7 +36,7 @@ class LearnedPositionsLayer(nn.Module):
         self.table = nn.Embedding(rows, width)
         self.offset = offset
 
-    def forward(self, position: Tensor) -> Tensor:
+    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
         return self.table(position + self.offset if self.offset else position)
 
 
@@ -57,9 +59,65 @@ class SinusoidalPositionsLayer(nn.Module):
         super().__init__()
         self.width, self.pairs = width, pairs
 
-    def forward(self, position: Tensor) -> Tensor:
+    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
         found = sinusoids(position, self.width)
         return found.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2) if self.pairs else found
+
+
+@dataclass(slots=True)
+class AxialPositions(Spec):
+    """Positions on a grid of n1 rows and n2 columns: a vector of the row beside one of the column (Kitaev et al. 2020).
+
+    position p has [a_{p // n2}; b_{p % n2}], of widths d1 + d2 = D: n1 d1 + n2 d2 parameters instead of n1 n2 D, hence
+    room for rows of half a million tokens. A row may have any length up to n1 n2; the published class trains on rows
+    of that length alone. Under `dropout` a column of the grid loses its vectors whole, a_{p // n2} included, in each
+    row of the batch other ones, as there. `deviation` is that of fresh vectors, None that of other weights.
+    """
+
+    shape: tuple[int, int]
+    widths: tuple[int, int]
+    dropout: float = 0.0
+    deviation: float | None = None
+
+    @property
+    def length(self) -> int:
+        return self.shape[0] * self.shape[1]
+
+    def check(self, where: str) -> None:
+        for name, numbers in (("shape", self.shape), ("widths", self.widths)):
+            if min(numbers) < 1:
+                raise RecipeError(f"{where}.{name}", list(numbers), "1 or more of each axis is needed", "change it")
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    def fit(self, where: str, width: int) -> None:
+        """Raise `RecipeError` if it gives vectors of another width."""
+        if sum(self.widths) != width:
+            needed = f"together they must give the width, {width}"
+            raise RecipeError(f"{where}.widths", list(self.widths), needed, f"use {[width // 4, width - width // 4]}")
+
+    def build(self, width: int) -> "AxialPositionsLayer":
+        return AxialPositionsLayer(self)
+
+
+class AxialPositionsLayer(Fresh):
+    def __init__(self, spec: AxialPositions):
+        super().__init__()
+        self.dropout, self.deviation = spec.dropout, spec.deviation
+        self.rows = nn.Parameter(torch.zeros(spec.shape[0], spec.widths[0]))
+        self.columns = nn.Parameter(torch.zeros(spec.shape[1], spec.widths[1]))
+
+    def begin(self, name: str, parameter: Tensor, deviation: float, generator: torch.Generator) -> None:
+        nn.init.normal_(parameter, 0.0, self.deviation or deviation, generator)
+
+    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
+        count = len(self.columns)
+        column = position % count
+        found = torch.cat([self.rows[position // count], self.columns[column]], -1)
+        if key is None or not self.dropout:
+            return found
+        kept = dropout(found.new_ones(*position.shape[:-1], count), self.dropout, key)
+        return found * kept.gather(-1, column)[..., None]
 
 
 def sinusoids(position: Tensor, width: int) -> Tensor:

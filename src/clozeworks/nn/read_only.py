@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Context, Keys
+from clozeworks.batch import Context
+from clozeworks.carry import Keys
 from clozeworks.nn.mixer import Apart
 from clozeworks.nn.shifted import by_key
 

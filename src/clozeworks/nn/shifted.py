@@ -19,14 +19,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context, Keys
+from clozeworks.batch import Context
+from clozeworks.carry import Keys
 from clozeworks.key import Key, keep, numbers
 from clozeworks.nn.mixer import Apart
 
 
-def by_distance(q: Tensor, keys: Keys, apart: Apart, context: Context, rate: float) -> Tensor:
-    """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]."""
-    hidden, dead = context.once("hidden", lambda: _hidden(context))
+def by_distance(
+    q: Tensor, keys: Keys, apart: Apart, context: Context, rate: float, allowed: Tensor | None = None
+) -> Tensor:
+    """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]; `allowed` [B, 1, L, M] says more than what is visible."""
+    name = "hidden" if allowed is None else f"hidden.{id(allowed)}"
+    hidden, dead = context.once(name, lambda: _hidden(context, allowed))
     key = context.at("weights").key if rate else None
     with torch.autocast("cpu" if q.is_meta else q.device.type, enabled=False):  # a meta tensor has shapes only
         return _ByDistance.apply(
@@ -120,9 +124,9 @@ def _clear(scores: Tensor, memory: int) -> None:
     flat[:, length - 1 + length * memory :] = 0
 
 
-def _hidden(context: Context) -> tuple[Tensor, Tensor | None]:
+def _hidden(context: Context, allowed: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
     """[1, B, L, M], 0 and -inf, to add to scores; and the queries that see nothing, [1, B, L, 1], if there are any."""
-    mask = context.mask().transpose(0, 1)
+    mask = (context.mask() if allowed is None else context.mask() & allowed).transpose(0, 1)
     hidden = torch.zeros(mask.shape, device=mask.device).masked_fill_(~mask, -math.inf)
     dead = ~mask.any(-1, keepdim=True)
     return hidden, dead if not mask.is_meta and bool(dead.any()) else None

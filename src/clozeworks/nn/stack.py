@@ -10,10 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.batch import Carry, Context, Hidden, Keys, Memory, Side
+from clozeworks.batch import Context, Hidden, Memory, Side
+from clozeworks.carry import Carry
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
 from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.spec import LATE, Spec
@@ -43,11 +45,13 @@ class Stack(Spec):
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
     seen, never trained. Where `context.carry` asks for it these are keys and values, which are the same while no weight
     changes and need not be projected again. At the `start` of a text there are none, as in the authors' code, or as
-    many rows of zeros, which are attended to like others. `norm` is applied once after the last block (pre-norm stacks
-    need it), then `dropout`.
+    many rows of zeros, which are attended to like others. Of mixers with a state that is kept, whatever the number.
+    `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`, with `locked` by one mask for
+    all tokens of a text.
     """
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
+    ways: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
@@ -55,6 +59,7 @@ class Stack(Spec):
     norm: LayerNorm | None = None
     dropout: float = field(default=0.0, metadata=LATE)
     start: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
+    locked: bool = field(default=False, metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -79,16 +84,41 @@ class Stack(Spec):
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.start == "zeros" and self.stateful:
+            raise RecipeError(f"{where}.start", "zeros", "a state of nothing is zeros already", 'use "empty"')
         if self.memory < 0:
             raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
         for mixer in self.mixers():
             if self.share.bias is not None and not _common(mixer):
                 needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared so"
                 raise RecipeError(f"{where}.share.bias", self.share.bias, needed, "use None")
-            if self.memory and "rows" not in mixer.takes:
+            if self.memory and not (self.stateful or "rows" in mixer.takes):
                 raise RecipeError(f"{where}.memory", self.memory, f"{type(mixer).__name__} takes no memory", "use 0")
 
+    @property
+    def stateful(self) -> bool:
+        """Whether every block carries a state instead of rows."""
+        return all("state" in mixer.takes for mixer in self.mixers())
+
+    def sees(self, mixer: Mixer) -> frozenset[str]:
+        """The kinds of visibility that one of its mixers can be used for."""
+        return mixer.honours
+
+    def layers(self, width: int) -> Iterator[tuple[Block, int]]:
+        """The block of each layer, and how wide its input is."""
+        for layer in range(min(self.depth, DEEPEST) if self.block else 0):
+            block = self.block_at(layer)
+            yield block, width
+            width = block.out_width(width)
+
+    def fit(self, where: str, width: int) -> None:
+        """Raise `RecipeError` if it cannot be built so wide."""
+        for block, wide in self.layers(width):
+            block.fit(f"{where}.block", wide)
+
     def out_width(self, width: int) -> int:
+        for block, wide in self.layers(width):
+            width = block.out_width(wide)
         return width
 
     def build(self, width: int) -> "StackLayer":
@@ -98,9 +128,10 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory, self.start, self.dropout = spec.memory, spec.start, spec.dropout
-        self.blocks = nn.ModuleList(spec.block_at(layer).build(width) for layer in range(spec.depth))
-        self.norm = spec.norm.build(width) if spec.norm else None
+        self.memory, self.start, self.dropout, self.locked = spec.memory, spec.start, spec.dropout, spec.locked
+        self.stateful = spec.stateful
+        self.blocks = nn.ModuleList(block.build(wide) for block, wide in spec.layers(width))
+        self.norm = spec.norm.build(spec.out_width(width)) if spec.norm else None
         self.share, self.common = spec.share, {name for mixer in spec.mixers() for name in _common(mixer)}
         self.recompute = False  # keep only the input of each block, and compute the rest again on the way back
         self.tie()
@@ -124,13 +155,16 @@ class StackLayer(nn.Module):
         past = context.past
         if past is None and self.memory and self.start == "zeros":
             past = self.zeros(x, context)
-        inner = context if past is None else context.after(past.side)
+        if self.stateful:
+            inner = dataclasses.replace(context, carry=context.carry or self.memory > 0)
+        else:
+            inner = context if past is None else context.after(past.side)
         unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
         kept: list[Tensor] = [x] if layers else []
         carries: list[Tensor | Carry] = []
-        crosses: list[Keys | None] = []
+        crosses: list[Carry | None] = []
         asked, questions = self.ask(inner)
-        some = None if layers or any(block.cross is not None for block in self.blocks) else inner.places
+        some = None if layers else inner.places
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
             source = past.cross[depth] if past and past.cross else None
@@ -154,22 +188,26 @@ class StackLayer(nn.Module):
                 crosses.append(cross)
             if layers:
                 kept.append(x)
-        if self.norm is not None:
-            x = self.norm(x)
-        if self.dropout:
-            last = inner if some is None else inner.picked()
-            x = dropout(x, self.dropout, last.at("out").key)
-        if some is not None:
-            whole = x.new_full((inner.query.position.numel(), x.shape[-1]), math.nan)
-            x = whole.index_copy(0, some, x).view(*inner.query.position.shape, x.shape[-1])
+        x = self.finish(x, inner, some)
         memory = None
         if carries:
             side = inner.memory
             if self.memory:
                 side = side.each(lambda value: value[:, : value.shape[1] - unread])
-                side = side.tail(min(self.memory, side.position.shape[1]))
+                side = side.tail(0 if self.stateful else min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory, None if asked is None else self.answer(asked, inner))
+
+    def finish(self, x: Tensor, context: Context, places: Tensor | None) -> Tensor:
+        """What follows the last block; vectors of some places [W, D] are put back among all, [B, L, D]."""
+        x = x if self.norm is None else self.norm(x)
+        if self.dropout:
+            last = dataclasses.replace(context, places=places).at("out")
+            x = locked(x, self.dropout, last) if self.locked else dropout(x, self.dropout, last.picked().key)
+        if places is None:
+            return x
+        whole = x.new_full((context.query.position.numel(), x.shape[-1]), math.nan)
+        return whole.index_copy(0, places, x).view(*context.query.position.shape, x.shape[-1])
 
     def ask(self, context: Context) -> tuple[Tensor | None, Context | None]:
         """A second stream before the first block, and what it may see; where there is none, None."""

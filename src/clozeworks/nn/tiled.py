@@ -21,7 +21,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Borders, Context, Keys
+from clozeworks.batch import Borders, Context
+from clozeworks.carry import Keys
 from clozeworks.key import Key, keep, numbers
 
 WIDTHS = torch.tensor([n << power for power in range(3, 20) for n in (2, 3)])  # 16, 24, 32, 48, 64, 96, 128, ...

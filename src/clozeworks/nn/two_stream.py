@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from clozeworks.batch import Context
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
+from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.stack import Stack, StackLayer
 
 
@@ -46,7 +47,7 @@ class TwoStream(Stack):
         return TwoStreamLayer(self, width)
 
 
-class TwoStreamLayer(StackLayer):
+class TwoStreamLayer(StackLayer, Fresh):
     def __init__(self, spec: TwoStream, width: int):
         super().__init__(spec, width)
         self.blank = nn.Parameter(torch.zeros(width))  # what every question begins as

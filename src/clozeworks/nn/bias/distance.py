@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Context
+from clozeworks.nn.mixer import Apart
 
 
 def span(context: Context) -> tuple[int, int, Tensor | None]:
@@ -25,6 +26,21 @@ def distances(first: int, last: int, context: Context) -> Tensor:
     """[1 or 2, R] from `first` down to `last`; the second row, where rows may be read backwards, has the other sign."""
     down = torch.arange(first, last - 1, -1, device=context.query.position.device)
     return down[None] if context.backward is None or context.offset is None else torch.stack([down, -down])
+
+
+def positive(context: Context) -> Tensor:
+    """[B, 1, L, M]: how far before the query a key stands."""
+    return context.once(
+        "positive", lambda: (context.query.position[:, :, None] - context.memory.position[:, None, :])[:, None]
+    )
+
+
+def spread(apart: Apart, index: Tensor | None, context: Context, scale: float) -> Tensor:
+    """[B, H, L, M]: the products with vectors of distances where their keys are, `index` being what `span` gives."""
+    by_distance = apart.asked * scale @ apart.table.transpose(-1, -2)
+    if index is None:
+        return shifted(by_distance, context.memory.position.shape[1])
+    return by_distance.gather(-1, index.expand(-1, by_distance.shape[1], -1, -1))
 
 
 def shifted(scores: Tensor, memory: int) -> Tensor:

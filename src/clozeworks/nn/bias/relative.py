@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clozeworks.batch import Context
 from clozeworks.errors import RecipeError
 from clozeworks.key import dropout
-from clozeworks.nn.bias.distance import distances, shifted, span
+from clozeworks.nn.bias.distance import distances, span, spread
 from clozeworks.nn.linear import Linear
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 from clozeworks.nn.positions import sinusoids
@@ -59,11 +59,7 @@ class RelativeLayer(BiasLayer):
 
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor, None]:
         q, apart, index = self._parts(q, context, scale)
-        by_distance = apart.asked * scale @ apart.table.transpose(-1, -2)
-        if index is None:
-            added = shifted(by_distance, context.memory.position.shape[1])
-        else:
-            added = by_distance.gather(-1, index.expand(-1, self.heads, -1, -1))
+        added = spread(apart, index, context, scale)
         return q, added if apart.added is None else added + apart.added, None
 
     def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:

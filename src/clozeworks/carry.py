@@ -1,0 +1,79 @@
+"""What a mixer carries from one call to the next, so that what has been read need not be read again."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+
+class Carry:
+    """Base of what is carried: each kind of mixer has its own. A bare tensor is always hidden rows [B, M, D]."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def rows(self, index: Tensor) -> Self:
+        """These rows of the batch, in this order, some of them perhaps more than once."""
+
+    @abstractmethod
+    def tail(self, count: int, unread: int = 0) -> Self:
+        """Of the last `count` tokens of those before the `unread` ones at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys(Carry):
+    """Projected keys and values [B, H, M, d]: what attention carries."""
+
+    k: Tensor
+    v: Tensor
+
+    def rows(self, index: Tensor) -> "Keys":
+        return Keys(self.k[index], self.v[index])
+
+    def tail(self, count: int, unread: int = 0) -> "Keys":
+        end = self.k.shape[2] - unread
+        return Keys(self.k[:, :, max(end - count, 0) : end], self.v[:, :, max(end - count, 0) : end])
+
+
+@dataclass(frozen=True, slots=True)
+class Tail(Carry):
+    """The last projected rows [B, n, D]: what a convolution carries, which looks no further back than its kernel."""
+
+    last: Tensor
+
+    def rows(self, index: Tensor) -> "Tail":
+        return Tail(self.last[index])
+
+    def tail(self, count: int, unread: int = 0) -> "Tail":
+        end = self.last.shape[1] - unread
+        return Tail(self.last[:, max(end - count, 0) : end])
+
+
+@dataclass(frozen=True, slots=True)
+class Both(Carry):
+    """What each branch of a split mixer carries."""
+
+    parts: tuple[Carry, ...]
+
+    def rows(self, index: Tensor) -> "Both":
+        return Both(tuple(part.rows(index) for part in self.parts))
+
+    def tail(self, count: int, unread: int = 0) -> "Both":
+        return Both(tuple(part.tail(count, unread) for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class State(Carry):
+    """The last output [B, D] and the cells [B, C]: what a recurrence carries, all that it knows of the past."""
+
+    h: Tensor
+    c: Tensor
+
+    def rows(self, index: Tensor) -> "State":
+        return State(self.h[index], self.c[index])
+
+    def tail(self, count: int, unread: int = 0) -> "State":
+        if unread:
+            raise ValueError("a state knows nothing of the time before its last token")
+        return self

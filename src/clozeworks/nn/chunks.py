@@ -1,0 +1,94 @@
+"""Attention within a chunk and the one before it."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from clozeworks.batch import Context
+from clozeworks.carry import Carry
+from clozeworks.errors import RecipeError
+from clozeworks.nn import ring
+from clozeworks.nn.linear import Linear
+from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
+
+
+@dataclass(slots=True)
+class LocalAttention(Mixer):
+    """Attention of each chunk of C tokens to itself, `before` chunks before it and `after` after it (the local layers
+    in the code of Kitaev et al. 2020).
+
+    head_h = softmax(q_h k_h^T / sqrt(d)) v_h over what is near and visible;   out = W_o [head_1; ...; head_H]
+
+    Shapes [B, L, D] -> [B, L, D]; H heads of d = `head_width`, by default D / H. O(L C d) time, O(L d) memory. Chunks
+    are cut from the row; the first looks back at the last, as in the authors' code, where visibility allows. Rows of C
+    tokens or fewer are one chunk: all pairs. Nothing is seen of another document; in a row longer than C, how near a
+    token of the same document is depends on where it stands in the row.
+    """
+
+    honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix"})
+    takes: ClassVar[frozenset[str]] = frozenset({"self"})
+    heads: int
+    head_width: int | None = None
+    chunk: int = 64
+    before: int = 1
+    after: int = 0
+    dropout: float = 0.0
+
+    def check(self, where: str) -> None:
+        check_chunks(self, where)
+
+    def fit(self, where: str, width: int) -> None:
+        if self.head_width is None:
+            fit_heads(where, self.heads, width)
+
+    def build(self, width: int) -> "LocalAttentionLayer":
+        return LocalAttentionLayer(self, width)
+
+
+def check_chunks(spec: Any, where: str) -> None:
+    """Refuse numbers that no attention between chunks can have."""
+    for name, least, todo in (
+        ("heads", 1, "use 1 or more"),
+        ("chunk", 1, "64 is usual"),
+        ("head_width", 1, "use None"),
+    ):
+        value = getattr(spec, name)
+        if value is not None and value < least:
+            raise RecipeError(f"{where}.{name}", value, f"{least} or more is needed", todo)
+    for name in ("before", "after"):
+        if getattr(spec, name) < 0:
+            raise RecipeError(f"{where}.{name}", getattr(spec, name), "0 or more chunks are needed", "use 0 or 1")
+    if not 0 <= spec.dropout < 1:
+        raise RecipeError(f"{where}.dropout", spec.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+
+class LocalAttentionLayer(MixerLayer):
+    carries: ClassVar[bool] = False
+
+    def __init__(self, spec: LocalAttention, width: int):
+        super().__init__()
+        self.heads, self.chunk, self.before, self.after = spec.heads, spec.chunk, spec.before, spec.after
+        self.dropout = spec.dropout
+        inner = spec.heads * (spec.head_width or width // spec.heads)
+        self.query, self.key, self.value = (Linear(width, inner, bias=False) for _ in range(3))
+        self.out = Linear(inner, width, bias=False)
+
+    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+        raise NotImplementedError("chunks are cut from whole rows: nothing can be projected ahead")
+
+    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+        assert memory is None
+        q, k, v = (layer(query).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
+        mixed = ring.attend(q, k / k.shape[-1] ** 0.5, v, self._ring(q, context), context, self.dropout)
+        return self.out(context.pick(mixed.flatten(2))), None
+
+    def _ring(self, q: Tensor, context: Context) -> ring.Ring:
+        count, length = q.shape[:2]
+        if length <= self.chunk:
+            return context.once(f"one.{self.heads}", lambda: ring.whole(count, self.heads, length, context))
+        whole = -(-length // self.chunk) * self.chunk
+        order = torch.arange(whole, device=q.device).expand(count, self.heads, 1, whole)
+        name = f"chunks.{self.heads}.{self.chunk}.{self.before}.{self.after}"
+        return context.once(name, lambda: ring.Ring.make(order, self.chunk, self.before, self.after, context))

@@ -1,0 +1,123 @@
+"""Recurrence as a mixer: each token is read with the state that those before it left."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from clozeworks.batch import Context
+from clozeworks.carry import Carry
+from clozeworks.errors import RecipeError
+from clozeworks.nn.cell import Cell, CellLayer, State, run, step_by_step
+from clozeworks.nn.documents import Documents
+from clozeworks.nn.mixer import Mixer, MixerLayer
+
+
+@dataclass(slots=True)
+class Recurrent(Mixer):
+    """A GRU (Cho et al. 2014) or LSTM (Hochreiter & Schmidhuber 1997) along each document: h_t = cell(x_t, h_{t-1}).
+
+    Shapes [B, L, D] -> [B, L, D], h_0 = 0. O(L D^2), one step after another: documents of all rows are read side by
+    side, the longest first, by torch's kernel for sequences of different lengths.
+    """
+
+    honours: ClassVar[frozenset[str]] = frozenset({"causal"})
+    takes: ClassVar[frozenset[str]] = frozenset({"self", "carry"})
+    cell: Cell = "gru"
+
+    def build(self, width: int) -> MixerLayer:
+        return RecurrentLayer(self.cell, width)
+
+
+@dataclass(slots=True)
+class BothWays(Recurrent):
+    """The same from both sides (Schuster & Paliwal 1997): h_t = [forth_t; back_t], each of width D / 2.
+
+    The way back begins at the last token of each document, wherever that stands in its row.
+    """
+
+    honours: ClassVar[frozenset[str]] = frozenset({"full"})
+    takes: ClassVar[frozenset[str]] = frozenset({"self"})
+
+    def fit(self, where: str, width: int) -> None:
+        if width % 2:
+            needed = f"each way has half the width, and {width} is odd"
+            raise RecipeError(where, type(self).__name__, needed, "use an even width")
+
+    def build(self, width: int) -> MixerLayer:
+        return BothWaysLayer(self.cell, width)
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Carry):
+    """What was given for the last tokens that were read, [B, n, D], and the state behind them."""
+
+    out: Tensor
+    state: State
+
+    def rows(self, index: Tensor) -> "Read":
+        return Read(self.out[index], self.state.rows(index))
+
+    def tail(self, count: int, unread: int = 0) -> "Read":
+        raise ValueError("a state holds all that was read, not the last tokens of it")
+
+
+class RecurrentLayer(MixerLayer):
+    def __init__(self, cell: Cell, width: int):
+        super().__init__()
+        self.cell = CellLayer(cell, width, width)
+
+    def extend(self, past: Carry | None, x: Tensor) -> Read:
+        assert past is None or isinstance(past, Read)
+        documents = Documents.rows(x)
+        state = self.cell.zeros(x, len(x)) if past is None else past.state
+        out, (state,) = run((self.cell,), documents.pack(x), documents.counts, (state,))
+        return Read(documents.unpack(out), state)
+
+    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Read | None]:
+        if context.kind == "order":
+            raise ValueError("a state cannot hide what an order hides")
+        if isinstance(memory, Read):
+            return memory.out, memory if context.carry else None
+        if context.carry:
+            read = self.extend(None, query)
+            return read.out, read
+        documents = ragged(context)
+        x = documents.pack(query)
+        state = self.cell.zeros(x, len(documents))
+        if context.backend == "dense":
+            out, _ = step_by_step(self.cell, x, documents.counts, state)
+        else:
+            out, _ = run((self.cell,), x, documents.counts, (state,))
+        return documents.unpack(out), None
+
+
+class BothWaysLayer(MixerLayer):
+    carries: ClassVar[bool] = False
+
+    def __init__(self, cell: Cell, width: int):
+        super().__init__()
+        self.forth, self.back = (CellLayer(cell, width, width // 2) for _ in range(2))
+
+    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+        raise ValueError("what is read from its end has no state to go on from")
+
+    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+        if context.kind != "full" or memory is not None:
+            raise ValueError(f"text is read from both sides, which {context.kind} visibility and memories do not allow")
+        documents = ragged(context)
+        x = documents.pack(query)
+        state = self.forth.zeros(x, len(documents))
+        if context.backend == "dense":
+            ways = (
+                step_by_step(cell, x, documents.counts, state, cell is self.back)[0] for cell in (self.forth, self.back)
+            )
+            return documents.unpack(torch.cat(list(ways), -1)), None
+        out, _ = run((self.forth, self.back), x, documents.counts, (state, state))
+        return documents.unpack(out), None
+
+
+def ragged(context: Context) -> Documents:
+    """The documents of the queries, found once a pass."""
+    return context.once("documents", lambda: Documents.of(context.query, context.borders))

@@ -1,0 +1,120 @@
+"""Two mixers beside each other, each on channels of its own."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import Context, Taps
+from clozeworks.carry import Both, Carry
+from clozeworks.errors import RecipeError
+from clozeworks.nn.mixer import Mixer, MixerLayer
+
+
+@dataclass(slots=True)
+class Split(Mixer):
+    """Long and short range apart (Wu et al. 2020, 4): each branch mixes its own contiguous part of the channels.
+
+    [x_1; x_2; ...] -> [branch_1(x_1); branch_2(x_2); ...]
+
+    Nothing mixes the branches here: that is the feed-forward part's work. `widths` are those of the branches, None:
+    equal ones. It can do what all of its branches can.
+    """
+
+    branches: tuple[Mixer, ...]
+    widths: tuple[int, ...] | None = None
+
+    @property
+    def honours(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return frozenset.intersection(*(branch.honours for branch in self.branches))
+
+    @property
+    def takes(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return frozenset.intersection(*(branch.takes for branch in self.branches))
+
+    def check(self, where: str) -> None:
+        if len(self.branches) < 2:
+            given = len(self.branches)
+            raise RecipeError(f"{where}.branches", given, "at least two branches are needed", "give another mixer")
+        if self.widths is None:
+            return
+        if len(self.widths) != len(self.branches) or min(self.widths) < 1:
+            needed = f"a width of 1 or more is needed for each of {len(self.branches)} branches"
+            raise RecipeError(f"{where}.widths", list(self.widths), needed, "use None for equal ones")
+
+    def fit(self, where: str, width: int) -> None:
+        count = len(self.branches)
+        if self.widths is None and width % count:
+            needed = f"width {width} is not divisible by the number of branches"
+            raise RecipeError(f"{where}.branches", count, needed, f"use a width of {-(-width // count) * count}")
+        if self.widths is not None and sum(self.widths) != width:
+            needed = f"they are {sum(self.widths)} together, and the width is {width}"
+            raise RecipeError(f"{where}.widths", list(self.widths), needed, "use None for equal ones")
+        for number, (branch, own) in enumerate(zip(self.branches, self.each(width), strict=True)):
+            branch.fit(f"{where}.branches.{number}", own)
+
+    def each(self, width: int) -> tuple[int, ...]:
+        """The width of each branch."""
+        return self.widths or (width // len(self.branches),) * len(self.branches)
+
+    def build(self, width: int) -> "SplitLayer":
+        widths = self.each(width)
+        layers = [branch.build(own) for branch, own in zip(self.branches, widths, strict=True)]
+        return SplitLayer(layers, widths)
+
+
+class SplitLayer(MixerLayer):
+    def __init__(self, branches: Sequence[MixerLayer], widths: tuple[int, ...]):
+        super().__init__()
+        self.branches, self.widths = nn.ModuleList(branches), list(widths)
+
+    def extend(self, past: Carry | None, x: Tensor) -> Both:
+        parts = self._parts(past)
+        return Both(tuple(b.extend(part, own) for b, part, own in zip(self._each(), parts, self._cut(x), strict=True)))
+
+    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
+        rows = self._cut(memory) if isinstance(memory, Tensor) else self._parts(memory)
+        mixed, carries, taps = [], [], []
+        for number, (branch, own, part) in enumerate(zip(self._each(), self._cut(query), rows, strict=True)):
+            view = _view(context, number)
+            out, carry = branch(own, part, view)
+            mixed.append(context.pick(out))
+            carries.append(carry)
+            taps.append(view.taps)
+        _gather(context.taps, taps)
+        joined = torch.cat(mixed, -1)
+        if not context.carry or any(carry is None for carry in carries):
+            return joined, None
+        return joined, memory if isinstance(memory, Carry) else Both(tuple(carries))
+
+    def _each(self) -> Sequence[MixerLayer]:
+        return cast(Sequence[MixerLayer], self.branches)
+
+    def _cut(self, x: Tensor) -> tuple[Tensor, ...]:
+        return x.split(self.widths, -1)
+
+    def _parts(self, carry: Carry | None) -> Sequence[Carry | None]:
+        if carry is None:
+            return [None] * len(self.widths)
+        assert isinstance(carry, Both)
+        return carry.parts
+
+
+def _view(context: Context, number: int) -> Context:
+    """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
+    scratch = context.scratch.setdefault(f"branch.{number}", {})
+    taps = None if context.taps is None else dataclasses.replace(context.taps, kept={})
+    return dataclasses.replace(context.at(f"branch.{number}"), scratch=scratch, taps=taps)
+
+
+def _gather(taps: Taps | None, found: Sequence[Taps | None]) -> None:
+    """What was kept of the branches that have such a thing, their heads after each other."""
+    if taps is None:
+        return
+    for kind in taps.wants:
+        kept = [value for each in found if each for name, value in each.kept.items() if name.startswith(f"{kind}.")]
+        if kept:
+            taps.keep(kind, torch.cat(kept, 1))

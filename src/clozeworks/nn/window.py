@@ -1,0 +1,47 @@
+"""Which keys are near enough to be worth computing."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from clozeworks.batch import Context
+from clozeworks.errors import RecipeError
+from clozeworks.spec import Spec
+
+
+@dataclass(slots=True)
+class Window(Spec):
+    """Query i looks at keys i - left * g to i + right * g in steps of g, of which it sees what visibility allows
+    (Beltagy et al. 2020, 3.1). O(L (left + right) d) time and memory.
+
+    `right` = None: as many as to the left. g is `dilation`, one for all heads or one for each.
+    """
+
+    left: int
+    right: int | None = None
+    dilation: int | tuple[int, ...] = 1
+
+    @property
+    def after(self) -> int:
+        return self.left if self.right is None else self.right
+
+    def check(self, where: str) -> None:
+        for name, value in (("left", self.left), ("right", self.after)):
+            if value < 0:
+                raise RecipeError(f"{where}.{name}", value, "0 or more tokens are needed", "128 is usual")
+        if min(self.dilation if isinstance(self.dilation, tuple) else (self.dilation,), default=0) < 1:
+            raise RecipeError(f"{where}.dilation", self.dilation, "steps of 1 or more are needed", "use 1")
+
+    def fit(self, where: str, heads: int) -> None:
+        """Raise `RecipeError` if it has another number of heads."""
+        if isinstance(self.dilation, tuple) and len(self.dilation) != heads:
+            needed = f"one step for each of {heads} heads is needed"
+            raise RecipeError(f"{where}.dilation", list(self.dilation), needed, "give one for all, or as many")
+
+    def near(self, context: Context) -> Tensor:
+        """[B, 1 or H, L, M] bool: the definition."""
+        distance = (context.query.position[:, :, None] - context.memory.position[:, None, :])[:, None]
+        steps = self.dilation if isinstance(self.dilation, tuple) else (self.dilation,)
+        step = torch.tensor(steps, device=distance.device)[:, None, None]
+        return (distance <= self.left * step) & (distance >= -self.after * step) & (distance % step == 0)
