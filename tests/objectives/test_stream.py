@@ -97,3 +97,25 @@ def test_every_token_but_the_first_is_asked_for_once(text, length, lanes):
                 asked.append(place)
     assert sorted(asked) == list(range(1, len(whole)))
     assert (read.lengths == lengths).sum() >= len(lengths) - 1, "rows are read to their end, but for the text's last"
+
+
+@settings(deadline=None, max_examples=100)
+@given(documents.map(Text), st.integers(8, 40), st.integers(1, 3))
+def test_with_both_every_other_lane_is_the_corpus_from_its_end(text, length, pairs):
+    lanes = 2 * pairs
+    epoch = Source(text, Stream(length=length, lanes=lanes, both=True), Shift(), VOCABULARY, 0).epoch(0)
+    read = epoch.examples(np.arange(len(epoch.plan)))
+    assert read.fields["backward"].tolist() == [n % 2 == 1 for n in range(len(read))]
+    assert read.fields["lane"].tolist() == [n % lanes for n in range(len(read))]
+    for way, whole in ((0, stream_of(text)), (1, stream_of(text)[::-1])):
+        rows = [n for lane in range(way, lanes, 2) for n in range(lane, len(read), lanes)]
+        tokens = [t for n in rows for t in read.tokens[read.first[n] : read.first[n + 1]].tolist()]
+        labels = [t for n in rows for t in read.labels[read.first[n] : read.first[n + 1]].tolist()]
+        # Every token is asked for once but the first, and the last of all is not read, unless it is a row of its own.
+        assert tokens in (whole, whole[:-1])
+        assert [label for label in labels if label != NOTHING] == whole[1:]
+
+
+def test_both_ways_need_lanes_in_pairs():
+    with pytest.raises(InputError, match=r"every other lane .*use 4"):
+        spec.check(Stream(lanes=3, both=True), "segments")

@@ -2,5 +2,6 @@
 
 from clozeworks.objectives.objective import Corruption, Loss, Objective, Segments
 from clozeworks.objectives.permute import Permute
+from clozeworks.objectives.translate import Translate
 
-__all__ = ["Corruption", "Loss", "Objective", "Permute", "Segments"]
+__all__ = ["Corruption", "Loss", "Objective", "Permute", "Segments", "Translate"]

@@ -34,6 +34,11 @@ class Segments(Spec):
     writes: ClassVar[frozenset[str]] = frozenset()
     length: int = 128
 
+    @property
+    def rooms(self) -> tuple[int, ...]:
+        """The tokens that each side of an example has room for."""
+        return (self.length,)
+
     def check(self, where: str) -> None:
         if self.length < 8:
             raise RecipeError(f"{where}.length", self.length, "an example needs at least 8 tokens", "128 is usual")
@@ -58,6 +63,7 @@ class Corruption(Spec):
     writes: ClassVar[frozenset[str]] = frozenset({"labels"})
     kind: ClassVar[Kind] = "full"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "replacing"
+    sides: ClassVar[int] = 1  # 2: an example is a source and a target, rows of their own
     copies: int | None = field(default=None, kw_only=True)
 
     def check(self, where: str) -> None:
@@ -103,8 +109,20 @@ class Loss(Spec):
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[str]] = frozenset()
+    apart: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is told
     scores: ClassVar[Literal["table", "clusters"] | None] = None  # the words of the way in that it reads on the way out
+    one_way: ClassVar[bool] = False  # it reads rows that a stack with two ways read one way, half as wide as the two
     weight: float = 1.0
+
+    @property
+    def wants(self) -> frozenset[str]:
+        """What it needs of a pass, as it is set."""
+        return self.needs
+
+    @property
+    def pools(self) -> bool:
+        """Whether it reads the pooled vector."""
+        return "pooled" in self.reads
 
     @abstractmethod
     def count(self, batch: Batch) -> int:
@@ -149,7 +167,7 @@ class Objective(Spec):
     losses: tuple[Loss, ...]
 
     def check(self, where: str) -> None:
-        written = {"pooled", "teacher", "choice"} | {loss.name for loss in self.losses}
+        written = {"pooled", "teacher", "rows"} | {loss.name for loss in self.losses}
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
             for column in sorted(loss.reads - written):
@@ -159,6 +177,13 @@ class Objective(Spec):
                     f"it reads {column}, which nothing writes",
                     f"remove it, or take {_writers(column)}",
                 )
+        if self.corruption is not None and len(self.segments.rooms) < self.corruption.sides:
+            raise RecipeError(
+                f"{where}.corruption",
+                type(self.corruption).__name__,
+                f"it writes a target from a source, and examples of {type(self.segments).__name__} have one side",
+                "use segments=Pairs, or another corruption",
+            )
         names = [loss.name for loss in self.losses]
         if len(set(names)) < len(names):
             raise RecipeError(f"{where}.losses", ", ".join(names), "each loss may stand once", "remove the second")

@@ -26,7 +26,7 @@ class Shift(Corruption):
     def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
         lengths = examples.lengths
         following = np.full(len(examples), NOTHING) if examples.following is None else examples.following
-        labels = np.append(examples.tokens[1:], NOTHING)[: len(examples.tokens)]
+        labels = next_tokens(examples)
         labels[examples.first[1:][lengths > 0] - 1] = following[lengths > 0]
         unread = (lengths > 1) & (following == NOTHING)
         read = np.ones(len(examples.tokens), dtype=bool)
@@ -34,6 +34,13 @@ class Shift(Corruption):
         columns = {name: column[read] for name, column in columns_of(examples).items()}
         first = np.concatenate([[0], np.cumsum(lengths - unread)])
         return replace(examples, **columns, labels=labels[read], first=first)
+
+
+def next_tokens(examples: Ragged) -> np.ndarray:
+    """[tokens]: after each the one that follows it in its example, NOTHING after the last."""
+    labels = np.append(examples.tokens[1:], NOTHING)[: len(examples.tokens)].astype(np.int32)
+    labels[examples.first[1:][examples.lengths > 0] - 1] = NOTHING
+    return labels
 
 
 def columns_of(examples: Ragged) -> dict[str, np.ndarray]:

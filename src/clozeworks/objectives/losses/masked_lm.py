@@ -13,6 +13,7 @@ from clozeworks.nn.linear import Linear, linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.spec import LATE
 
 Over = Literal["tokens", "hidden"]  # all of them but padding, or those that were hidden
 
@@ -23,6 +24,7 @@ class MaskedLM(Loss):
 
     logits = W_words norm(act(W h + b)) + c, with W_words the input table (tied) and a bias of its own. The head
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.
+    `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else (Kitaev et al. 2020, code).
     """
 
     name: ClassVar[str] = "masked_lm"
@@ -30,6 +32,7 @@ class MaskedLM(Loss):
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
+    plain: bool = field(default=False, metadata=LATE)
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
@@ -44,10 +47,12 @@ class MaskedLM(Loss):
 class MaskedLMLayer(LossLayer):
     def __init__(self, spec: MaskedLM, width: int, embed: EmbedLayer):
         super().__init__()
-        self.dense = Linear(width, embed.words.width)
+        inner, vocab = embed.words.width, embed.words.vocab
+        self.head = Linear(width, vocab, bias=False) if spec.plain else None
+        self.dense = None if spec.plain else Linear(width, inner)
         self.activation = FUNCTIONS[spec.activation]
-        self.norm = spec.norm.build(embed.words.width)
-        self.bias = nn.Parameter(torch.zeros(embed.words.vocab))
+        self.norm = None if spec.plain else spec.norm.build(inner)
+        self.bias = None if spec.plain else nn.Parameter(torch.zeros(vocab))
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -70,7 +75,7 @@ class MaskedLMLayer(LossLayer):
         return self._asked(hidden.last.flatten(0, 1) if over == "tokens" else hidden.at(batch))
 
     def words(self, asked: Tensor) -> Words:
-        return Words(asked, self._table, self.bias)
+        return Words(asked, self._table, self._table.new_zeros(len(self._table)) if self.bias is None else self.bias)
 
     def read(self, x: Tensor) -> Words:
         """From vectors [T, D]."""
@@ -82,8 +87,8 @@ class MaskedLMLayer(LossLayer):
 
     def _asked(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., E]: what is compared with every word."""
-        return self.norm(self.activation(self.dense(x)))
+        return x if self.dense is None or self.norm is None else self.norm(self.activation(self.dense(x)))
 
     @property
     def _table(self) -> Tensor:
-        return self._embed[0].words.table.weight
+        return self._embed[0].words.table.weight if self.head is None else self.head.weight

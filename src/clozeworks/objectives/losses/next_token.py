@@ -1,16 +1,20 @@
 """Predict the token that follows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden
+from clozeworks.batch import Batch, Hidden, Words
+from clozeworks.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear, linear
-from clozeworks.objectives.losses.cross_entropy import cross_entropy
+from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed
 from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.spec import LATE
+
+CERTAIN = "next_certain"  # the metric of smoothed labels: the loss as it would be without
 
 
 @dataclass(slots=True)
@@ -18,7 +22,13 @@ class NextToken(Loss):
     """Cross-entropy of the next token (Radford et al. 2018, 3.1).
 
     logits = W_words h, with W_words the input table (tied), and a bias if asked for. Where the table is narrower than
-    the model, h is mapped to its width first. A piece of the predictions at a time (`cross_entropy`).
+    the model, h is mapped to its width first. Not `tied`, the table is the head's own, as wide as h. A piece of the
+    predictions at a time (`cross_entropy`).
+
+    With `smoothing` e the label is not certain (Szegedy et al. 2016; Vaswani et al. 2017, 5.4): its word has the chance
+    1 - e, and `spread` = others gives e / (V - 1) to each other word (the published code, and the default); all: e / V
+    to every word, its own too (torch). The loss has then a floor above 0; without gradients, as on held-out text, it is
+    that of certain labels, so that perplexities stay comparable, and training reports that one as `next_certain`.
     """
 
     name: ClassVar[str] = "next_token"
@@ -26,6 +36,20 @@ class NextToken(Loss):
     metric: ClassVar[str] = "next_accuracy"
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     bias: bool = False
+    tied: bool = field(default=True, metadata=LATE)
+    smoothing: float = field(default=0.0, metadata=LATE)
+    spread: Literal["others", "all"] = field(default="others", metadata=LATE)
+
+    def check(self, where: str) -> None:
+        if not 0 <= self.smoothing < 1:
+            raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
+
+    def mix(self, vocab: int) -> Mix | None:
+        """How sure a label is; None: certain."""
+        if not self.smoothing or vocab < 2:
+            return None
+        each = self.smoothing / (vocab - 1 if self.spread == "others" else vocab)
+        return Mix(1 - self.smoothing - (each if self.spread == "others" else 0.0), each)
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
@@ -42,14 +66,25 @@ class NextTokenLayer(LossLayer):
         super().__init__()
         self.metric = spec.metric
         inner, vocab = embed.words.width, embed.words.vocab
-        self.dense = Linear(width, inner, bias=False) if inner != width else None
+        self.dense = Linear(width, inner, bias=False) if spec.tied and inner != width else None
+        self.head = None if spec.tied else Linear(width, vocab, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
+        self.mix = spec.mix(vocab)
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.labels is not None
-        loss, right = cross_entropy(self._asked(hidden.at(batch)), self._table, self.bias, batch.labels)
-        return loss, {self.metric: right}
+        asked = self._asked(hidden.at(batch))
+        if self.mix is None or not torch.is_grad_enabled():
+            loss, right = cross_entropy(asked, self._table, self.bias, batch.labels)
+            return loss, {self.metric: right}
+        loss, right, certain = mixed(asked, self._table, self.bias, batch.labels, self.mix)
+        return loss, {self.metric: right, CERTAIN: certain}
+
+    def read(self, x: Tensor) -> Words:
+        """From vectors [T, D]."""
+        table = self._table
+        return Words(self._asked(x), table, table.new_zeros(len(table)) if self.bias is None else self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""
@@ -60,4 +95,4 @@ class NextTokenLayer(LossLayer):
 
     @property
     def _table(self) -> Tensor:
-        return self._embed[0].words.table.weight
+        return self._embed[0].words.table.weight if self.head is None else self.head.weight

@@ -19,6 +19,10 @@ class Pairs(Segments):
 
     target_length: int = 64
 
+    @property
+    def rooms(self) -> tuple[int, ...]:
+        return self.length - self.target_length, self.target_length
+
     def check(self, where: str) -> None:
         Segments.check(self, where)
         if not 4 <= self.target_length <= self.length - 4:
@@ -41,7 +45,8 @@ class Pairs(Segments):
                 "prepare it with `clozeworks prepare pairs.jsonl --pairs en,de --out DIR`",
             )
         sizes = np.diff(text.sentences).reshape(-1, 2)
-        kept = np.minimum(sizes, [self.length - self.target_length - 1, self.target_length - 2])
+        source, target = self.rooms
+        kept = np.minimum(sizes, [source - 1, target - 2])
         count = len(sizes)
         return Plan(
             starts=text.sentences[:-1],

@@ -1,13 +1,14 @@
 """The corpus as one text, for models that remember what they have read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from clozeworks.errors import RecipeError
-from clozeworks.examples import Plan
+from clozeworks.examples import END, Plan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.line import Line
+from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)
@@ -20,18 +21,26 @@ class Stream(Segments):
     Fields: `lane`, and `continues` (the row follows the one before it in its lane; not so for the first of an epoch).
     The plan also tells the token that follows each row, so that whoever learns to say what comes next is asked for
     every token of the corpus but its first, once: at the end of a row for that with which the next one begins.
+    With `both`, every other lane holds the same text from its end to its beginning (field `backward`), so that the
+    corpus is read both ways, each in half of the lanes, with a [SEP] before each document instead.
     Departure: the released code drops what does not fill the last row of a lane; here that row is shorter.
     """
 
     lanes: int = 32
+    both: bool = field(default=False, metadata=LATE)
 
     def check(self, where: str) -> None:
         Segments.check(self, where)
         if self.lanes < 1:
             raise RecipeError(f"{where}.lanes", self.lanes, "at least 1 lane is needed", "32 is usual")
+        if self.both and self.lanes % 2:
+            needed = "every other lane is read backward"
+            raise RecipeError(f"{where}.lanes", self.lanes, needed, f"use {self.lanes + 1}, or both = false")
 
     def plan(self, text: Text, key: np.ndarray) -> Plan:
         line = Line.of(text)
+        if self.both:
+            return self._both(line)
         starts, ends = line.chunks(self.lanes, self.length)
         pieces = line.pieces(starts, ends)
         each = np.arange(len(starts))
@@ -45,4 +54,30 @@ class Stream(Segments):
             closed=pieces.closed,
             in_order=True,
             follows=line.follows(ends),
+        )
+
+    def _both(self, line: Line) -> Plan:
+        """Lanes 0, 2, ... forward, lanes 1, 3, ... the same line turned round, whose place p is place total - p."""
+        starts, ends = line.chunks(self.lanes // 2, self.length)
+        turned = line.total - ends, line.total - starts
+        starts, ends = (np.stack(each, 1).ravel() for each in zip((starts, ends), turned, strict=True))
+        each = np.arange(len(starts))
+        backward = each % 2 == 1
+        pieces = line.pieces(starts, ends)
+        first = np.append(0, np.cumsum(pieces.counts))
+        # Read backward, the last document of a chunk comes first.
+        at = np.arange(first[-1])
+        mirror = np.repeat(first[:-1] + first[1:] - 1, pieces.counts)
+        at = np.where(backward.repeat(pieces.counts), mirror - at, at)
+        before = np.where(starts > 0, line.follows(np.maximum(starts - 1, 0)), END)
+        return Plan(
+            starts=pieces.starts[at],
+            ends=pieces.ends[at],
+            segment=np.zeros(len(at), dtype=np.int8),
+            first=first,
+            fields={"lane": each % self.lanes, "continues": each >= self.lanes, "backward": backward},
+            opened=np.zeros(len(at), dtype=bool),
+            closed=pieces.closed[at],
+            in_order=True,
+            follows=np.where(backward, before, line.follows(ends)),
         )

@@ -1,0 +1,38 @@
+"""A price on large activations."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from clozeworks.batch import PADDING, Batch, Hidden
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.objectives.objective import Loss, LossLayer
+
+
+@dataclass(slots=True)
+class ActivationSize(Loss):
+    """Activations of the last layer, to be small (Merity et al. 2017: "activation regularisation", AR).
+
+    weight * mean over tokens and units of (m h)^2, with m the mask of the dropout behind the last layer
+
+    Minimised with the losses and told apart from them. The mean is over all tokens of a step, padding left out.
+    """
+
+    name: ClassVar[str] = "activation_size"
+    reads: ClassVar[frozenset[str]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset({"layers"})  # so that every token has its vector
+    apart: ClassVar[bool] = True
+    weight: float = 2.0
+
+    def count(self, batch: Batch) -> int:
+        return batch.real
+
+    def build(self, width: int, embed: EmbedLayer) -> "ActivationSizeLayer":
+        return ActivationSizeLayer()
+
+
+class ActivationSizeLayer(LossLayer):
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        real = batch.side.document != PADDING
+        return (hidden.last.float().square().mean(-1) * real).sum(), {}

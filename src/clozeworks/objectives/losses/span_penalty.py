@@ -1,0 +1,39 @@
+"""A price on looking far back."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.objectives.objective import Loss, LossLayer
+
+
+@dataclass(slots=True)
+class SpanPenalty(Loss):
+    """The spans that `AdaptiveSpan` learns, to be short (Sukhbaatar et al. 2019, 2.2).
+
+    weight * sum over layers of the mean over heads of z
+
+    It depends on parameters alone: every step has it once, whatever its number of predictions, pieces and processes. It
+    is minimised with the losses and told apart from them, in training only. A span that layers share counts once for
+    each of them. `average_span` is the mean over layers of ceil(mean z) + ramp, as the published code tells it.
+    """
+
+    name: ClassVar[str] = "span_penalty"
+    reads: ClassVar[frozenset[str]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset({"penalties"})
+    apart: ClassVar[bool] = True
+
+    def count(self, batch: Batch) -> int:
+        """One a batch: the mean over the batches of a step is what each of them has."""
+        return 1
+
+    def build(self, width: int, embed: EmbedLayer) -> "SpanPenaltyLayer":
+        return SpanPenaltyLayer()
+
+
+class SpanPenaltyLayer(LossLayer):
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        return hidden.penalties["span"].sum(), {"average_span": hidden.penalties["average_span"].mean()}
