@@ -19,9 +19,8 @@ SMALLEST = 3  # lines; a shorter run is a photo caption or a notice, and stays w
 
 def documents() -> Iterator[Document]:
     """The newspaper (label `news`), then the reviews (`positive`, `negative`) alternating."""
-    root = _root()
-    yield from _news(root / "tag" / "199801.txt")
-    yield from _reviews(root / "sentiment")
+    yield from _news(_root() / "tag" / "199801.txt")
+    yield from reviews()
 
 
 def _root() -> Path:
@@ -41,8 +40,9 @@ def _lines(file: Path) -> Iterator[str]:
                 yield line.strip()
 
 
-def _reviews(folder: Path) -> Iterator[Document]:
+def reviews() -> Iterator[Document]:
     """A review is a document; both kinds alternate, so that any beginning of the corpus holds both."""
+    folder = _root() / "sentiment"
     kinds = {"positive": _lines(folder / "pos.txt"), "negative": _lines(folder / "neg.txt")}
     while kinds:
         for label, lines in list(kinds.items()):

@@ -1,6 +1,7 @@
 """Where units are made: in this process, in several, or on a Ray cluster. The results come back in order.
 
-Each engine takes the method and the units and keeps only a few units in flight, so memory does not grow with the text.
+Each engine takes a method, which says how a worker makes something of a unit, and the units, and keeps only a few of
+them in flight, so memory does not grow with the text.
 """
 
 import contextlib
@@ -15,17 +16,28 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
-from clozeworks.data.units import Made, Maker, Method, Unit
+from clozeworks.data.units import Unit
 from clozeworks.errors import InputError
 
-Engine = Callable[[Method, Iterator[Unit]], Iterator[Made]]
+Made = TypeVar("Made")
+Made_co = TypeVar("Made_co", covariant=True)
 
 
-def here(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
+class Method(Protocol[Made_co]):
+    """What is handed to a worker, small and the same for every unit; there it gives the maker of units."""
+
+    def maker(self) -> Callable[[Unit], Made_co]: ...
+
+
+class Engine(Protocol):
+    def __call__(self, method: Method[Made], units: Iterator[Unit], /) -> Iterator[Made]: ...
+
+
+def here(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
     """In this process: the next unit is read while the last one is tokenised (`tokenizers` has threads of its own)."""
-    make = Maker(method)
+    make = method.maker()
     with ThreadPoolExecutor(1) as pool:
         yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=1)
 
@@ -33,7 +45,7 @@ def here(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
 def processes(count: int) -> Engine:
     """In so many processes of this machine, one core each."""
 
-    def run(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
+    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
         # Fresh interpreters: a fork would inherit the threads of whatever was imported before. They hold no torch.
         with _single_threaded():
             pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_start, initargs=(method,))
@@ -56,7 +68,7 @@ def ray(address: str | None = None) -> Engine:
     started here asks for a token that only this process knows; one that is joined takes its own from the environment.
     """
 
-    def run(method: Method, units: Iterator[Unit]) -> Iterator[Made]:
+    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
         at = address or os.environ.get("RAY_ADDRESS")
         if at is None and "ray" not in sys.modules:  # it looks at its environment once
             os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -78,10 +90,10 @@ def ray(address: str | None = None) -> Engine:
             cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
             alone = {"env_vars": {"TOKENIZERS_PARALLELISM": "false"}}
             # A worker that dies with its node is made again on another one, and its units with it.
-            actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, runtime_env=alone)(Maker)
+            actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, runtime_env=alone)(Worker)
             makers = [actor.remote(method) for _ in range(cores)]
             yield from _ordered(
-                lambda unit: makers[unit.number % cores].__call__.remote(unit), ray.get, units, ahead=2 * cores
+                lambda unit: makers[unit.number % cores].make.remote(unit), ray.get, units, ahead=2 * cores
             )
         finally:
             if started:
@@ -117,13 +129,23 @@ def _single_threaded() -> Iterator[None]:
             os.environ["TOKENIZERS_PARALLELISM"] = before
 
 
-_maker: Maker | None = None  # of a worker process
+class Worker:
+    """One of a cluster."""
+
+    def __init__(self, method: Method[Any]):
+        self._maker = method.maker()
+
+    def make(self, unit: Unit) -> Any:
+        return self._maker(unit)
 
 
-def _start(method: Method) -> None:
+_maker: Callable[[Unit], Any] | None = None  # of a worker process
+
+
+def _start(method: Method[Any]) -> None:
     global _maker
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _maker = Maker(method)
+    _maker = method.maker()
 
 
 def _end_with_parent() -> None:
@@ -134,6 +156,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _make(unit: Unit) -> Made:
+def _make(unit: Unit) -> Any:
     assert _maker is not None
     return _maker(unit)

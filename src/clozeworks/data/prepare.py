@@ -97,7 +97,7 @@ def prepare(
             "vocab": vocab,
             "lang": lang,
             "lowercase": lowercase,
-            "segmenter": _segmenter_name(segmenter, lang),
+            "segmenter": segmenter_name(segmenter, lang),
             "heldout": heldout,
             "dedupe": dedupe,
             **asdict(reading) | {"pairs": None if pairs is None else list(pairs)},
@@ -105,7 +105,7 @@ def prepare(
         }
         place.claim(_identity(reader, settings, found))
         hook = segmenter if callable(segmenter) else settings["segmenter"]
-        run = _engine(engine, processes, hook, reader.total)
+        run = engine_of(engine, processes, hook, reader.total)
         found = found or place.tokenizer() or _train(reader, place, str(tokenizer), vocab, lowercase, lang, progress)
         method = units.Method(found, None if hook == "none" else hook, pairs is not None)
         counts = Counts()
@@ -143,13 +143,13 @@ def _given(tokenizer: str | os.PathLike[str] | Tokenizer) -> Tokenizer | None:
     return None if str(tokenizer) in KINDS else Tokenizer.load(tokenizer)
 
 
-def _segmenter_name(segmenter: str | Segmenter | None, lang: str) -> str:
+def segmenter_name(segmenter: str | Segmenter | None, lang: str) -> str:
     if segmenter is None:
         return "jieba" if lang == "zh" and find_spec("jieba") else "none"
     return segmenter if isinstance(segmenter, str) else getattr(segmenter, "__qualname__", repr(segmenter))
 
 
-def _engine(engine: str, count: int | None, hook: str | Segmenter, total: int) -> engines.Engine:
+def engine_of(engine: str, count: int | None, hook: str | Segmenter, total: int) -> engines.Engine:
     if engine == "ray":
         return engines.ray()
     if count is None:  # `tokenizers` has threads of its own; a segmenter is Python, and many cores want more readers

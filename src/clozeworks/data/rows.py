@@ -3,7 +3,7 @@
 An epoch's examples are put in random order, cut into pools, and each pool is packed into rows of `length` tokens.
 Rows are an endless stream: a batch is the next so many of them, so batch size, accumulation and the number of
 processes never change which examples there are, what they hide, or what they share a row with. A plan that is
-`in_order` is read as it stands, an example a row.
+`in_order` is read as it stands, an example a row. Of examples with two sides a row holds both, each within its room.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import torch
 
 from clozeworks import draws
 from clozeworks.batch import PADDING, Batch, Borders, Kind, Side
+from clozeworks.data import sides
 from clozeworks.data.spans import bordered
 from clozeworks.errors import InputError
 from clozeworks.examples import NOTHING, Columns, Plan, Ragged, Vocabulary, assemble, ragged_arange
@@ -35,6 +36,9 @@ class Text(Protocol):
 
 class Planner(Protocol):
     length: int
+
+    @property
+    def rooms(self) -> tuple[int, ...]: ...
 
     def plan(self, text: Text, key: np.ndarray) -> Plan: ...
 
@@ -58,6 +62,11 @@ class Source:
     @property
     def kind(self) -> Kind:
         return self.corruption.kind if self.corruption else "full"
+
+    @property
+    def two_sided(self) -> bool:
+        """Whether an example is two rows, one written from the other."""
+        return getattr(self.corruption, "sides", 1) == 2
 
     @cached_property
     def counted(self) -> Vocabulary:
@@ -102,7 +111,10 @@ class Epoch:
         members = order[pool * POOL : (pool + 1) * POOL]
         if self.plan.in_order:
             return list(members[:, None])
-        packed = pack(_lengths(self.plan, members), self.source.segments.length)
+        if self.source.two_sided:
+            packed = sides.pack(sides.sizes(self.plan, members), self.source.segments.rooms)
+        else:
+            packed = pack(_lengths(self.plan, members), self.source.segments.length)
         shuffled = draws.permutation(len(packed), draws.fold(self._order_key(), "rows", pool))
         return [members[packed[at]] for at in shuffled]
 
@@ -236,25 +248,46 @@ class Rows:
 
 
 def collate(rows: list[Row]) -> Batch:
-    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour."""
-    ragged = _read(rows)
-    source = rows[0].epoch.source
+    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour.
+
+    Where examples have two sides, it is that of the targets, and `source` what they are written from.
+    """
+    ragged, source = _read(rows), rows[0].epoch.source
     counts = np.array([len(row.index) for row in rows])
+    if source.two_sided:
+        given, ragged = sides.split(ragged)
+    else:
+        given = None
+    batch, at = laid(ragged, counts, source.kind, source.vocabulary.pad)
+    chosen = np.flatnonzero(ragged.labels != NOTHING)
+    batch.targets = torch.from_numpy(at[chosen])
+    batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
+    batch.spans = bordered(ragged, chosen, at)
+    batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
+    batch.keep = getattr(source.segments, "reuse", None)
+    batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
+    if given is not None:
+        batch.source, _ = laid(given, counts, "full", source.vocabulary.pad)
+    return batch
+
+
+def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batch, np.ndarray]:
+    """Examples in rows of so many, padded to the longest, and the flat offset of each token."""
     lengths = ragged.lengths
-    row_of = np.repeat(np.arange(len(rows)), counts)
-    used = np.bincount(row_of, lengths, minlength=len(rows)).astype(np.int64)
+    row_of = np.repeat(np.arange(len(counts)), counts)
+    used = np.bincount(row_of, lengths, minlength=len(counts)).astype(np.int64)
     width = int(used.max())
     begins = np.cumsum(lengths) - lengths
     row_begins = np.cumsum(used) - used
     starts = begins - row_begins[row_of] + row_of * width
     at = ragged_arange(starts, lengths)
 
-    full = len(ragged.tokens) == len(rows) * width
+    full = len(ragged.tokens) == len(counts) * width
 
     def grid(values: np.ndarray, empty: int | np.ndarray) -> torch.Tensor:
         if full:
-            return torch.from_numpy(values.astype(np.int64).reshape(len(rows), width))
-        out = np.empty((len(rows), width), dtype=np.int64)
+            return torch.from_numpy(values.astype(np.int64).reshape(len(counts), width))
+        out = np.empty((len(counts), width), dtype=np.int64)
         out[:] = empty
         out.reshape(-1)[at] = values
         return torch.from_numpy(out)
@@ -264,30 +297,28 @@ def collate(rows: list[Row]) -> Batch:
     document = grid(ragged.example, PADDING)
     segment = grid(ragged.segment, 0) if ragged.segment.any() else None
     backward = torch.from_numpy(ragged.fields["backward"]) if "backward" in ragged.fields else None
-    if backward is not None:  # an example a row
-        position = torch.where(backward[:, None], -position, position)
     if ragged.order is not None:
         order = grid(ragged.order, 0)
         side = Side(position, document, order, order, segment)
     else:
-        side = Side.make(position, document, source.kind, segment)
+        side = Side.make(position, document, kind, segment)
+    if backward is not None:  # an example a row
+        side = dataclasses.replace(side, position=torch.where(backward[:, None], -position, position))
+    most = 0
+    if ragged.marked is not None:
+        marked = grid(ragged.marked, 0).bool()
+        side, most = dataclasses.replace(side, marked=marked), int(marked.sum(1).max())
     gaps = np.flatnonzero(used < width)
     borders = Borders(
         tuple(starts.tolist()) + tuple((gaps * width + used[gaps]).tolist()),
         tuple(lengths.tolist()) + tuple((width - used[gaps]).tolist()),
-        len(rows),
+        len(counts),
         width,
     )
-    batch = Batch(grid(ragged.tokens, source.vocabulary.pad), side, source.kind, borders, torch.from_numpy(starts))
-    chosen = np.flatnonzero(ragged.labels != NOTHING)
-    batch.targets = torch.from_numpy(at[chosen])
-    batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
-    batch.spans = bordered(ragged, chosen, at)
-    batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
-    batch.real = int(lengths.sum())
-    batch.backward, batch.keep = backward, getattr(source.segments, "reuse", None)
-    batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
-    return batch
+    batch = Batch(grid(ragged.tokens, pad), side, kind, borders, torch.from_numpy(starts))
+    batch.lasts = torch.from_numpy(starts + lengths - 1)
+    batch.real, batch.backward, batch.most_marked = int(lengths.sum()), backward, most
+    return batch, at
 
 
 def _read(rows: list[Row]) -> Ragged:
@@ -319,6 +350,17 @@ def _stretch(ragged: Ragged, begin: int, end: int) -> Ragged:
     }
     fields = {name: values[begin:end] for name, values in ragged.fields.items()}
     return Ragged(first=ragged.first[begin : end + 1] - low, fields=fields, **columns)
+
+
+def taken(ragged: Ragged, index: np.ndarray) -> Ragged:
+    """Some of the examples, in this order."""
+    lengths = ragged.lengths[index]
+    at = ragged_arange(ragged.first[index], lengths)
+    columns: dict[str, Any] = {
+        name: None if (column := getattr(ragged, name)) is None else column[at] for name in _COLUMNS
+    }
+    fields = {name: values[index] for name, values in ragged.fields.items()}
+    return Ragged(first=np.concatenate([[0], np.cumsum(lengths)]), fields=fields, **columns)
 
 
 _PER_EXAMPLE = ("first", "fields", "following")  # the last is of use to a corruption, and goes no further

@@ -46,6 +46,9 @@ class Method:
     segmenter: str | Segmenter | None = None  # a name is looked up where the work is done
     pairs: bool = False  # documents are two sides; one with an empty side is left out
 
+    def maker(self) -> "Maker":
+        return Maker(self)
+
 
 @dataclass(slots=True)
 class Made:

@@ -359,3 +359,38 @@ def test_a_column_that_stands_twice(tmp_path):
         table.rename_columns(["text", "text"]), tmp_path / "a.arrow", compression="uncompressed"
     )
     assert "two columns are called 'text'" in refusal(tmp_path / "a.arrow")
+
+
+PAIRS = [["a cat", "eine Katze"], ['he said "hi', "er sagte hallo"], ["a dog", "ein Hund"]]
+
+
+def sides_of(path: Path, *pairs: str) -> list[list[str]]:
+    reader = Reader(path, Reading(pairs=(pairs[0], pairs[1])), None)
+    return [document.sentences or [] for document in reader.documents(Counts())]
+
+
+def test_a_table_without_a_header_has_its_columns_by_number(tmp_path: Path):
+    rows = [f"{n}\t{a}\t{b}\n" for n, (a, b) in enumerate(PAIRS)]
+    (tmp_path / "a.tsv").write_text("".join(rows))
+    assert sides_of(tmp_path / "a.tsv", "2", "3") == PAIRS
+    assert sides_of(tmp_path / "a.tsv", "3", "2") == [[b, a] for a, b in PAIRS]
+    (tmp_path / "b.csv").write_text('"a, b",x\nc,y\n')
+    assert sides_of(tmp_path / "b.csv", "1", "2") == [["a, b", "x"], ["c", "y"]]
+
+
+def test_a_header_that_is_made_of_numbers_is_one(tmp_path: Path):
+    (tmp_path / "a.tsv").write_text("2\t1\nx\ty\n")
+    assert sides_of(tmp_path / "a.tsv", "1", "2") == [["y", "x"]]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [
+        (("en", "de"), "no column 'en'; .*a table without a header has columns by number: --pairs 1,2"),
+        (("1", "3"), "no column '3'; the columns are 1, 2"),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(tmp_path: Path, pairs: tuple[str, str], said: str):
+    (tmp_path / "a.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
+    with pytest.raises(InputError, match=said):
+        sides_of(tmp_path / "a.tsv", *pairs)

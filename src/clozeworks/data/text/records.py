@@ -70,6 +70,8 @@ def fields_read(names: Collection[str], where: object, reading: Reading, what: s
         return read
     option = "--field NAME" if reading.pairs is None else "--pairs A,B"
     todo = f"{suggest(missing[0], names)} ({option})" if names else "there is none at all"
+    if what == "column" and reading.pairs is not None and len(names) > 1:
+        todo += "; a table without a header has columns by number: --pairs 1,2"
     needed = f"the {what}s are {', '.join(names) or 'none'}"
     raise InputError(where, f"no {what} {missing[0]!r}", needed, todo)
 

@@ -42,6 +42,8 @@ def table_rows(lines: Lines, kind: str) -> Rows:
     """The rows of a .csv or .tsv file below its header. A quoted cell may hold newlines; a quote in it is doubled.
 
     Cells are separated by what the ending says, unless only another mark (, ; | or tab) gives the header its field.
+    A file without a header has numbers for names: the pairs `1,2` are its first two columns. In such a .tsv a quote
+    is a character like any other, as `paste` leaves it.
     """
     csv.field_size_limit(max(csv.field_size_limit(), CELL_CHARACTERS))
     unreadable: list[int] = []  # lines that did not decode, since the last row
@@ -59,7 +61,9 @@ def table_rows(lines: Lines, kind: str) -> Rows:
     source = texts()
     first = next((text for text in source if text.strip()), "")
     delimiter = _delimiter(first, "\t" if kind == ".tsv" else ",", lines.reading)
-    reader = csv.reader(itertools.chain([first], source), delimiter=delimiter, strict=True)
+    numbered = _numbered(first, delimiter, lines.reading)
+    quoting = csv.QUOTE_NONE if numbered and delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(itertools.chain([first], source), delimiter=delimiter, strict=True, quoting=quoting)
     header: list[str] | None = None
     places: dict[str, int] = {}
     ahead = 1  # lines taken and not yet parsed
@@ -74,10 +78,11 @@ def table_rows(lines: Lines, kind: str) -> Rows:
             if not row:
                 continue
             if header is None:
-                header = [name.strip() for name in row]
+                header = list(map(str, range(1, len(row) + 1))) if numbered else [name.strip() for name in row]
                 read = fields_read(header, where(), lines.reading, "column")
                 places = {name: header.index(name) for name in read if name not in SPANS}
-                continue
+                if not numbered:
+                    continue
             if len(row) != len(header):
                 raise csv.Error(f"{len(row)} cells under {len(header)} headers")
         except StopIteration:
@@ -104,6 +109,13 @@ def _delimiter(header: str, usual: str, reading: Reading) -> str:
     if usual in fit or (usual in several and len(fit) != 1):
         return usual
     return fit[0] if len(fit) == 1 else several[0] if len(several) == 1 and not fit else usual
+
+
+def _numbered(first: str, delimiter: str, reading: Reading) -> bool:
+    """Whether columns are asked for by number, and the first line does not name them so."""
+    pairs = reading.pairs or ()
+    names = [name.strip() for name in first.split(delimiter)]
+    return bool(pairs) and all(name.isdecimal() and int(name) for name in pairs) and not set(pairs) <= set(names)
 
 
 def _has_fields(names: list[str], reading: Reading) -> bool:

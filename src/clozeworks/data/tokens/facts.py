@@ -20,6 +20,11 @@ class Facts:
     apart: frozenset[int]  # added words, which lost the mark of a space
     space: int | None  # the piece that spells a space alone
 
+    @property
+    def keeps_spaces(self) -> bool:
+        """Whether the spaces of a text can be told from its tokens."""
+        return self.space_before or self.units == "characters"
+
     @classmethod
     def of(cls, tokenizer: tokenizers.Tokenizer) -> "Facts":
         facts = json.loads(tokenizer.to_str())

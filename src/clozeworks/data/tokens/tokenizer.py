@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
+import tokenizers.models
 
 from clozeworks import atomic
 from clozeworks.data.tokens import files as tokenizer_files
@@ -17,6 +18,7 @@ from clozeworks.data.tokens import training as tokenizer_training
 from clozeworks.data.tokens.facts import Facts, without_specials
 from clozeworks.data.tokens.files import CONFIG, FILE
 from clozeworks.data.tokens.roles import ROLES, roles
+from clozeworks.data.tokens.spacing import respaced
 from clozeworks.data.tokens.word_borders import WordBorders, is_han
 from clozeworks.data.tokens.word_ids import SEAM, WordIds
 from clozeworks.errors import InputError, suggest
@@ -112,6 +114,33 @@ class Tokenizer:
         )
         return Tokenizer(inner, self.names), len(fresh)
 
+    def add_specials(self, names: Sequence[str]) -> "Tokenizer":
+        """A tokenizer with these special tokens more, at the end of its vocabulary: no text is ever one of them."""
+        inner = tokenizers.Tokenizer.from_str(self._inner.to_str())
+        fresh = [name for name in names if name not in self._vocabulary]
+        inner.add_special_tokens([tokenizers.AddedToken(name, normalized=False, special=True) for name in fresh])
+        return Tokenizer(inner, self.names)
+
+    def unknown(self, texts: Sequence[str]) -> list[str]:
+        """The words that a tokenizer of whole words does not know, each once; of others, which have pieces, none."""
+        if not isinstance(self._inner.model, tokenizers.models.WordLevel) or self.unk is None:
+            return []
+        normal = self._inner.normalizer
+        written = [
+            text[begin:end]
+            for text, found in zip(texts, self.encodings(texts), strict=True)
+            for index, (begin, end) in zip(found.ids, found.offsets, strict=True)
+            if index == self.unk
+        ]
+        words = dict.fromkeys(written if normal is None else map(normal.normalize_str, written))
+        return [word for word in words if word and word not in self._vocabulary]
+
+    def learn(self, words: Sequence[str]) -> "Tokenizer":
+        """A tokenizer of whole words that knows these too, at the end of its vocabulary."""
+        state = json.loads(self._inner.to_str())
+        state["model"]["vocab"] |= {word: self.size + number for number, word in enumerate(words)}
+        return Tokenizer(tokenizers.Tokenizer.from_str(json.dumps(state)), self.names)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one `.json` file, or into a directory `tokenizer.json` and the config that `transformers` wants."""
         path = Path(path)
@@ -149,11 +178,27 @@ class Tokenizer:
             raise InputError("tokenizer", given, f"a {role} token is needed here", todo)
         return index
 
+    @property
+    def filler(self) -> int:
+        """What rows are filled up with: the padding token, or any where there is none, since nobody reads it."""
+        return self.pad or 0
+
     @functools.cached_property
     def class_last(self) -> bool:
         """Whether the [CLS] stands behind a text, not before it."""
         framed = self._inner.encode("").ids
         return self.cls is not None and len(framed) > 1 and framed[-1] == self.cls
+
+    def framed(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
+        """The specials it puts before two texts, between them and behind them; None where it puts none."""
+        pair = self._inner.encode("a", "b")
+        text = [index for index, owner in enumerate(pair.sequence_ids) if owner is not None]
+        if not text or not any(pair.special_tokens_mask):
+            return None
+        second = next(index for index in text if pair.sequence_ids[index] == 1)
+        first = max(index for index in text if pair.sequence_ids[index] == 0)
+        names = pair.tokens
+        return tuple(names[: text[0]]), tuple(names[first + 1 : second]), tuple(names[text[-1] + 1 :])
 
     def vocabulary(self) -> Vocabulary:
         """What making examples needs of a tokenizer."""
@@ -207,6 +252,16 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
         return self._facts.decode(self._inner, [int(index) for index in ids], skip_specials)
+
+    def write(self, ids: Iterable[int]) -> str:
+        """Text of ids as people write it: where the tokenizer keeps no spaces, those around marks are put right."""
+        text = self.decode(ids).strip()
+        return text if self._facts.keeps_spaces else respaced(text)
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether capitals are lost."""
+        return self._facts.case == "lower-cased"
 
     @property
     def inner(self) -> tokenizers.Tokenizer:

@@ -1,0 +1,8 @@
+"""Labelled rows of files and of Python objects, for every task."""
+
+from clozeworks.data.tables.classes import Balance, balance
+from clozeworks.data.tables.columns import columns_for
+from clozeworks.data.tables.divide import fewer, repeats, split
+from clozeworks.data.tables.reader import Read, read, stream
+
+__all__ = ["Balance", "Read", "balance", "columns_for", "fewer", "read", "repeats", "split", "stream"]

@@ -1,0 +1,83 @@
+"""Answers that stand in a passage: where each begins, checked against the passage."""
+
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from clozeworks.data.table import Row
+from clozeworks.data.tables.values import is_missing, plain
+from clozeworks.data.text.segmented import described
+from clozeworks.errors import InputError
+
+STARTS = ("answer_start", "start")
+
+
+def answers_of(row: Mapping[str, Any], column: str, context: str, where: str, counts: Counter[str]) -> list[Row]:
+    """[{"text", "start"}]; an empty list is a question that the passage does not answer.
+
+    A list of answers, a dict of lists of texts and starts, or one text. One that is not where it should begin is looked
+    for: `moved` counts those that stand elsewhere and once, `nearest` those that stand at several places.
+    """
+    given = _given(row, column, where)
+    if _is_true(row.get("is_impossible")):
+        if any(not _is_blank(one.get("text")) for one in given):
+            needed = "one of the two is needed"
+            raise InputError(where, "an answer, and is_impossible is true", needed, "remove one of them")
+        return []
+    return [_placed(one, context, where, counts) for one in given]
+
+
+def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str, Any]]:
+    value = plain(row.get(column))
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        with contextlib.suppress(ValueError):  # an answer may begin so
+            value = json.loads(value)
+    if isinstance(value, str) and value.strip():
+        return [{"text": value, "start": next((row[key] for key in STARTS if key in row), None)}]
+    if isinstance(value, Mapping) and isinstance(texts := plain(value.get("text")), list | tuple):
+        starts = plain(next((value[key] for key in STARTS if key in value), [None] * len(texts)))
+        if not isinstance(starts, list | tuple) or len(starts) != len(texts):
+            raise InputError(
+                where, f"{len(texts)} answers and other starts", "one start each is needed", "mend the row"
+            )
+        return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
+    if isinstance(value, Mapping):
+        value = [value]
+    if isinstance(value, list | tuple):
+        found = [{"text": one} if isinstance(one, str) else one for one in value]
+        if all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in found):
+            return found
+    if _is_true(row.get("is_impossible")):
+        return []
+    given = f"nothing in column {column!r}" if _is_blank(value) else f"column {column!r} holds {described(value)}"
+    needed = "answers with text and start are needed"
+    raise InputError(where, given, needed, 'write [{"text": "...", "start": 0}], and [] where there is none')
+
+
+def _placed(one: Mapping[str, Any], context: str, where: str, counts: Counter[str]) -> Row:
+    text = one["text"]
+    start = plain(next((one[key] for key in STARTS if key in one), None))
+    start = int(start) if str(start).strip().lstrip("-").isdecimal() else None
+    if not text.strip():
+        raise InputError(where, "an empty answer", "a text of the passage is needed", "give [] where there is none")
+    if start is not None and start >= 0 and context.startswith(text, start):
+        return {"text": text, "start": start}
+    places, at = [], context.find(text)
+    while at >= 0:
+        places.append(at)
+        at = context.find(text, at + 1)
+    if not places:
+        given = f"the answer {text[:40]!r} is not in the passage"
+        raise InputError(where, given, "its very characters are needed there", "mend or remove the question")
+    counts["moved" if len(places) == 1 else "nearest"] += 1
+    return {"text": text, "start": min(places, key=lambda place: abs(place - max(start or 0, 0)))}
+
+
+def _is_true(value: Any) -> bool:
+    return value is True or str(value).strip().lower() in ("true", "1")
+
+
+def _is_blank(value: Any) -> bool:
+    return is_missing(value) or (isinstance(value, str) and not value.strip())

@@ -1,0 +1,45 @@
+"""Files with a token a line and a blank line between sentences."""
+
+import re
+from collections.abc import Iterable, Iterator
+
+from clozeworks.data.notes import many
+from clozeworks.data.table import Row
+from clozeworks.errors import InputError
+
+_SPACES = re.compile("[ \t]+")  # an ideographic space may be a token
+_BORDER = "-DOCSTART-"
+
+
+def conll_rows(lines: Iterable[tuple[int, str]], name: str) -> Iterator[tuple[int, Row]]:
+    """Sentences: `tokens` from the first column and, where there are two or more, `tags` from the last.
+
+    Columns are divided by tabs, or by spaces where a line has no tab. A row has the number of its first line.
+    """
+    begin, tokens, tags = 0, [], []
+    width = 0
+    for number, line in lines:
+        line = line.rstrip("\r\n")
+        cells = [cell.strip(" ") for cell in line.split("\t")] if "\t" in line else _SPACES.split(line.strip(" "))
+        if not any(cells):
+            if tokens:
+                yield begin, _row(tokens, tags)
+            begin, tokens, tags = 0, [], []
+            continue
+        if cells[0] == _BORDER:
+            continue
+        width = width or len(cells)
+        if len(cells) != width or not cells[0]:
+            given = f"{many(len(cells), 'column')}, {line[:40]!r}" if cells[0] else f"no token, {line[:40]!r}"
+            needed = f"{many(width, 'column')} as in the lines before, the token first and the tag last, are needed"
+            raise InputError(f"{name}, line {number}", given, needed, "mend the line; comments have no place here")
+        begin = begin or number
+        tokens.append(cells[0])
+        if width > 1:
+            tags.append(cells[-1])
+    if tokens:
+        yield begin, _row(tokens, tags)
+
+
+def _row(tokens: list[str], tags: list[str]) -> Row:
+    return {"tokens": tokens, "tags": tags} if tags else {"tokens": tokens}

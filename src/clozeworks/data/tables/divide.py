@@ -1,0 +1,91 @@
+"""Rows to learn from and rows to judge by: a share set aside, and rows that are in both."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from clozeworks import draws
+from clozeworks.data.table import Row, Table
+from clozeworks.errors import InputError
+
+READ = ("text", "text_a", "text_b", "tokens", "context", "question", "choices", "source")  # what a model is shown
+
+
+def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
+    """Train and dev: a share of the rows set aside by the seed, in the order of the file.
+
+    Of each class the same share, but never its last row. Questions about one passage, and rows with the same text, stay
+    together: what is judged by was not learned from.
+    """
+    if not 0 < share < 1:
+        raise InputError("share", share, "a share between 0 and 1 is needed", "0.1 is usual")
+    together = defaultdict(list)
+    for at, row in enumerate(table.rows):
+        together[row.get("context", "").strip() or _shown(row, READ)].append(at)
+    groups = list(together.values())
+    strata = defaultdict(list)
+    for group, stratum in zip(groups, _strata(table, [group[0] for group in groups]), strict=True):
+        strata[stratum].append(group)
+    aside = set()
+    for stratum, quota in _quotas(strata, share).items():
+        members = strata[stratum]
+        order = draws.permutation(len(members), draws.fold(seed, "split", stratum))
+        kept = 0
+        for group in (members[at] for at in order[:-1].tolist()):  # the last of them stays to be learned from
+            if kept >= quota:
+                break
+            aside.update(group)
+            kept += len(group)
+    if not aside:
+        given = f"{len(groups)} different {'passage' if 'context' in table.rows[0] else 'row'}(s)"
+        raise InputError(table.name, given, "more are needed to set some aside", "give a file to judge by")
+    return table.some([at for at in range(len(table)) if at not in aside]), table.some(sorted(aside))
+
+
+def fewer(table: Table, many: int, seed: int = 0) -> Table:
+    """About so many of the rows, drawn as rows are put aside: of each class alike, one passage's questions together."""
+    return table if many >= len(table) else split(table, many / len(table), seed)[1]
+
+
+def _strata(table: Table, rows: list[int]) -> list[str]:
+    """The class of each of the rows, which are divided alike; of several labels that which is rarest in the table."""
+    counts = Counter(label for row in table.rows for label in _labels(row))
+    return [min(_labels(table.rows[at]), key=lambda label: (counts[label], label), default="") for at in rows]
+
+
+def _labels(row: Row) -> list[str]:
+    label = row.get("label", [])
+    return label if isinstance(label, list) else [label]
+
+
+def _quotas(strata: dict[str, list[list[int]]], share: float) -> dict[str, int]:
+    """How many rows of each class are set aside: its share rounded down, and one more of those that lost most by it, up
+    to the share of all rows."""
+    sizes = {stratum: sum(map(len, groups)) for stratum, groups in strata.items()}
+    quotas = {stratum: int(size * share) for stratum, size in sizes.items()}
+    left = max(1, round(sum(sizes.values()) * share)) - sum(quotas.values())
+    cut = sorted(
+        (stratum for stratum in strata if len(strata[stratum]) > 1),
+        key=lambda stratum: (quotas[stratum] - sizes[stratum] * share, -sizes[stratum], stratum),
+    )
+    for stratum in cut[:left]:
+        quotas[stratum] += 1
+    return quotas
+
+
+def repeats(train: Table, dev: Table, columns: Sequence[str] = READ) -> list[str]:
+    """A sentence about rows of dev that are in train too, by what a model is shown of them."""
+    known = {_shown(row, columns) for row in train.rows}
+    count = sum(_shown(row, columns) in known for row in dev.rows)
+    if not count:
+        return []
+    where = f"{count:,} of the {len(dev):,} rows of {dev.name} {'is' if count == 1 else 'are'} in {train.name} too"
+    return [f"{where}: figures on them tell what was remembered"]
+
+
+def _shown(row: Row, columns: Sequence[str]) -> Hashable:
+    return tuple(_fixed(row[name]) for name in columns if name in row)
+
+
+def _fixed(value: Any) -> Hashable:
+    return tuple(value) if isinstance(value, list) else value.strip()

@@ -1,0 +1,66 @@
+"""Rows that share a passage: questions below it, each of which becomes a row of its own."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from clozeworks.data.table import Row
+from clozeworks.data.tables.source import Source
+from clozeworks.errors import InputError
+
+_BELOW = ("qas", "questions")  # under either name
+
+
+def json_document(text: str, name: str) -> Source | None:
+    """Rows of a whole JSON file: a list of objects, or questions in the layout of SQuAD; None: it has several values,
+    one a line."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
+            return None
+        given = f"not JSON ({error})"
+        raise InputError(
+            name, given, "a list of objects or SQuAD's layout is needed", "mend or write it again"
+        ) from None
+    if isinstance(found, Mapping) and isinstance(found.get("data"), list):
+        found = found["data"]
+    elif isinstance(found, Mapping) and "\n" not in text.strip():
+        return None  # one line of JSON lines
+    if not isinstance(found, list):
+        given = f"one {type(found).__name__}"
+        raise InputError(name, given, "a list of objects or SQuAD's layout is needed", "put the rows into a list")
+    nested = any(isinstance(item, Mapping) and "paragraphs" in item for item in found)
+    return Source(name, enumerate(_paragraphs(found), 1), "passage" if nested else "row")
+
+
+def _paragraphs(items: Iterable[Any]) -> Iterator[Any]:
+    """The passages of SQuAD's articles; anything else as it is."""
+    for item in items:
+        if isinstance(item, Mapping) and isinstance(item.get("paragraphs"), list):
+            for passage in item["paragraphs"]:
+                yield {"title": item.get("title"), **passage} if isinstance(passage, Mapping) else passage
+        else:
+            yield item
+
+
+def unfolded(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Each question below a passage as a row, with what the passage has beside it; other rows as they are.
+
+    A question without an id of its own has that of its passage and its number.
+    """
+    for number, row in rows:
+        below = next((key for key in _BELOW if isinstance(row, Mapping) and _is_rows(row.get(key))), None)
+        if below is None:
+            yield number, row
+            continue
+        around = {key: value for key, value in row.items() if key != below}
+        for at, question in enumerate(row[below]):
+            made: Row = {**around, **question}
+            if "id" not in question and "id" in around:
+                made["id"] = f"{around['id']}-{at}"
+            yield number, made
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, Mapping) for item in value)

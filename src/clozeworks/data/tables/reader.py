@@ -1,0 +1,192 @@
+"""The one way to labelled rows: a file, standard input or Python objects as a table under the names that tasks know."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from clozeworks.data.notes import many
+from clozeworks.data.table import Row, Table
+from clozeworks.data.tables import values
+from clozeworks.data.tables.answers import answers_of
+from clozeworks.data.tables.columns import columns_for
+from clozeworks.data.tables.files import from_file
+from clozeworks.data.tables.nested import unfolded
+from clozeworks.data.tables.objects import from_object
+from clozeworks.data.tables.source import Source
+from clozeworks.data.text.segmented import described
+from clozeworks.errors import InputError
+
+ROWS = 256  # of a table that is streamed
+
+
+@dataclass(slots=True)
+class Read:
+    """A table, the column of the file that each of its columns is, and what a user should hear, in sentences."""
+
+    table: Table
+    columns: dict[str, str]
+    notes: list[str]
+
+
+def read(
+    given: Any,
+    columns: Sequence[str],
+    truth: Sequence[str] = (),
+    named: Mapping[str, str] | None = None,
+    kind: str | None = None,
+    maybe: Sequence[str] = (),
+) -> Read:
+    """All rows of a path (`-`: standard input), a list of dicts, a dict of columns, a frame, a dataset or a Table.
+
+    `columns` and `truth` are what a task asks for: what a row must have to be answered, and to be learned from; none of
+    the latter: it is not looked at. `maybe` are columns that there may be. `label|score` is whichever there is. `named`
+    says which column is which where the usual names do not. `kind` is the ending that tells the format, where that of
+    the file does not.
+    """
+    source = _source(given, columns, kind)
+    shape = _shape(source, columns, truth, named, maybe)
+    table = Table(source.name, [], [], source.unit)
+    for number, row in source.rows:
+        table.rows.append(shape.row(row, source.place(number), len(table)))
+        table.lines.append(number)
+    if not table.rows:
+        raise InputError(source.name, "no row in it", "at least one row is needed", "is it the right file?")
+    return Read(table, shape.columns, shape.notes(table))
+
+
+def stream(
+    given: Any,
+    columns: Sequence[str],
+    named: Mapping[str, str] | None = None,
+    kind: str | None = None,
+    rows: int = ROWS,
+) -> Iterator[Table]:
+    """Tables of so many rows each, to be answered: a file of any size in bounded memory, but for a .json, which is one
+    piece. `Table.given` has the rows as they stood there."""
+    source = _source(given, columns, kind)
+    shape = _shape(source, columns, (), named)
+    table, before = Table(source.name, [], [], source.unit), 0
+    for number, row in source.rows:
+        table.rows.append(shape.row(row, source.place(number), before + len(table)))
+        table.lines.append(number)
+        table.given.append(dict(row) if isinstance(row, Mapping) else {columns[0]: row})
+        if len(table) == rows:
+            yield table
+            table, before = Table(source.name, [], [], source.unit), before + rows
+    if table.rows:
+        yield table
+
+
+def _source(given: Any, columns: Sequence[str], kind: str | None) -> Source:
+    is_path = isinstance(given, str | os.PathLike)
+    source = from_file(given, columns, kind) if is_path else from_object(given)
+    source.rows = unfolded(source.rows)
+    return source
+
+
+@dataclass(slots=True)
+class _Shape:
+    """How the rows of a source become rows of a task."""
+
+    asked: tuple[str, ...]
+    truth: bool
+    columns: dict[str, str]
+    classes: Mapping[str, Sequence[str]]
+    counts: Counter[str]
+    seen: set[str]
+
+    def row(self, given: Any, where: str, number: int) -> Row:
+        if isinstance(given, str) and len(self.asked) == 1:
+            given = {self.columns[self.asked[0]]: given}
+        if not isinstance(given, Mapping):
+            needed = f"an object with {', '.join(self.columns.values())} is needed"
+            raise InputError(where, described(given), needed, "mend the row")
+        made: Row = {}
+        if "id" in self.columns or "id" in self.asked:
+            own = values.plain(given.get(self.columns.get("id")))
+            made["id"] = str(number if values.is_missing(own) else own)
+            where = f"{where}, question {made['id']}" if "id" in self.columns else where
+            if self.truth:
+                self.counts["twice"] += made["id"] in self.seen
+                self.seen.add(made["id"])
+        for name, column in self.columns.items():
+            if name not in ("id", "answers", "answer"):
+                made[name] = self._value(name, column, given, where)
+        self._check(made, where)
+        if "answers" in self.columns:
+            made["answers"] = answers_of(given, self.columns["answers"], made["context"], where, self.counts)
+        if "choices" in self.columns:
+            made["choices"], called = made["choices"]
+            if "answer" in self.columns:
+                column = self.columns["answer"]
+                made["answer"] = values.answer_of(given.get(column), where, column, made["choices"], called)
+        return made
+
+    def _value(self, name: str, column: str, given: Mapping[str, Any], where: str) -> Any:
+        if name == "choices" and column not in given and "," in column:
+            parts = [values.plain(given.get(part)) for part in column.split(",")]
+            kept = [part for part in parts if not values.is_missing(part) and part != ""]
+            return values.choices_of(kept, where, column)
+        value = given.get(column)
+        if name == "label":
+            found = values.label_of(value, where, column, self.classes.get(column))
+            self.counts["fractions"] += isinstance(value, float) and not value.is_integer()
+            return found
+        if name == "score":
+            return values.score_of(value, where, column)
+        if name in ("tokens", "tags"):
+            return values.words_of(value, where, column, self.classes.get(column))
+        if name == "choices":
+            return values.choices_of(value, where, column)
+        if name == "question" and isinstance(value, str) and not value.strip():
+            self.counts["unasked"] += "choices" not in self.asked
+            return value  # published sets have some, and are compared by all of their rows
+        return values.text_of(value, where, column, empty="choices" in self.asked)
+
+    def _check(self, row: Row, where: str) -> None:
+        if "choices" in self.asked:
+            row.setdefault("context", "")
+            row.setdefault("question", "")
+            if not (row["context"].strip() or row["question"].strip()):
+                raise InputError(where, "neither a context nor a question", "one of them is needed", "remove the row")
+        if "tags" in row and len(row["tags"]) != len(row["tokens"]):
+            given = f"{many(len(row['tags']), 'tag')} for {many(len(row['tokens']), 'token')}"
+            raise InputError(where, given, "one tag a token is needed", "mend or remove the row")
+
+    def notes(self, table: Table) -> list[str]:
+        said = [
+            (self.counts["moved"], "answer", "did not begin where the file says: the place where it stands was taken"),
+            (
+                self.counts["nearest"],
+                "answer",
+                "could be at several places: the nearest to what the file says was taken",
+            ),
+            (self.counts["unasked"], "question", "without a word"),
+            (self.counts["twice"], "id", "stood there before: figures by id may count one question twice"),
+        ]
+        notes = [f"{table.name}: {many(count, what)} {how}" for count, what, how in said if count]
+        if self.counts["fractions"]:
+            column = self.columns["label"]
+            notes.append(
+                f"{table.name}: labels such as {table.rows[0]['label']}: is it a score? (columns score={column})"
+            )
+        return notes
+
+
+def _shape(
+    source: Source,
+    columns: Sequence[str],
+    truth: Sequence[str],
+    named: Mapping[str, str] | None,
+    maybe: Sequence[str] = (),
+) -> _Shape:
+    names = source.names()
+    optional = {*maybe, "id", *(("context", "question") if "choices" in columns else ())}
+    if not names and len(columns) == 1 and not truth:
+        found = {columns[0]: columns[0]}  # bare texts
+    else:
+        own = ("id",) if "question" in columns and "id" not in columns else ()
+        found = columns_for(names, (*columns, *truth, *maybe, *own), named, source.name, optional)
+    return _Shape(tuple(columns), bool(truth), found, source.classes, Counter(), set())

@@ -1,0 +1,175 @@
+"""Values of single columns, as they stand in files, in the form that tasks know; what is none is refused."""
+
+import ast
+import io
+import json
+import math
+import re
+import tokenize
+from collections.abc import Sequence
+from typing import Any
+
+from clozeworks.data.text.segmented import described
+from clozeworks.errors import InputError
+
+_LIST = re.compile(r"""\[(['"].*|\s*|[\d\s,-]+)\]""", re.DOTALL)  # of strings or of numbers, in a cell
+_SPACES = re.compile("[ \t\r\n]+")  # an ideographic space may be a token
+
+
+def plain(value: Any) -> Any:
+    """Arrays and their numbers as lists and numbers."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def is_missing(value: Any) -> bool:
+    """Nothing, by any of its names."""
+    return (
+        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
+    )
+
+
+def text_of(value: Any, where: str, name: str, empty: bool = False) -> str:
+    """A string that is not blank, unless it may be `empty`."""
+    if empty and is_missing(value):
+        return ""
+    if is_missing(value):
+        raise _missing(where, name, "a text")
+    if not isinstance(value, str):
+        given = f"column {name!r} holds {described(value)}"
+        raise InputError(where, given, "a string is needed", "write it in quotes, or name another column")
+    if not empty and not value.strip():
+        raise InputError(where, f"an empty text in column {name!r}", "a text is needed", "fill it in or remove the row")
+    return _whole(value, where, name)
+
+
+def _whole(value: str, where: str, name: str) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            given = f"half a surrogate pair (\\ud800 to \\udfff) in column {name!r}"
+            raise InputError(where, given, "Unicode text is needed", "write the file again") from None
+    return value
+
+
+def _missing(where: str, name: str, what: str) -> InputError:
+    return InputError(where, f"nothing in column {name!r}", f"{what} is needed", "fill it in or remove the row")
+
+
+def label_of(value: Any, where: str, name: str, classes: Sequence[str] | None = None) -> str | list[str]:
+    """A label, or a list of them."""
+    value = _listed(plain(value), where, name)
+    if isinstance(value, list | tuple):
+        return [_label(each, where, name, classes) for each in value]
+    return _label(value, where, name, classes)
+
+
+def _label(value: Any, where: str, name: str, classes: Sequence[str] | None) -> str:
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        raise _missing(where, name, "a label")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if classes is not None and isinstance(value, int):
+        if not 0 <= value < len(classes):
+            given, needed = f"class {value} in column {name!r}", f"a number below {len(classes)} is needed"
+            raise InputError(where, given, needed, "is this a part without labels?" if value == -1 else "mend the row")
+        return str(classes[value])
+    if not isinstance(value, str | int | float):
+        given = f"column {name!r} holds {described(value)}"
+        raise InputError(where, given, "a label or a list of labels is needed", "name another column")
+    return _whole(str(value).strip(), where, name)
+
+
+def score_of(value: Any, where: str, name: str) -> float:
+    value = plain(value)
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        raise _missing(where, name, "a number")
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = math.nan
+    if not math.isfinite(found):
+        given = f"{value!r} in column {name!r}" if isinstance(value, str | int | float) else f"{described(value)}"
+        raise InputError(where, given, "a number is needed", "mend the row, or name another column")
+    return found
+
+
+def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = None) -> list[str]:
+    """A list of strings: as such, as JSON in a cell, or joined by spaces. Numbers stand for `classes` where there are
+    any."""
+    value = _listed(plain(value), where, name)
+    if is_missing(value):
+        raise _missing(where, name, "a list of strings")
+    if isinstance(value, str):
+        value = [part for part in _SPACES.split(value) if part]
+    if not isinstance(value, list | tuple):
+        given = f"column {name!r} holds {described(value)}"
+        raise InputError(where, given, "a list of strings, or one string with spaces, is needed", "name another column")
+    if not value:
+        raise InputError(where, f"an empty list in column {name!r}", "a token is needed", "remove the row")
+    found = []
+    for at, each in enumerate(value, 1):
+        if isinstance(each, list | tuple | dict) or is_missing(each) or each == "":
+            what = "nothing" if is_missing(each) else "an empty string" if each == "" else described(each)
+            given = f"{what} at {at} in column {name!r}"
+            raise InputError(where, given, "a list of strings is needed", "mend the row")
+        found.append(_whole(each, where, name) if isinstance(each, str) else _label(each, where, name, classes))
+    return found
+
+
+def _listed(value: Any, where: str, name: str) -> Any:
+    """The list that a cell of a table shows, as JSON or as Python writes it; any other value as it is."""
+    if not isinstance(value, str) or not _LIST.fullmatch(value):
+        return value
+    try:
+        return json.loads(value)
+    except ValueError:
+        pass
+    try:
+        found = ast.literal_eval(value)
+        strings = [
+            token for token in tokenize.generate_tokens(io.StringIO(value).readline) if token.type == tokenize.STRING
+        ]
+        if isinstance(found, list) and len(strings) in (0, len(found)):  # ['a' 'b'] would be one string
+            return found
+    except (ValueError, SyntaxError, tokenize.TokenError):
+        pass
+    given = f"{value[:40]!r} in column {name!r}"
+    raise InputError(where, given, "a list is needed as JSON", 'write it as ["a", "b"], or join it by spaces')
+
+
+def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]:
+    """The choices, and what they are called where the row says it."""
+    value = _listed(plain(value), where, name)
+    called: list[str] = []
+    if isinstance(value, dict) and "text" in value:
+        called, value = [str(each) for each in plain(value.get("label", []))], plain(value["text"])
+    if is_missing(value):
+        raise _missing(where, name, "a list of choices")
+    if not isinstance(value, list | tuple):
+        given = f"column {name!r} holds {described(value)}"
+        raise InputError(where, given, "a list of choices is needed", 'write it as ["...", "..."]')
+    if len(value) < 2:
+        given = f"{len(value)} choice{'s' if len(value) != 1 else ''}"
+        raise InputError(where, given, "two at least are needed to choose from", "mend or remove the row")
+    texts = [str(each) if isinstance(each, int | float) and not is_missing(each) else each for each in value]
+    return [text_of(each, where, name) for each in texts], called
+
+
+def answer_of(value: Any, where: str, name: str, choices: Sequence[str], called: Sequence[str] = ()) -> int:
+    """Which choice it is: a number from 0, a letter, what the row calls it, or the choice itself."""
+    value = plain(value)
+    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+        raise _missing(where, name, "the right choice")
+    told = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    if told in called:
+        return list(called).index(told)
+    if re.fullmatch(r"\d{1,9}", told) and int(told) < len(choices):
+        return int(told)
+    if choices.count(told) == 1:
+        return list(choices).index(told)
+    if re.fullmatch("[A-Za-z]", told) and ord(told.upper()) - ord("A") < len(choices):
+        return ord(told.upper()) - ord("A")
+    needed = f"a number from 0 to {len(choices) - 1}, a letter from A or one of the choices is needed"
+    todo = "are they counted from 1?" if told == str(len(choices)) else "mend the row"
+    raise InputError(where, f"answer {told[:40]!r} among {len(choices)} choices", needed, todo)

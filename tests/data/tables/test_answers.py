@@ -1,0 +1,75 @@
+"""Answers are where they are said to be, or where they are."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clozeworks.data.tables import read
+from clozeworks.data.tables.answers import answers_of
+from clozeworks.errors import InputError
+
+CONTEXT = "the cat saw the dog"
+
+
+def found(answers: object, **row: object) -> tuple[list[dict], Counter[str]]:
+    counts: Counter[str] = Counter()
+    return answers_of({"answers": answers, **row}, "answers", CONTEXT, "a, question q", counts), counts
+
+
+def test_the_usual_forms():
+    right = [{"text": "cat", "start": 4}]
+    for given_ in (
+        [{"text": "cat", "answer_start": 4}],
+        [{"text": "cat", "start": 4}],
+        {"text": ["cat"], "answer_start": [4]},
+        {"text": "cat", "answer_start": 4},
+        '[{"text": "cat", "start": 4}]',
+    ):
+        assert found(given_) == (right, Counter())
+    assert found("cat", answer_start="4") == (right, Counter())
+    assert found([]) == found({"text": [], "answer_start": []}) == ([], Counter())
+    assert found([], is_impossible=True) == found(None, is_impossible="true") == ([], Counter())
+
+
+def test_a_wrong_start_is_mended_and_counted():
+    assert found([{"text": "cat", "start": 5}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
+    assert found([{"text": "cat", "start": -1}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
+    assert found(["dog"]) == ([{"text": "dog", "start": 16}], Counter(moved=1))
+    assert found([{"text": "the", "start": 10}]) == ([{"text": "the", "start": 12}], Counter(nearest=1))
+    row = {"id": "q", "question": "?", "context": CONTEXT}
+    notes = read([{**row, "answers": [{"text": "cat", "start": 9}]}], ("question", "context"), ("answers",)).notes
+    assert notes == ["rows: 1 answer did not begin where the file says: the place where it stands was taken"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "row", "told"),
+    [
+        ([{"text": "cow", "start": 4}], {}, "a, question q: the answer 'cow' is not in the passage"),
+        ([{"text": " ", "start": 4}], {}, "an empty answer"),
+        ([{"text": "cat"}], {"is_impossible": True}, "an answer, and is_impossible is true"),
+        (None, {}, "nothing in column 'answers'"),
+        (" ", {}, "nothing in column 'answers'"),
+        (3, {}, "column 'answers' holds an int"),
+        ([3], {}, "column 'answers' holds a list of int"),
+        ([{"text": None}], {}, "column 'answers' holds a list of dict"),
+        ({"text": ["a", "b"], "answer_start": [1]}, {}, "2 answers and other starts"),
+    ],
+)
+def test_what_is_no_answer_is_refused(answers, row, told: str):
+    with pytest.raises(InputError, match=told):
+        found(json.loads(json.dumps(answers)), **row)
+
+
+@given(st.text("ab ", min_size=1), st.data())
+def test_an_answer_is_always_where_it_says(context: str, data):
+    start = data.draw(st.integers(0, len(context) - 1))
+    text = data.draw(st.integers(start + 1, len(context)).map(lambda end: context[start:end]))
+    said = data.draw(st.integers(-2, len(context) + 2) | st.none())
+    if text.strip():
+        [one] = answers_of({"x": [{"text": text, "start": said}]}, "x", context, "", Counter())
+        assert context[one["start"] :].startswith(one["text"])
+        if said == start:
+            assert one["start"] == start

@@ -1,0 +1,68 @@
+"""Files with a token a line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clozeworks.data.tables import read
+from clozeworks.data.tables.conll import conll_rows
+from clozeworks.errors import InputError
+
+ENGLISH = """-DOCSTART- -X- O O
+
+EU NNP I-NP I-ORG
+rejects VBZ I-VP O
+
+Peter NNP I-NP I-PER
+"""
+
+
+def test_the_token_is_first_and_the_tag_last(tmp_path: Path):
+    for name in ("eng.train", "a.conll", "a.txt", "a.bio"):
+        (tmp_path / name).write_text(ENGLISH)
+        table = read(tmp_path / name, ("tokens",), ("tags",)).table
+        assert table.rows == [
+            {"tokens": ["EU", "rejects"], "tags": ["I-ORG", "O"]},
+            {"tokens": ["Peter"], "tags": ["I-PER"]},
+        ]
+        assert table.where(1) == f"{tmp_path / name}, line 6"
+
+
+def test_two_columns_of_chinese(tmp_path: Path):
+    (tmp_path / "a.bio").write_bytes("\ufeff海 B-LOC\r\n\u3000 O\r\n\r\n \r\n钓\tO\r\n".encode())
+    rows = read(tmp_path / "a.bio", ("tokens",), ("tags",)).table.rows
+    assert rows == [{"tokens": ["海", "\u3000"], "tags": ["B-LOC", "O"]}, {"tokens": ["钓"], "tags": ["O"]}]
+
+
+def test_tokens_alone_can_be_answered_but_not_learned_from(tmp_path: Path):
+    (tmp_path / "a.conll").write_text("EU\nrejects\n")
+    assert read(tmp_path / "a.conll", ("tokens",)).table.rows == [{"tokens": ["EU", "rejects"]}]
+    with pytest.raises(InputError, match="no column for tags"):
+        read(tmp_path / "a.conll", ("tokens",), ("tags",))
+
+
+@pytest.mark.parametrize(("line", "told"), [("b", "1 column, 'b'"), ("b x O", "3 columns"), ("\tO", "no token")])
+def test_a_line_unlike_the_others_is_refused(tmp_path: Path, line: str, told: str):
+    (tmp_path / "a.conll").write_text(f"a O\n\n{line}\n")
+    with pytest.raises(InputError, match=f"line 3: {told}"):
+        read(tmp_path / "a.conll", ("tokens",), ("tags",))
+
+
+WORD = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1).filter(
+    lambda word: " " not in word and word != "-DOCSTART-"
+)
+SENTENCE = st.lists(st.tuples(WORD, WORD), min_size=1, max_size=5)
+
+
+@given(
+    st.lists(SENTENCE, min_size=1, max_size=4),
+    st.sampled_from(["\t", " ", "  ", " X "]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_is_written_is_read_back(sentences, mark: str, end: str):
+    text = (end * 2).join(end.join(f"{token}{mark}{tag}" for token, tag in sentence) for sentence in sentences)
+    lines = enumerate((line + "\n" for line in text.split("\n")), 1)
+    rows = [row for _, row in conll_rows(lines, "a")]
+    assert [list(zip(row["tokens"], row["tags"], strict=True)) for row in rows] == sentences

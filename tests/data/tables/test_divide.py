@@ -1,0 +1,105 @@
+"""Rows set aside, and rows in both parts."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clozeworks.data.table import Table
+from clozeworks.data.tables import fewer, read, repeats, split
+from clozeworks.errors import InputError
+from tests.conftest import SHARED
+
+
+def table(*labels: str) -> Table:
+    return Table(
+        "t", [{"text": f"text {n}", "label": label} for n, label in enumerate(labels)], list(range(1, 1 + len(labels)))
+    )
+
+
+def keys(part: Table) -> list[int]:
+    return part.lines
+
+
+def test_each_class_gives_its_share_and_keeps_a_row():
+    whole = table(*"a" * 80, *"b" * 20, *"c")
+    train, dev = split(whole, 0.1)
+    assert Counter(row["label"] for row in dev.rows) == {"a": 8, "b": 2}
+    assert sorted(keys(train) + keys(dev)) == keys(whole)
+    assert keys(dev) == sorted(keys(dev))
+    assert keys(split(whole, 0.1, seed=0)[1]) == keys(dev) != keys(split(whole, 0.1, seed=1)[1])
+
+
+def test_fewer_rows_have_the_classes_in_the_same_shares():
+    whole = table(*"a" * 80, *"b" * 20)
+    assert Counter(row["label"] for row in fewer(whole, 50).rows) == {"a": 40, "b": 10}
+    assert fewer(whole, 100) is whole
+    assert fewer(whole, 1000) is whole
+
+
+@given(st.lists(st.sampled_from("abcd"), min_size=2), st.floats(0.01, 0.99), st.integers(0, 9))
+def test_no_row_is_lost_and_no_class_leaves_train(labels: list[str], share: float, seed: int):
+    whole = table(*labels)
+    if len(set(labels)) == len(labels):
+        with pytest.raises(InputError, match="more are needed"):
+            split(whole, share, seed)
+        return
+    train, dev = split(whole, share, seed)
+    assert sorted(keys(train) + keys(dev)) == keys(whole)
+    assert dev.rows
+    assert {row["label"] for row in train.rows} == set(labels)
+    assert len(dev) <= max(1, round(share * len(whole))) + 1
+
+
+@given(st.lists(st.integers(0, 5), min_size=2), st.floats(0.05, 0.9))
+def test_questions_of_one_passage_stay_together(passages: list[int], share: float):
+    whole = Table("t", [{"context": f"c{n}", "question": "?", "answers": []} for n in passages])
+    if len(set(passages)) == 1:
+        with pytest.raises(InputError, match=r"1 different passage\(s\)"):
+            split(whole, share)
+        return
+    train, dev = split(whole, share)
+    assert not {row["context"] for row in train.rows} & {row["context"] for row in dev.rows}
+    assert train.rows
+    assert dev.rows
+
+
+def test_rows_with_the_same_text_stay_together():
+    whole = Table("t", [{"text": f"text {n % 10} ", "label": "ab"[n % 2]} for n in range(40)])
+    train, dev = split(whole, 0.3)
+    assert repeats(train, dev) == []
+    assert 12 <= len(dev) <= 16  # by fours of each class
+
+
+def test_of_several_labels_the_rarest_decides():
+    rows = [{"text": str(n), "label": ["common", "rare"] if n < 4 else ["common"]} for n in range(40)]
+    _, dev = split(Table("t", [*rows, {"text": "none", "label": []}]), 0.25)
+    assert Counter(label for row in dev.rows for label in row["label"])["rare"] == 1
+
+
+def test_what_cannot_be_divided_is_refused():
+    with pytest.raises(InputError, match="more are needed to set some aside"):
+        split(table("a"))
+    for share in (0, 1, -0.5):
+        with pytest.raises(InputError, match="a share between 0 and 1"):
+            split(table("a", "a"), share)
+
+
+def test_rows_in_both_files_are_counted():
+    rows = [{"text": "a", "label": "x"}, {"text": "b ", "label": "x"}, {"text": "c", "label": "x"}]
+    train, dev = Table("train", rows), Table("dev", [{"text": "b", "label": "y"}, {"text": "d", "label": "x"}])
+    assert repeats(train, dev) == ["1 of the 2 rows of dev is in train too: figures on them tell what was remembered"]
+    assert repeats(train, Table("dev", [{"text": "d", "label": "x"}])) == []
+    tags = Table("t", [{"tokens": ["a", "b"], "tags": ["O", "O"]}])
+    assert len(repeats(tags, tags)) == 1
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="no real rows beside the checkout")
+def test_a_published_set_has_rows_in_both_files():
+    folder: Path = SHARED / "chnsenticorp"
+    train, dev = (read(folder / name, ("text",), ("label",)).table for name in ("train.jsonl", "dev.jsonl"))
+    [note] = repeats(train, dev)
+    assert " of the 1,200 rows of " in note
+    assert repeats(*split(train)) == []

@@ -1,0 +1,70 @@
+"""Questions below passages."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from clozeworks.data.tables import read, stream
+from clozeworks.errors import InputError
+
+QUESTION = ("question", "context", "id")
+PASSAGE = {
+    "context": "Paris is in France.",
+    "qas": [
+        {"id": "a", "question": "Where?", "answers": [{"text": "France", "answer_start": 12}], "is_impossible": False},
+        {
+            "id": "b",
+            "question": "When?",
+            "answers": [],
+            "is_impossible": True,
+            "plausible_answers": [{"text": "Paris"}],
+        },
+    ],
+}
+
+
+def written(path: Path, value: object) -> Path:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return path
+
+
+def test_the_layout_of_squad(tmp_path: Path):
+    file = written(tmp_path / "a.json", {"version": "v2.0", "data": [{"title": "t", "paragraphs": [PASSAGE, PASSAGE]}]})
+    table = read(file, QUESTION, ("answers",)).table
+    assert table.rows[0] == {
+        "id": "a", "question": "Where?", "context": "Paris is in France.", "answers": [{"text": "France", "start": 12}]
+    }  # fmt: skip
+    assert table.rows[1]["answers"] == []
+    assert table.where(2) == f"{file}, passage 2"
+    [streamed] = stream(file, QUESTION)
+    assert streamed.given[0]["title"] == "t"
+
+
+def test_a_list_of_objects_and_json_lines_under_another_name(tmp_path: Path):
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
+    expected = [{"text": "a", "label": "1"}, {"text": "b", "label": "0"}]
+    assert read(written(tmp_path / "a.json", rows), ("text",), ("label",)).table.rows == expected
+    assert read(written(tmp_path / "a.json", {"data": rows}), ("text",), ("label",)).table.rows == expected
+    (tmp_path / "a.json").write_text("\n".join(map(json.dumps, rows)))
+    table = read(tmp_path / "a.json", ("text",), ("label",)).table
+    assert table.rows == expected
+    assert table.where(1).endswith("line 2")
+    assert read(written(tmp_path / "a.json", rows[0]), ("text",), ("label",)).table.rows == expected[:1]
+
+
+@pytest.mark.parametrize(("text", "told"), [("{", "not JSON"), ("3", "one int"), ('{\n"a": 1}', "one dict")])
+def test_another_layout_is_refused(tmp_path: Path, text: str, told: str):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(InputError, match=told):
+        read(tmp_path / "a.json", ("text",))
+
+
+def test_wrong_passages_are_refused_and_no_traceback(tmp_path: Path):
+    for broken in (
+        {"paragraphs": [3]},
+        {"paragraphs": [{"context": "c", "qas": [3]}]},
+        {"paragraphs": [{"qas": [{}]}]},
+    ):
+        with pytest.raises(InputError):
+            read(written(tmp_path / "a.json", {"data": [broken]}), QUESTION, ("answers",))
