@@ -1,0 +1,1 @@
+"""Figures: plain functions on lists of answers, each written once for tasks and reports."""

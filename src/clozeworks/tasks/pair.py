@@ -1,0 +1,60 @@
+"""How are two texts related?"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.data.labelled import Labelled
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.tasks.classify import Classify, ClassifyLayer
+
+
+@dataclass(slots=True)
+class Pair(Classify):
+    """logits = W s + b of a summary s of two texts in one frame: entailment, paraphrase, questions and what answers
+    them; `graded`, how alike they are.
+
+    With `both` the two texts are read in both orders and s = s_ab + s_ba (Radford et al. 2018, 3.3, similarity), for
+    relations without a direction. Such a model cannot tell the orders apart: of the two examples of a row the same one
+    always comes first, so that not a bit of the answer changes when the texts are swapped. It costs twice as much.
+    """
+
+    name: ClassVar[str] = "pair"
+    columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
+    both: bool = False
+
+    def build(self, width: int, embed: EmbedLayer) -> "PairLayer":
+        return PairLayer(self, width)
+
+    def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
+        first, second = (tokenizer.encode([row[name] for row in table.rows]) for name in self.columns)
+        if not self.both:
+            return Labelled.one_each(self.frame.lay(tokenizer, first, second).examples)
+        ways = [way for a, b in zip(first, second, strict=True) for way in _ways(a, b)]
+        examples = self.frame.lay(tokenizer, [a for a, _ in ways], [b for _, b in ways]).examples
+        return Labelled(examples, 2 * np.arange(len(table) + 1), np.arange(len(table)))
+
+
+def _ways(a: Encoding, b: Encoding) -> list[tuple[Encoding, Encoding]]:
+    """Both orders, whichever was given."""
+    return [(a, b), (b, a)] if a.ids.tolist() <= b.ids.tolist() else [(b, a), (a, b)]
+
+
+class PairLayer(ClassifyLayer):
+    def __init__(self, spec: Pair, width: int):
+        super().__init__(spec, width)
+        self.both = spec.both
+
+    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+        return {} if self.both else super().shown(hidden, batch)  # rows alone do not say which two belong together
+
+    def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
+        found = super().summed(hidden, batch)
+        if not self.both:
+            return found
+        return found.unflatten(0, (-1, 2)).sum(1).repeat_interleave(2, 0)  # each of the two is judged by their sum

@@ -1,0 +1,141 @@
+"""Which of an encoder's layers a task reads."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import Hidden
+from clozeworks.errors import RecipeError
+from clozeworks.nn.fresh import Fresh
+from clozeworks.spec import LATE, Spec
+
+EPS = 1e-12
+
+
+@dataclass(slots=True)
+class Reading(Spec):
+    """The last layer."""
+
+    @property
+    def layers(self) -> bool:
+        """Whether it reads more than the last one."""
+        return False
+
+    def width(self, width: int) -> int:
+        """Of what it gives, for layers of this width."""
+        return width
+
+    def build(self) -> "ReadingLayer":
+        return ReadingLayer()
+
+
+class ReadingLayer(nn.Module):
+    def forward(self, hidden: Hidden) -> Tensor:
+        return hidden.last
+
+
+@dataclass(slots=True)
+class SumLayers(Reading):
+    """The sum of the last few layers (Devlin et al. 2018, 5.3)."""
+
+    last: int = 4
+
+    def check(self, where: str) -> None:
+        _some(self.last, where)
+
+    @property
+    def layers(self) -> bool:
+        return True
+
+    def build(self) -> "ReadingLayer":
+        return SumLayersLayer(self.last)
+
+
+class SumLayersLayer(ReadingLayer):
+    def __init__(self, last: int):
+        super().__init__()
+        self.last = last
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        return torch.stack(hidden.layers[-self.last :]).sum(0)
+
+
+@dataclass(slots=True)
+class JoinLayers(Reading):
+    """The last few layers side by side (Devlin et al. 2018, 5.3: four of them are the best features)."""
+
+    last: int = 4
+
+    def check(self, where: str) -> None:
+        _some(self.last, where)
+
+    @property
+    def layers(self) -> bool:
+        return True
+
+    def width(self, width: int) -> int:
+        return self.last * width
+
+    def build(self) -> "ReadingLayer":
+        return JoinLayersLayer(self.last)
+
+
+class JoinLayersLayer(ReadingLayer):
+    def __init__(self, last: int):
+        super().__init__()
+        self.last = last
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        return torch.cat(hidden.layers[-self.last :], -1)
+
+
+@dataclass(slots=True)
+class ScalarMix(Reading):
+    """gamma sum_l softmax(w)_l h_l over all layers, the embedding too (Peters et al. 2018, equation 1).
+
+    `depth` is the number of blocks: there is one weight more. They begin equal, gamma as 1. With `norm` each layer is
+    first brought to mean 0 and variance 1 (their section 3.2), over all tokens and units of the batch as the published
+    code has it: what is read of a text then depends on the texts beside it.
+    """
+
+    depth: int
+    norm: bool = field(default=False, metadata=LATE)
+
+    @property
+    def layers(self) -> bool:
+        return True
+
+    def build(self) -> "ReadingLayer":
+        return ScalarMixLayer(self.depth + 1, self.norm)
+
+
+class ScalarMixLayer(ReadingLayer, Fresh):
+    def __init__(self, layers: int, norm: bool = False):
+        super().__init__()
+        self.norm = norm
+        self.weights = nn.Parameter(torch.zeros(layers))
+        self.gamma = nn.Parameter(torch.ones(()))
+
+    def begin(self, name: str, parameter: Tensor, deviation: float, generator: torch.Generator) -> None:
+        nn.init.constant_(parameter, 1.0 if name == "gamma" else 0.0)
+
+    def forward(self, hidden: Hidden) -> Tensor:
+        layers = torch.stack(hidden.layers)
+        if self.norm:
+            layers = _normal(layers, hidden.real)
+        return self.gamma * torch.einsum("l,lbtd->btd", self.weights.softmax(0), layers)
+
+
+def _normal(layers: Tensor, real: Tensor | None) -> Tensor:
+    """[layers, B, L, D] each with mean 0 and variance 1 over all that is no padding."""
+    known = torch.ones_like(layers[0, :, :, :1]) if real is None else real[..., None].to(layers.dtype)
+    count = known.sum() * layers.shape[-1]
+    mean = (layers * known).sum((1, 2, 3), keepdim=True) / count
+    variance = ((layers - mean) * known).square().sum((1, 2, 3), keepdim=True) / count
+    return (layers - mean) / (variance + EPS).sqrt()
+
+
+def _some(last: int, where: str) -> None:
+    if last < 1:
+        raise RecipeError(f"{where}.last", last, "at least 1 is needed", "4 is usual")

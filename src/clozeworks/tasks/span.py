@@ -1,0 +1,245 @@
+"""Where in a passage is the answer to a question?"""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.data.labelled import Labelled
+from clozeworks.data.table import Row, Table
+from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.key import dropout
+from clozeworks.metrics.answers import Language, best_threshold, f1, figures, language_of
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.linear import Linear
+from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
+from clozeworks.tasks.task import Task, TaskLayer
+
+START, END = "span_start", "span_end"  # the columns of the batch: places in the example
+OTHERS = 4  # answers that are told beside the best one
+
+
+@dataclass(slots=True)
+class Span(Task):
+    """start_i, end_i = W h_i + b at every token of question and passage (Devlin et al. 2018, 4.2).
+
+    Loss: the mean of two cross-entropies, each over all tokens of the example; without an answer in it both point to
+    the summary token. The answer is from i to j, i <= j < i + `longest`, of the passage, with the highest start_i +
+    end_j over all windows; its score is a softmax over the `best` so many. With a `threshold` none is given where start
+    + end of the summary token, the lowest of all windows, is higher by more than that (4.3); None: one always is.
+
+    A passage that does not fit beside its question, of which the first `question` tokens are read, becomes windows that
+    share `stride` tokens: an overlap, as in Hugging Face's tokenizers; in the original code it is the distance of two
+    windows. It is at most half a window, unless an answer needs more to be whole in one. Every window is learned from
+    by itself.
+    """
+
+    name: ClassVar[str] = "span"
+    columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    stride: int = 128
+    question: int = 64
+    longest: int = 30
+    best: int = 20
+    threshold: float | None = None
+    dropout: float = 0.0  # of the vectors (Sanh et al. 2019, code: 0.1)
+    language: Language | None = None  # whose rules answers are compared by; None: that of the right ones
+
+    def check(self, where: str) -> None:
+        for name, least in (("stride", 0), ("question", 1), ("longest", 1), ("best", 1)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
+        if self.threshold is not None and not math.isfinite(self.threshold):
+            raise RecipeError(f"{where}.threshold", self.threshold, "a number is needed", "use None to answer always")
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    @property
+    def metric(self) -> str:
+        return "f1"
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        return ("answers",)
+
+    def computed(self, batch: Batch) -> bool:
+        return START in batch.example
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.example[START]) if self.computed(batch) else 0
+
+    def build(self, width: int, embed: EmbedLayer) -> "SpanLayer":
+        return SpanLayer(self, width)
+
+    def fitted(self, table: Table) -> "Span":
+        """A threshold of 0 where some questions have no answer, until other rows tell a better one."""
+        there = [bool(row["answers"]) for row in table.rows]
+        if not any(there):
+            given = "no question with an answer" if there else "no question"
+            raise InputError(table.name, given, "answers are learned from some", "add rows that have one")
+        return dataclasses.replace(self, threshold=None if all(there) else self.threshold or 0.0)
+
+    # ---- rows to examples
+
+    def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        texts = list(dict.fromkeys(text for row in table.rows for text in (row["question"], row["context"])))
+        encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
+        asked, read, begins, rows = [], [], [], []
+        for at, row in enumerate(table.rows):
+            question, passage = encoded[row["question"]], encoded[row["context"]]
+            most = self.frame.length - self.frame.around(pair=True)
+            question = _part(question, 0, min(self.question, most // 2))
+            for begin, end in self._windows(len(passage.ids), most - len(question.ids)):
+                asked.append(question)
+                read.append(_part(passage, begin, end))
+                begins.append(begin)
+                rows.append(at)
+        laid = self.frame.lay(tokenizer, asked, read, mark="first")
+        examples, inside = laid.examples, laid.side == 1
+        offsets = np.full((len(examples.tokens), 2), -1, np.int64)
+        offsets[inside] = np.concatenate([np.zeros((0, 2), np.int64), *(part.offsets for part in read)])
+        if truth:
+            placed = [self._place(row, encoded[row["context"]], table, at) for at, row in enumerate(table.rows)]
+            shift = self._summaries(examples.lengths)
+            places = np.stack([shift, shift])
+            before = len(self.frame.opening) + len(self.frame.between)
+            for number, row in enumerate(rows):
+                answer, begin = placed[row], begins[number]
+                if answer is not None and begin <= answer[0] and answer[1] < begin + len(read[number].ids):
+                    places[:, number] = np.array(answer) - begin + before + len(asked[number].ids)
+            examples.fields[START], examples.fields[END] = places
+        return Labelled(examples, np.arange(len(rows) + 1), np.array(rows, np.int64), offsets)
+
+    def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
+        return None if tokenizer is None else self.frame.sides(tokens, tokenizer)[0].long()
+
+    def _windows(self, length: int, room: int) -> list[tuple[int, int]]:
+        return windows(length, room, min(self.stride, max(room // 2, self.longest - 1), room - 1))
+
+    def _summaries(self, lengths: np.ndarray) -> np.ndarray:
+        """Where in each example its summary token is."""
+        return np.zeros_like(lengths) if self.frame.summary == "first" else lengths - 1
+
+    def _place(self, row: Row, passage: Encoding, table: Table, at: int) -> tuple[int, int] | None:
+        """The first and the last token of the first of the right answers."""
+        if not row["answers"]:
+            return None
+        answer = row["answers"][0]
+        text, start = answer["text"], answer["start"]
+        if not text.strip() or row["context"][start : start + len(text)] != text:
+            given = f"answer {text!r} at {start}"
+            raise InputError(table.where(at), given, "the passage must have it there", "mend the row, or leave it out")
+        begin = start + len(text) - len(text.lstrip())
+        return tokens_of(passage.offsets, begin, begin + len(text.strip()))
+
+    # ---- what was found to answers
+
+    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """`margin`: by how much no answer is likelier than the best one; `others`: the next ones."""
+        of_row: list[list[int]] = [[] for _ in table.rows]
+        for number, row in enumerate(labelled.row.tolist()):
+            of_row[row].append(number)
+        return [self._answer(found, labelled, of_row[at], at, row) for at, row in enumerate(table.rows)]
+
+    def _answer(
+        self, found: Sequence[np.ndarray], labelled: Labelled, numbers: list[int], at: int, row: Row
+    ) -> dict[str, Any]:
+        assert labelled.offsets is not None
+        first, candidates, nothing = labelled.examples.first, dict[tuple[int, int], float](), math.inf
+        for number in numbers:
+            logits, offsets = found[number], labelled.offsets[first[number] : first[number + 1]]
+            summary = 0 if self.frame.summary == "first" else len(logits) - 1
+            nothing = min(nothing, float(logits[summary].sum(dtype=np.float64)))
+            inside = np.flatnonzero(offsets[:, 0] >= 0)
+            starts, ends = logits[inside].T
+            for score, i, j in best_spans(starts, ends, self.longest, self.best):
+                place = trimmed(row["context"], int(offsets[inside[i], 0]), int(offsets[inside[j], 1]))
+                if place[0] < place[1]:
+                    candidates[place] = max(score, candidates.get(place, -math.inf))
+        ranked = sorted(candidates.items(), key=lambda item: -item[1])[: self.best]
+        margin = nothing - ranked[0][1] if ranked else None
+        silent = not ranked or (self.threshold is not None and margin is not None and margin > self.threshold)
+        scores = [score for _, score in ranked] + [nothing] * (self.threshold is not None or not ranked)
+        shares = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
+        told = [
+            {"answer": row["context"][begin:end], "start": begin, "end": end, "score": share}
+            for ((begin, end), _), share in zip(ranked, shares, strict=False)
+        ]
+        none = {"answer": "", "start": None, "end": None, "score": shares[-1]}
+        best, others = (none, told) if silent else (told[0], told[1:])
+        name = at if row.get("id") is None else row["id"]
+        return {"id": name, **best, "no_answer": silent, "margin": margin, "others": others[:OTHERS]}
+
+    def settled(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Span":
+        """The threshold with the highest F1 on these rows."""
+        right = _texts(table)
+        if self.threshold is None or all(right):
+            return self
+        answers = dataclasses.replace(self, threshold=None).answers(found, labelled, table)
+        chosen = [at for at, answer in enumerate(answers) if answer["margin"] is not None]
+        if not chosen:
+            return self
+        language = self.language or language_of([text for each in right for text in each])
+        given = np.array([f1(answers[at]["answer"], right[at], language) for at in chosen])
+        silent = np.array([f1("", right[at], language) for at in chosen])
+        threshold = best_threshold(np.array([answers[at]["margin"] for at in chosen]), given, silent)
+        return dataclasses.replace(self, threshold=threshold)
+
+    def facts(self) -> dict[str, float]:
+        return {} if self.threshold is None else {"threshold": self.threshold}
+
+    def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
+        return figures([answer["answer"] for answer in answers], _texts(table), self.language)
+
+
+def _texts(table: Table) -> list[list[str]]:
+    """The right answers to each question."""
+    return [[answer["text"] for answer in row["answers"]] for row in table.rows]
+
+
+def _part(encoding: Encoding, begin: int, end: int) -> Encoding:
+    return Encoding(*(column[begin:end] for column in encoding))
+
+
+class SpanLayer(TaskLayer):
+    def __init__(self, spec: Span, width: int):
+        super().__init__()
+        self.dropout, self.reading = spec.dropout, spec.reading.build()
+        self.out = Linear(spec.reading.width(width), 2)
+
+    def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[B, L, 2]: start and end."""
+        key = None if hidden.key is None else hidden.key.at("span")
+        return self.out(dropout(self.reading(hidden), self.dropout, key))
+
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        logits = _apart(self.logits(hidden, batch).float(), batch)
+        truth = torch.stack([batch.example[START], batch.example[END]], 1)
+        loss = F.cross_entropy(logits, truth, reduction="sum") / 2
+        return loss, {"span_accuracy": (logits.argmax(1) == truth).all(1).sum()}
+
+    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+        start, end = self.logits(hidden, batch).unbind(-1)
+        return {"start_logits": start, "end_logits": end}
+
+    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+        logits = self.logits(hidden, batch).flatten(0, 1).float().cpu().numpy()
+        borders, examples = batch.borders, len(batch.firsts)
+        places = zip(borders.starts[:examples], borders.lengths[:examples], strict=True)
+        return [logits[start : start + length].copy() for start, length in places]
+
+
+def _apart(logits: Tensor, batch: Batch) -> Tensor:
+    """[B, L, 2] -> [N, longest, 2]: each example from its first token on, -inf behind its last."""
+    assert batch.lasts is not None
+    along = torch.arange(max(batch.borders.lengths[: len(batch.firsts)]), device=logits.device)
+    places = batch.firsts[:, None] + along
+    beyond = places > batch.lasts[:, None]
+    return logits.flatten(0, 1)[torch.where(beyond, 0, places)].masked_fill(beyond[..., None], -math.inf)

@@ -1,0 +1,117 @@
+"""One vector for a whole example."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from clozeworks.batch import PADDING, Batch, Hidden
+from clozeworks.errors import RecipeError
+from clozeworks.key import dropout
+from clozeworks.nn.activation import FUNCTIONS, Activation
+from clozeworks.nn.linear import Linear
+from clozeworks.spec import LATE, Spec
+
+
+@dataclass(slots=True)
+class Summary(Spec):
+    """s = dropout(activation(W h + b)), h the vector of a special token, or the mean of all, or three side by side.
+
+    These, `concat`, are the last token, of each unit the largest, and the mean: [N, 3D] (Howard & Ruder 2018, 3.3).
+
+    The layer W is the encoder's `pooler`, as it was pretrained; the task's `own`, fresh; or none, s = dropout(h). With
+    `early`, h is dropped as well (Liu et al. 2019, code). The last token of a model that reads one way has seen all
+    (Radford et al. 2018, 3.2). `width`: of s, where its own layer W makes it another than that of h.
+    """
+
+    place: Literal["first", "last", "mean", "concat"] = "first"
+    dense: Literal["pooler", "own"] | None = "pooler"
+    activation: Activation = "tanh"
+    dropout: float = 0.1
+    early: bool = False
+    width: int | None = field(default=None, metadata=LATE)
+
+    def check(self, where: str) -> None:
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.dense == "pooler" and self.place != "first":
+            needed = "the pooler reads the first token"
+            raise RecipeError(f"{where}.dense", self.dense, needed, "use own, or place=first")
+        if self.width is not None and (self.dense != "own" or self.width < 1):
+            raise RecipeError(f"{where}.width", self.width, "only a layer of its own changes the width", "use None")
+
+    def in_width(self, width: int) -> int:
+        """Of h, for vectors of this width."""
+        return 3 * width if self.place == "concat" else width
+
+    def out_width(self, width: int) -> int:
+        """Of s, for vectors of this width."""
+        return self.width or self.in_width(width)
+
+    def places(self, batch: Batch) -> Tensor | None:
+        """Flat offsets of the tokens that it reads; None: all."""
+        if self.place in ("mean", "concat"):
+            return None
+        assert batch.lasts is not None
+        return batch.firsts if self.place == "first" else batch.lasts
+
+    def build(self, width: int) -> "SummaryLayer":
+        return SummaryLayer(self, width)
+
+
+class SummaryLayer(nn.Module):
+    def __init__(self, spec: Summary, width: int):
+        super().__init__()
+        self.spec = spec
+        self.dense = Linear(spec.in_width(width), spec.out_width(width)) if spec.dense == "own" else None
+
+    def forward(self, read: Tensor, hidden: Hidden, batch: Batch) -> Tensor:
+        """read [B, L, D], what a task reads of the layers -> [N, D'], one an example."""
+        spec, key = self.spec, None if hidden.key is None else hidden.key.at("summary")
+        places = spec.places(batch)
+        places = batch.firsts if places is None else places
+        if key is not None:
+            key = key.tokens(places, batch.tokens.numel())
+        if spec.dense == "pooler":
+            assert hidden.pooled is not None
+            return dropout(hidden.pooled, spec.dropout, key)
+        x = self.picked(read, places, batch)
+        if spec.early:
+            x = dropout(x, spec.dropout, None if key is None else key.at("early"))
+        return dropout(self.mapped(x), spec.dropout, key)
+
+    def picked(self, read: Tensor, places: Tensor, batch: Batch) -> Tensor:
+        """[B, L, D] -> h [N, D], or [N, 3D]."""
+        if self.spec.place == "mean":
+            return mean(read, batch)
+        if self.spec.place != "concat":
+            return read.flatten(0, 1).index_select(0, places)
+        assert batch.lasts is not None
+        last = read.flatten(0, 1).index_select(0, batch.lasts)
+        return torch.cat([last, largest(read, batch), mean(read, batch)], -1)
+
+    def mapped(self, x: Tensor) -> Tensor:
+        """h [..., D] -> s: through the layer of its own, where it has one."""
+        return x if self.dense is None else FUNCTIONS[self.spec.activation](self.dense(x))
+
+
+def mean(x: Tensor, batch: Batch) -> Tensor:
+    """[B, L, D] -> [N, D]: over the tokens of each example, its specials too."""
+    owner, inside = _inside(x, batch)
+    total = torch.zeros(len(batch.firsts), x.shape[-1], dtype=x.dtype, device=x.device).index_add(0, owner, inside)
+    return total / torch.bincount(owner, minlength=len(total))[:, None]
+
+
+def largest(x: Tensor, batch: Batch) -> Tensor:
+    """[B, L, D] -> [N, D]: of each unit the largest value at a token of the example."""
+    owner, inside = _inside(x, batch)
+    lowest = torch.full((len(batch.firsts), x.shape[-1]), -torch.inf, dtype=x.dtype, device=x.device)
+    return lowest.scatter_reduce(0, owner[:, None].expand_as(inside), inside, "amax")
+
+
+def _inside(x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The example of each token that is no padding, [T], and its vector, [T, D]."""
+    document = batch.side.document.flatten()
+    real = document != PADDING
+    return document[real], x.flatten(0, 1)[real]

@@ -1,0 +1,267 @@
+"""Which tag has each word?"""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.data.labelled import Labelled
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.given_words import Pieces, joined, pieces, word_starts
+from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.examples import NOTHING, Ragged
+from clozeworks.key import dropout
+from clozeworks.metrics.classes import confusion
+from clozeworks.metrics.entities import accuracy, by_type, entities, overall
+from clozeworks.metrics.schemes import Scheme, complete, follows, guessed
+from clozeworks.nn.crf import CRF
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.linear import Linear
+from clozeworks.nn.readers import Readers
+from clozeworks.spec import LATE
+from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.windows import Window, windows
+
+KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only places
+
+
+@dataclass(slots=True)
+class Tag(Task):
+    """logits = W dropout(h) + b at the first piece of each word: cross-entropy of its tag (Devlin et al. 2018, 5.3).
+
+    With pieces="all" every piece of a word is to tell its tag, and the first is believed. With `crf` the tags of a row
+    depend on each other: -log p of all of them, divided by their number like the other loss, which it is while the
+    steps between tags weigh nothing. `scheme` is what the tags spell entities by, read off the rows: of a type that is
+    there all its tags are known. None of them is `plain`.
+
+    A row that is longer than the frame is read in windows that have `overlap` pieces in common, half of a window at
+    most. Each word is learned and answered in the one that has most around it: no word is lost, and none counts twice.
+    A chain of tags goes through all windows of its row, which then are one unit. No token is marked, where
+    a frame marks some (Beltagy et al. 2020, code). With `readers`, recurrent layers of the task's own come between what
+    is read of the encoder and the tags; over a frozen one this is TagLM (Peters et al. 2017).
+    """
+
+    name: ClassVar[str] = "tag"
+    columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    scheme: Scheme | None = None
+    pieces: Literal["first", "all"] = "first"
+    crf: CRF | None = None
+    dropout: float = 0.1
+    overlap: int = 64
+    readers: Readers | None = field(default=None, metadata=LATE)
+
+    def check(self, where: str) -> None:
+        if not 0 <= self.dropout < 1:
+            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+        if self.overlap < 0:
+            raise RecipeError(f"{where}.overlap", self.overlap, "0 or more is needed", "64 is usual")
+        if self.crf is not None and self.pieces == "all":
+            raise RecipeError(f"{where}.pieces", "all", "a chain has one tag a word", 'use "first", or crf=None')
+
+    @property
+    def metric(self) -> str:
+        return "f1" if self.spells else "accuracy"
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        return ("tags",)
+
+    @property
+    def spells(self) -> bool:
+        """Whether the tags spell entities."""
+        return self.scheme not in (None, "plain")
+
+    def computed(self, batch: Batch) -> bool:
+        return KNOWN in batch.example
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.labels) if self.computed(batch) and batch.labels is not None else 0
+
+    def places(self, batch: Batch) -> Tensor | None:
+        return None if self.reading.layers or self.readers is not None else batch.targets
+
+    @property
+    def wants(self) -> frozenset[str]:
+        return frozenset({"layers"}) if self.reading.layers or self.readers is not None else frozenset()
+
+    def build(self, width: int, embed: EmbedLayer) -> "TagLayer":
+        return TagLayer(self, width, embed)
+
+    def fitted(self, table: Table) -> "Tag":
+        rows = [_list(row["tags"]) for row in table.rows]
+        scheme = self.scheme or guessed(rows)
+        found = complete({tag for row in rows for tag in row}, scheme)
+        if len(found) < 2:
+            given = f"one tag only, {found[0]}" if found else "no tag"
+            raise InputError(table.name, given, "two tags are needed to tell apart", "add rows with another tag")
+        return dataclasses.replace(self, labels=tuple(found), scheme=scheme)
+
+    def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        rows = [_list(row["tokens"]) for row in table.rows]
+        labels = self._truth(table, rows) if truth else [np.zeros(len(words), np.int32) for words in rows]
+        room = self.frame.length - self.frame.around(pair=False)
+        texts, told, owner = [], [], []
+        for number, (words, marks) in enumerate(zip(pieces(tokenizer, rows), labels, strict=True)):
+            words = [Pieces(word.ids[:room], min(word.lead, room - 1)) for word in words]
+            sizes = np.array([len(word.ids) for word in words], np.int64)
+            for window in windows(sizes, room, min(self.overlap, room // 2)):
+                texts.append(_text(words[window.begin : window.end]))
+                told.append(self._marks(window, texts[-1], sizes, marks))
+                owner.append(number)
+        laid = dataclasses.replace(self.frame, marks=False).lay(tokenizer, texts)
+        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *told])
+        if truth:
+            laid.examples.fields[KNOWN] = np.ones(len(texts), bool)
+        return self._units(laid.examples, np.array(owner, np.int64))
+
+    def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
+        return None
+
+    def _units(self, examples: Ragged, owner: np.ndarray) -> Labelled:
+        if self.crf is None:
+            return Labelled(examples, np.arange(len(owner) + 1), owner)
+        rows, first = np.unique(owner, return_index=True)
+        return Labelled(examples, np.append(first, len(owner)), rows)
+
+    def _marks(self, window: Window, text: Encoding, sizes: np.ndarray, marks: np.ndarray) -> np.ndarray:
+        """What is to be told at each piece of a window, NOTHING at the pieces of words that another one answers."""
+        word = np.repeat(np.arange(window.begin, window.end), sizes[window.begin : window.end])
+        asked = (word >= window.own) & (word < window.done)
+        if self.pieces == "first":
+            asked &= text.word_starts
+        return np.where(asked, marks[word], NOTHING).astype(np.int32)
+
+    def _truth(self, table: Table, rows: list[list[str]]) -> list[np.ndarray]:
+        number = {label: at for at, label in enumerate(self.labels)}
+        found = []
+        for at, words in enumerate(rows):
+            tags = _list(table.rows[at]["tags"])
+            if len(tags) != len(words):
+                given = f"{len(words)} tokens and {len(tags)} tags"
+                raise InputError(table.where(at), given, "each token has one tag", "mend the row")
+            known = [number[tag] if tag in number else self.number(tag, table, at) for tag in tags]
+            found.append(np.array(known, np.int32))
+        return found
+
+    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
+
+        The score of an entity is the mean of those of its words.
+        """
+        words = [_list(row["tokens"]) for row in table.rows]
+        tags: list[list[str]] = [[] for _ in words]
+        scores: list[list[float]] = [[] for _ in words]
+        examples = labelled.examples
+        owner = np.repeat(labelled.row, np.diff(labelled.first))
+        for at, (row, told) in enumerate(zip(owner.tolist(), found, strict=True)):
+            here = slice(examples.first[at], examples.first[at + 1])
+            first = examples.word_starts[here][examples.labels[here] != NOTHING]
+            tags[row] += [self.labels[int(each)] for each in told[first, 0]]
+            scores[row] += told[first, 1].tolist()
+        return [self._answer(*each) for each in zip(words, tags, scores, strict=True)]
+
+    def _answer(self, words: list[str], tags: list[str], scores: list[float]) -> dict[str, Any]:
+        answer: dict[str, Any] = {"tags": tags, "scores": scores}
+        if self.spells:
+            answer["entities"] = [
+                {
+                    "type": entity.type,
+                    "start": entity.start,
+                    "end": entity.end,
+                    "text": joined(words[entity.start : entity.end]),
+                    "score": float(np.mean(scores[entity.start : entity.end])),
+                }
+                for entity in entities(tags, self.scheme or "plain")
+            ]
+        return answer
+
+    def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
+        """accuracy of tags; precision, recall and f1 of entities, read leniently, or f1 as the mean over plain tags."""
+        truth, told = [_list(row["tags"]) for row in table.rows], [answer["tags"] for answer in answers]
+        right = accuracy(truth, told)
+        if not self.spells:
+            return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*told)]).macro_f1}
+        all_ = overall(by_type(truth, told, self.scheme or "plain"))
+        return {"accuracy": right, "precision": all_.precision, "recall": all_.recall, "f1": all_.f1}
+
+
+def _list(given: Any) -> list[str]:
+    """Words or tags, given as a list or with spaces between them."""
+    return given.split() if isinstance(given, str) else [str(each) for each in given]
+
+
+def _text(words: list[Pieces]) -> Encoding:
+    ids = np.array([index for word in words for index in word.ids], np.int32)
+    return Encoding(ids, word_starts(words), np.zeros((len(ids), 2), np.int64))
+
+
+class TagLayer(TaskLayer):
+    def __init__(self, spec: Tag, width: int, embed: EmbedLayer):
+        super().__init__()
+        self.rate, self.reading = spec.dropout, spec.reading.build()
+        read, self.readers = spec.reading.width(width), None
+        if spec.readers is not None:
+            self.readers = spec.readers.build(read, width, embed.words.vocab)
+            read = spec.readers.out_width(read)
+        self.out = Linear(read, len(spec.labels))
+        self.crf = None if spec.crf is None else spec.crf.build(len(spec.labels), allowed(spec.labels, spec.scheme))
+
+    def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[T, labels], of the targets alone."""
+        assert batch.targets is not None
+        key = None if hidden.key is None else hidden.key.at("tag").tokens(batch.targets, batch.tokens.numel())
+        read = self._read(hidden, batch).flatten(0, 1).index_select(0, batch.targets)
+        return self.out(dropout(read, self.rate, key)).float()
+
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        assert batch.labels is not None
+        logits = self.logits(hidden, batch)
+        right = (logits.argmax(-1) == batch.labels).sum()
+        if self.crf is None:
+            return F.cross_entropy(logits, batch.labels, reduction="sum"), {"tag_accuracy": right}
+        return self.crf(logits, batch.labels, self._chains(batch)), {"tag_accuracy": right}
+
+    def _chains(self, batch: Batch) -> Tensor:
+        """Words of each unit: those of its examples stand one after another."""
+        unit = batch.example["unit"][self._owner(batch)]
+        return unit.unique_consecutive(return_counts=True)[1]
+
+    def _owner(self, batch: Batch) -> Tensor:
+        """[T]: the example of each target."""
+        assert batch.targets is not None
+        return batch.side.document.flatten()[batch.targets]
+
+    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+        return {"logits": self.out(self._read(hidden, batch))}
+
+    def _read(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[B, L, D]: what tags are told from."""
+        features = self.reading(hidden)
+        return features if self.readers is None else self.readers(hidden, features, batch)
+
+    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+        """Of each target the number of its tag, and the chance of that."""
+        logits = self.logits(hidden, batch)
+        if self.crf is None:
+            chance, best = logits.softmax(-1).max(-1)
+        else:
+            lengths = self._chains(batch)
+            best = self.crf.best(logits, lengths)
+            chance = self.crf.chances(logits, lengths).gather(1, best[:, None])[:, 0]
+        counts = torch.bincount(self._owner(batch), minlength=len(batch.firsts)).tolist()
+        told = torch.stack([best.to(chance.dtype), chance], 1).cpu().numpy()
+        return np.split(told, np.cumsum(counts)[:-1])
+
+
+def allowed(labels: Sequence[str], scheme: Scheme | None) -> Tensor:
+    """[K + 1, K + 1] bool: which tag may follow which, the last row and column being the edges of a row."""
+    tags = [*labels, None]
+    return torch.tensor([[follows(a, b, scheme or "plain") for b in tags] for a in tags])

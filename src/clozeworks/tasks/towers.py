@@ -1,0 +1,245 @@
+"""How alike are two texts, each read by itself?"""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from clozeworks.batch import Batch, Hidden
+from clozeworks.data.labelled import Labelled
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.metrics.scores import pearson, spearman
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.sentence import SentenceVector, apart, pooled
+from clozeworks.tasks.contrast import ordered, picked, ranks, squared
+from clozeworks.tasks.task import Task, TaskLayer
+
+TARGET, TEXT = "towers_target", "towers_text"  # columns of the batch
+GROUP = 32  # rows that are compared with one another where a loss is measured, in the order of the table
+THIRD = "text_c"
+
+
+@dataclass(slots=True)
+class Towers(Task):
+    """cosine(u, v) of the vectors of two texts, both made as `vector` says, by one encoder and apart from each other
+    (Reimers & Gurevych 2019): it has no weights of its own, and what learns is what `encode` gives.
+
+    `loss`: cosine, the square of its distance from the score, which from `low` to `high` is 0 to 1; order, whether of
+    two pairs the one with the higher score is the more alike; batch, whether a finds its b among those of all rows of
+    the step (`both`: and b its a). Pairs without scores, or with one and the same, belong together; where scores
+    differ, under `batch` those do that have `high`, and the others are wrong answers. A third text is a wrong answer
+    too. None: order where there are scores, else batch. These two compare rows of a step with one another, so it is
+    one micro-batch. `graded`: rows to measure on have scores.
+    """
+
+    name: ClassVar[str] = "towers"
+    columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
+    maybe: ClassVar[tuple[str, ...]] = ("score", THIRD)
+    vector: SentenceVector = field(default_factory=SentenceVector)
+    loss: Literal["cosine", "order", "batch"] | None = None
+    scale: float = 20.0
+    both: bool = False
+    low: float | None = None
+    high: float | None = None
+    graded: bool = False
+
+    def check(self, where: str) -> None:
+        if not self.scale > 0:
+            raise RecipeError(f"{where}.scale", self.scale, "a positive factor is needed", "20 is usual")
+        if self.low is not None and self.high is not None and not self.low < self.high:
+            raise RecipeError(f"{where}.low", self.low, f"less than high, {self.high}, is needed", "change it")
+        if self.reading.layers:
+            raise RecipeError(f"{where}.reading", type(self.reading).__name__, "vectors are made of the last layer",
+                              "use Reading")  # fmt: skip
+        if self.vector.length is not None and self.vector.length != self.frame.length:
+            needed = f"texts are cut after {self.frame.length} tokens, and vectors are made of the same"
+            raise RecipeError(f"{where}.vector.length", self.vector.length, needed, "use --length for both")
+
+    @property
+    def metric(self) -> str:
+        return "spearman" if self.graded else "mrr"
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def pools(self) -> bool:
+        return self.vector.pool == "pooled"
+
+    @property
+    def whole(self) -> bool:
+        return self.loss in ("order", "batch")
+
+    def computed(self, batch: Batch) -> bool:
+        return TARGET in batch.example
+
+    def count(self, batch: Batch) -> int:
+        if not self.computed(batch):
+            return 0
+        return int(_rows(batch.example[TARGET], batch).sum()) if self.loss == "batch" else len(batch.index)
+
+    def divisor(self, count: int) -> float:
+        return 1.0 if self.loss == "order" else count
+
+    def places(self, batch: Batch) -> Tensor | None:
+        return batch.firsts if self.vector.pool in ("first", "pooled") else None
+
+    def build(self, width: int, embed: EmbedLayer) -> "TowersLayer":
+        return TowersLayer(self)
+
+    def fitted(self, table: Table) -> "Towers":
+        scores = scores_of(table)
+        graded = differ(scores)
+        if len(table) < 2:
+            needed = "a pair is learned from beside others"
+            raise InputError(table.name, f"{len(table)} row" + "s" * (not len(table)), needed, "add some")
+        if not graded and self.loss in ("cosine", "order"):
+            given = "no scores" if scores is None else f"every score {scores[0]:g}"
+            raise InputError(table.name, given, f"loss {self.loss} learns from scores that differ", "use loss batch")
+        if not graded and scores is not None and scores[0] <= 0:
+            needed = "pairs that belong together, or scores that differ, are needed"
+            raise InputError(table.name, f"every score {scores[0]:g}", needed, "add rows with higher ones")
+        if not graded or scores is None:
+            return dataclasses.replace(self, loss="batch", low=None, high=None, graded=False)
+        low, high = (
+            given if given is not None else float(found)
+            for given, found in ((self.low, scores.min()), (self.high, scores.max()))
+        )
+        return dataclasses.replace(self, loss=self.loss or "order", low=low, high=high, graded=True)
+
+    def measured(self, table: Table) -> "Towers":
+        """A copy that is chosen by the figures that these rows give."""
+        return dataclasses.replace(self, graded=differ(scores_of(table)))
+
+    def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        names = (*self.columns, *([THIRD] if truth and table.rows and THIRD in table.rows[0] else []))
+        texts = [self.vector.prompt + row[name] for row in table.rows for name in names]
+        encodings = tokenizer.encode(texts)
+        examples = self.frame.lay(tokenizer, encodings).examples
+        if truth:
+            examples.fields[TARGET] = np.repeat(self._targets(table), len(names))
+            examples.fields[TEXT] = numbered(encodings, self.frame.length - self.frame.around(pair=False))
+        return Labelled(examples, len(names) * np.arange(len(table) + 1), np.arange(len(table)))
+
+    def _targets(self, table: Table) -> np.ndarray:
+        """Of each row what its cosine should be, or under `batch` whether its texts belong together."""
+        scores = scores_of(table)
+        if scores is None and self.loss != "batch":
+            needed, todo = "the model learns from scores", "name the column (columns score=NAME)"
+            raise InputError(table.where(0) if len(table) else table.name, "no score", needed, todo)
+        if self.loss == "batch":
+            high = None if scores is None else scores.max() if self.high is None else self.high
+            return np.ones(len(table), np.float32) if scores is None else (scores >= high).astype(np.float32)
+        assert scores is not None
+        assert self.low is not None
+        assert self.high is not None
+        return ((scores - self.low) / (self.high - self.low)).astype(np.float32)
+
+    def judged(self, vectors: Tensor, text: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """Summed loss and metrics of rows: vectors [N, k, D], text [N, k], target [N]."""
+        vectors = F.normalize(vectors, dim=-1)
+        if self.loss == "batch":
+            loss, first = picked(vectors, text, target > 0, self.scale, self.both)
+            return loss, {"towers_accuracy": first}
+        cosine = (vectors[:, 0] * vectors[:, 1]).sum(-1)
+        return squared(cosine, target) if self.loss == "cosine" else ordered(cosine, target, self.scale), {}
+
+    def compared(self, found: Sequence[np.ndarray], labelled: Labelled) -> float | None:
+        fields = labelled.examples.fields
+        if TARGET not in fields or not len(labelled):
+            return None
+        vectors, text, target = _shaped(found, fields, len(labelled))
+        total, count = 0.0, 0
+        for begin in range(0, len(labelled), GROUP):
+            some = slice(begin, begin + GROUP)
+            total += float(self.judged(vectors[some], text[some], target[some, 0])[0])
+            count += int(target[some, 0].sum()) if self.loss == "batch" else 1
+        return total / count if count else None
+
+    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """The cosine of each pair; where pairs that belong together are to be measured, the rank of b for its a too."""
+        if not len(table):
+            return []
+        fields = labelled.examples.fields
+        vectors = F.normalize(torch.from_numpy(np.stack(found)), dim=-1).unflatten(0, (len(table), -1))
+        answers = [{"cosine": value} for value in (vectors[:, 0] * vectors[:, 1]).sum(-1).tolist()]
+        if TARGET in fields and not differ(scores_of(table)):
+            found_at = ranks(vectors.numpy(), fields[TEXT].reshape(len(table), -1)).tolist()
+            return [{**answer, "rank": rank} for answer, rank in zip(answers, found_at, strict=True)]
+        return answers
+
+    def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
+        """spearman and pearson of cosines and scores; without scores mrr, the mean of 1 / rank, and accuracy, the share
+        of rank 1."""
+        if answers and "rank" in answers[0]:
+            at = np.array([answer["rank"] for answer in answers])
+            return {"mrr": float((1 / at).mean()), "accuracy": float((at == 1).mean())}
+        truth, told = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
+        return {"spearman": spearman(truth, told), "pearson": pearson(truth, told)}
+
+
+def scores_of(table: Table) -> np.ndarray | None:
+    """float64 [rows]; None where no row has one."""
+    if all(row.get("score") is None for row in table.rows):
+        return None
+    found = []
+    for at, row in enumerate(table.rows):
+        try:
+            value = float(row["score"])
+        except (KeyError, TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            given = "no score" if row.get("score") is None else f"score {row['score']!r}"
+            raise InputError(table.where(at), given, "a number is needed, as in other rows", "mend the row")
+        found.append(value)
+    return np.array(found)
+
+
+def differ(scores: np.ndarray | None) -> bool:
+    return scores is not None and bool((scores != scores[0]).any())
+
+
+def numbered(texts: Sequence[Encoding], most: int) -> np.ndarray:
+    """int64: of each text a number, the same where a model reads the same of it."""
+    known: dict[bytes, int] = {}
+    return np.array([known.setdefault(text.ids[:most].tobytes(), len(known)) for text in texts], np.int64)
+
+
+def _rows(values: Tensor, batch: Batch) -> Tensor:
+    """[N] of examples -> [rows], where the examples of a row have the same."""
+    return values.unflatten(0, (len(batch.index), -1))[:, 0]
+
+
+def _shaped(found: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows: int) -> tuple[Tensor, Tensor, Tensor]:
+    values = (np.stack(found), fields[TEXT], fields[TARGET])
+    vectors, text, target = (torch.from_numpy(each).unflatten(0, (rows, -1)) for each in values)
+    return vectors, text, target
+
+
+class TowersLayer(TaskLayer):
+    def __init__(self, spec: Towers):
+        super().__init__()
+        self.spec = spec
+
+    def vectors(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[N, D], one a text, as `encode` makes them."""
+        assert batch.lasts is not None
+        last, mask = apart(hidden.last.float(), batch.firsts, batch.lasts)
+        return pooled(last, mask, hidden.pooled, self.spec.vector.pool).float()
+
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        rows = len(batch.index)
+        vectors, text = (each.unflatten(0, (rows, -1)) for each in (self.vectors(hidden, batch), batch.example[TEXT]))
+        return self.spec.judged(vectors, text, _rows(batch.example[TARGET], batch))
+
+    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+        return list(self.vectors(hidden, batch).cpu().numpy())

@@ -1,0 +1,224 @@
+"""Write a text from another."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from clozeworks.batch import Batch, Hidden, Kind
+from clozeworks.data import sides
+from clozeworks.data.labelled import Labelled
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.evaluate.bleu import resampled
+from clozeworks.examples import NOTHING, Ragged
+from clozeworks.metrics.rouge import rouge
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
+from clozeworks.spec import Spec
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.task import Task, TaskLayer
+
+Form = Literal["decoder", "prefix", "causal"]
+KINDS: dict[Form, Kind] = {"decoder": "causal", "prefix": "prefix", "causal": "causal"}
+
+
+@dataclass(slots=True)
+class Search(Spec):
+    """What is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al. 2017, 6.1), at
+    most `more` tokens longer than its source; with one beam, the likeliest next token each time."""
+
+    beams: int = 4
+    penalty: float = 0.6
+    more: int = 50
+
+    def check(self, where: str) -> None:
+        for name, least in (("beams", 1), ("more", 0)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), f"{least} or more is needed", "change it")
+
+
+@dataclass(slots=True)
+class Write(Task):
+    """p(y | x) = prod_t p(y_t | y_<t, x): cross-entropy of each token of a target, the end among them, given those
+    before it and the source.
+
+    Three forms, y being [SEP]-ended in all:
+
+    decoder  the encoder reads [CLS] x [SEP]; a decoder reads [CLS] y from its first token on, and across to all of x.
+             Started from pretrained stacks (Rothe et al. 2020), with cross-attention that is new; to `share` is to read
+             both sides by one embedding.
+    prefix   one stack reads [CLS] x [SEP] y: x sees all of x, y_t sees x and y_1 .. y_t (Dong et al. 2019). It has
+             nothing that was not pretrained: the head of the masked tokens, `words`, predicts the next one.
+    causal   the same of a stack that reads one way, x too (Radford et al. 2018).
+
+    A target has at most `target_length` tokens, the end among them; one that was cut has no end to learn. `length` of
+    the frame is for the source, where one stack reads both for the two together. `smoothing` is that of `NextToken`.
+    """
+
+    name: ClassVar[str] = "write"
+    columns: ClassVar[tuple[str, ...]] = ("source",)
+    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
+    form: Form = "decoder"
+    target_length: int = 128
+    words: MaskedLM | NextToken = field(default_factory=MaskedLM)
+    share: bool = False
+    smoothing: float = 0.0
+    search: Search = field(default_factory=Search)
+    judged: Literal["bleu", "rougeL"] = "bleu"
+
+    def check(self, where: str) -> None:
+        if self.target_length < 2:
+            needed = "a token and the end are needed"
+            raise RecipeError(f"{where}.target_length", self.target_length, needed, "128 is usual")
+        least = self.frame.around(pair=True) + 1
+        if self.form != "decoder" and self.frame.length - self.target_length < least:
+            needed = f"of a length of {self.frame.length} the source needs {least} at least"
+            todo = f"use {self.frame.length // 2}, or a greater frame.length"
+            raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
+        if self.reading.layers:
+            given, needed = type(self.reading).__name__, "the next token is predicted from the last layer"
+            raise RecipeError(f"{where}.reading", given, needed, "use Reading()")
+        if not 0 <= self.smoothing < 1:
+            raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
+
+    @property
+    def metric(self) -> str:
+        return self.judged
+
+    @property
+    def truth(self) -> tuple[str, ...]:
+        return ("target",)
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.form]
+
+    @property
+    def sides(self) -> int:
+        return 2 if self.form == "decoder" else 1
+
+    def computed(self, batch: Batch) -> bool:
+        return self.count(batch) > 0
+
+    def count(self, batch: Batch) -> int:
+        return 0 if batch.labels is None else len(batch.labels)
+
+    def places(self, batch: Batch) -> Tensor | None:
+        return batch.targets
+
+    def build(self, width: int, embed: EmbedLayer) -> "WriteLayer":
+        return WriteLayer(self, width, embed)
+
+    def fitted(self, table: Table) -> "Write":
+        for at, row in enumerate(table.rows):
+            _target(row["target"], table, at)
+        return dataclasses.replace(self)
+
+    def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        source = self._source(tokenizer, tokenizer.encode([row["source"] for row in table.rows]))
+        texts = [_target(row["target"], table, at) if truth else "" for at, row in enumerate(table.rows)]
+        found = tokenizer.encode(texts)
+        for at, one in enumerate(found):
+            if truth and not len(one.ids):
+                raise _nothing(table, at)
+        target = self._target(tokenizer, found)
+        joined = sides.join(source, target)
+        if truth:
+            _label(joined, self.form, self.end(tokenizer), [len(one.ids) < self.target_length for one in found])
+        if self.form == "prefix":
+            inside = np.maximum(joined.position - np.repeat(joined.fields[sides.SOURCE], joined.lengths) + 1, 0)
+            joined.order = inside.astype(np.int32)
+        if self.form != "decoder" and not self.frame.segments:
+            joined.segment[:] = 0
+        whole = Labelled.one_each(joined)
+        whole.kind, whole.two_sided, whole.tokenizer = self.kind, self.sides == 2, tokenizer
+        return whole
+
+    def start(self, tokenizer: Tokenizer) -> int:
+        """What the first token of a target is predicted from: one stack has read it, as the last one of the source."""
+        names = self.frame.between[-1:] if self.form != "decoder" else self.frame.opening[:1]
+        return self.frame.ids(tokenizer, names)[0] if names else tokenizer.need("cls")
+
+    def end(self, tokenizer: Tokenizer) -> int:
+        return self.frame.ids(tokenizer, self.frame.closing[:1])[0]
+
+    def _source(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> Ragged:
+        frame = self.frame
+        if self.form != "decoder":
+            room = frame.length - self.target_length + 1  # the end of a target is not read
+            frame = dataclasses.replace(frame, closing=frame.between, length=room, own_segment=None)
+        return frame.lay(tokenizer, texts).examples
+
+    def _target(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> Ragged:
+        begins = (tokenizer.token(self.start(tokenizer)),) if self.form == "decoder" else ()
+        length = self.target_length - 1 + len(begins)
+        return Frame(begins, (), (), segments=False, length=length).lay(tokenizer, texts).examples
+
+    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """Of what was `found` in each row: the score, then the tokens."""
+        assert labelled.tokenizer is not None
+        write = labelled.tokenizer.write
+        return [{"text": write(row[1:].astype(int).tolist()), "score": float(row[0])} for row in found]
+
+    def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
+        """BLEU without capitals where no answer has one: the model may know none."""
+        texts, wanted = [one["text"] for one in answers], [row["target"] for row in table.rows]
+        small = all(text == text.lower() for text in texts)
+        right = [
+            text.split() == (aim.lower() if small else aim).split() for text, aim in zip(texts, wanted, strict=True)
+        ]
+        figures = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
+        return {"bleu": resampled(texts, wanted, small), **figures}
+
+
+def _target(text: object, table: Table, row: int) -> str:
+    """The target of a row, which must have something in it."""
+    if not isinstance(text, str) or not text.strip():
+        raise _nothing(table, row)
+    return text
+
+
+def _nothing(table: Table, row: int) -> InputError:
+    return InputError(
+        table.where(row), "an empty target", "there must be something to write", "fill it, or drop the row"
+    )
+
+
+def _label(joined: Ragged, form: Form, end: int, whole: Sequence[bool]) -> None:
+    """Each token of a target is the label of the one before it; the last one's is the end, unless it was cut."""
+    source = np.repeat(joined.fields[sides.SOURCE], joined.lengths)
+    labels = np.append(joined.tokens[1:], NOTHING)
+    labels[joined.first[1:] - 1] = np.where(whole, end, NOTHING)
+    begins = source - (0 if form == "decoder" else 1)  # one stack predicts from the last token of a source
+    joined.labels = np.where(joined.position < begins, NOTHING, labels).astype(np.int32)
+
+
+class WriteLayer(TaskLayer):
+    def __init__(self, spec: Write, width: int, embed: EmbedLayer):
+        super().__init__()
+        self.words = spec.words.build(width, embed)
+        self.mix = NextToken(smoothing=spec.smoothing).mix(embed.words.vocab)
+
+    def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        assert batch.labels is not None
+        words = self.words.read(hidden.at(batch))
+        if self.mix is None or not torch.is_grad_enabled():
+            loss, right = cross_entropy(words.asked, words.table, words.bias, batch.labels)
+            return loss, {NextToken.metric: right}
+        loss, right, certain = mixed(words.asked, words.table, words.bias, batch.labels, self.mix)
+        return loss, {NextToken.metric: right, CERTAIN: certain}
+
+    def logits(self, x: Tensor) -> Tensor:
+        """[..., D] -> [..., V]."""
+        return self.words.logits(x)
+
+    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+        raise NotImplementedError("a text is written token by token: see evaluate.writing")

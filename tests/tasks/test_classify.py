@@ -1,0 +1,208 @@
+"""Classes of texts, from rows to answers."""
+
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional as F
+
+import clozeworks as cw
+from clozeworks.data.labelled import batch_of
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.errors import InputError
+from clozeworks.evaluate.answers import answers, found
+from clozeworks.pretraining import Recipe, build
+from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.reading import JoinLayers, Reading, ScalarMix, SumLayers
+from clozeworks.tasks.summary import Summary
+from clozeworks.train.finetune import finetune
+from clozeworks.train.fitting import fitted
+from clozeworks.train.settings import Train, Tune
+
+WORDS = {"good": ["fine", "sweet", "warm"], "bad": ["poor", "sour", "cold"]}
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.train([" ".join(word for words in WORDS.values() for word in words) + " the a is"], vocab=80)
+
+
+def table(count: int = 48, seed: int = 0) -> Table:
+    draw = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        label = str(draw.choice(["good", "bad"]))
+        words = [str(draw.choice(WORDS[label])), *["the", "a", "is"][: draw.integers(0, 4)]]
+        rows.append({"text": " ".join(draw.permutation(words)), "label": label})
+    return Table("rows", rows)
+
+
+def recipe(tokenizer: Tokenizer, task: Classify, rows: Table, **tune: int) -> Recipe:
+    base = cw.recipe("bert_tiny")
+    base.encoder.vocab = tokenizer.size
+    train = Train(learning_rate=3e-3, guard=None)
+    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 8, "batch": 8, **tune}), train)
+
+
+def fresh(**more: object) -> Classify:
+    return Classify(frame=Frame(length=32), **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path):
+    rows, dev = table(), table(24, 1)
+    made = recipe(tokenizer, fresh().fitted(rows), rows)
+    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    assert done.finished
+    assert done.heldout is not None
+    assert done.heldout["accuracy"] == 1.0
+    loaded = cw.load(tmp_path / "run")
+    task = loaded.recipe.task
+    assert task is not None
+    assert task.labels == ("bad", "good")
+    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert [one["label"] for one in told] == [row["label"] for row in dev.rows]
+    assert loss is not None
+    assert sum(told[0]["scores"].values()) == pytest.approx(1)
+
+
+def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path):
+    rows = table()
+    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=2)
+    whole = finetune(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
+
+    class Stop:
+        def write(self, row: dict) -> None:
+            if row.get("step") == 7:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def close(self) -> None: ...
+
+    made.train.log_every = 1
+    cut = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
+    assert not cut.finished
+    resumed = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
+    assert resumed.resumed == cut.step == 7
+    for file in ("model.safetensors", "optimizer.safetensors"):
+        assert (whole.checkpoint / file).read_bytes() == (resumed.checkpoint / file).read_bytes()
+
+
+def test_early_stopping_keeps_the_best(tokenizer: Tokenizer, tmp_path: Path):
+    rows = table()
+    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=30, patience=2)
+    done = finetune(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
+    assert done.finished
+    assert done.enough
+    assert done.best is not None
+    assert done.step == done.best + 2 * made.train.evaluate_every
+    again = finetune(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
+    assert (again.step, again.best) == (done.step, done.best)
+
+
+@pytest.mark.parametrize(
+    "reading", [Reading(), SumLayers(2), JoinLayers(2), ScalarMix(2)], ids=lambda r: type(r).__name__
+)
+@pytest.mark.parametrize("place", ["first", "last", "mean"])
+def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path, reading: Reading, place):
+    rows = table(16)
+    task = fresh(reading=reading, summary=Summary(place, "own")).fitted(rows)
+    made = recipe(tokenizer, task, rows, epochs=2)
+    before = build(made)
+    made.tune = Tune(epochs=2, batch=8, freeze=True)
+    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    after = cw.load(tmp_path / "run").model
+    changed = {
+        name for (name, a), b in zip(before.named_parameters(), after.parameters(), strict=True) if not a.equal(b)
+    }
+    assert changed
+    assert all(name.startswith("heads.classify.") for name in changed)
+    if isinstance(reading, ScalarMix):
+        assert "heads.classify.reading.weights" in changed
+
+
+def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer):
+    rows = table(20)
+    task = fresh().fitted(rows)
+    model = build(recipe(tokenizer, task, rows)).eval()
+    together, _ = found(model, task, task.examples(rows, tokenizer), "full", 0)
+    for at in range(20):
+        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
+        np.testing.assert_allclose(alone[0], together[at], atol=2e-6)
+
+
+def test_micro_batches_change_nothing(tokenizer: Tokenizer):
+    rows = table(40)
+    task = fresh().fitted(rows)
+    labelled = task.examples(rows, tokenizer)
+    whole = batch_of(labelled, np.arange(40), "full", 0)
+    cut = batch_of(labelled, np.arange(40), "full", 0, most=256)
+    assert len(whole) == 1
+    assert len(cut) >= 1
+    assert sum((batch.index for batch in cut), ()) == whole[0].index
+    assert torch.equal(torch.cat([b.example["class_label"] for b in cut]), whole[0].example["class_label"])
+
+
+def test_several_labels(tokenizer: Tokenizer, tmp_path: Path):
+    draw = np.random.default_rng(0)
+    rows = []
+    for _ in range(60):
+        labels = [name for name in WORDS if draw.random() < 0.5]
+        rows.append({"text": " ".join(["the", *(str(draw.choice(WORDS[name])) for name in labels)]), "label": labels})
+    data = Table("rows", rows)
+    task = fresh().fitted(data)
+    assert task.many
+    made = recipe(tokenizer, task, data, epochs=24)
+    made.train.learning_rate = 1e-3
+    done = finetune(made, tokenizer, data, data, tmp_path / "run", progress=False)
+    assert done.heldout is not None
+    assert done.heldout["accuracy"] > 0.9
+    assert set(done.heldout) == {"loss", "accuracy", "f1", "f1_micro"}
+
+
+def test_balanced_classes_have_the_same_say(tokenizer: Tokenizer):
+    rows = table(40)
+    rows = rows.some([at for at, row in enumerate(rows.rows) if row["label"] == "good" or at % 4 == 0])
+    counts = {label: sum(row["label"] == label for row in rows.rows) for label in WORDS}
+    task = fresh(balance=True).fitted(rows)
+    assert task.weights == tuple(len(rows) / (2 * counts[label]) for label in task.labels)
+    model = build(recipe(tokenizer, task, rows)).eval()
+    assert not any("weights" in name for name in model.state_dict())
+    labelled = task.examples(rows, tokenizer)
+    values, loss = found(model, task, labelled, "full", 0)
+    truth = torch.from_numpy(labelled.examples.fields["class_label"])
+    each = F.cross_entropy(torch.from_numpy(np.stack(values)), truth, reduction="none")
+    assert loss == pytest.approx(float(torch.stack([each[truth == k].mean() for k in (0, 1)]).mean()), rel=1e-5)
+    several = Table("rows", [{"text": "fine", "label": ["good"]}, {"text": "poor", "label": []}])
+    with pytest.raises(InputError, match="classes are balanced where a text is of one"):
+        fresh(balance=True).fitted(several)
+
+
+def test_figures_by_their_usual_names():
+    rows = Table("rows", [{"text": "", "label": label} for label in ("no", "no", "yes", "yes", "yes")])
+    task = fresh(labels=("no", "yes"))
+    figures = task.score([{"label": label} for label in ("no", "yes", "yes", "yes", "no")], rows)
+    assert figures == pytest.approx({"accuracy": 0.6, "f1": 7 / 12, "mcc": 1 / 6, "f1_yes": 2 / 3})
+
+
+def test_a_text_may_have_a_score(tokenizer: Tokenizer):
+    rows = Table("rows", [{"text": "fine warm", "score": 2}, {"text": "cold", "score": "0.5"}])
+    task = fresh().fitted(rows)
+    model = build(recipe(tokenizer, task, rows)).eval()
+    told, loss = answers(model, task, rows, tokenizer, "full", truth=True)
+    wrong = [told[at]["score"] - float(row["score"]) for at, row in enumerate(rows.rows)]
+    assert loss == pytest.approx(float(np.mean(np.square(wrong))), rel=1e-5)
+    assert task.score(told, rows)["mse"] == pytest.approx(loss, rel=1e-5)
+
+
+def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
+    one = Table("one.csv", [{"text": "fine", "label": "good"}, {"text": "warm", "label": "good"}], [2, 3])
+    with pytest.raises(InputError, match="one class only, good"):
+        fresh().fitted(one)
+    task = fresh().fitted(table())
+    strange = Table("dev.csv", [{"text": "fine", "label": "good"}, {"text": "warm", "label": "odd"}], [2, 3])
+    with pytest.raises(InputError, match=r"dev.csv, line 3: label 'odd'; the model knows bad, good"):
+        task.examples(strange, tokenizer)
