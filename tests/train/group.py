@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.stack import Share
 from clozeworks.pretraining import Recipe, build
 from clozeworks.train import checkpoint, distributed, optim, together
@@ -28,6 +30,7 @@ EACH: dict[str, tuple[Optimizer, int]] = {
     "adagrad": (Adagrad(start=1e-4), 8),
     "layer_rates": (LayerRates(Adam(correction=True), factor=0.5), 8),
     "shared": (AdamW(), 8),  # layers with the same Parameters
+    "reversible": (AdamW(), 8),  # layers that are computed back
 }
 
 
@@ -44,6 +47,10 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
     recipe = tiny(optimizer, **train)
     if name == "shared":
         recipe.encoder.stack.share = Share(attention=1, ffn=1)
+    if name == "reversible":
+        block = recipe.encoder.stack.block_at(0)
+        block.place = "pre"
+        recipe.encoder.stack = Reversible(4, block, Share(attention=2), norm=LayerNorm())
     recipe = fitted(recipe, tokenizer)
     model = build(recipe)
     world.place(model)
@@ -64,7 +71,7 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
 def main(data: str, out: str) -> None:
     torch.set_num_threads(1)
     world = distributed.join("replicate", "cpu")
-    checked(world, "replicate", ["adamw", "lamb", "shared"], data, out)
+    checked(world, "replicate", ["adamw", "lamb", "shared", "reversible"], data, out)
     checked(distributed.Shards(world.rank, world.size), "shard", list(EACH), data, out)
     world.leave()
 

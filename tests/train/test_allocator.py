@@ -3,6 +3,10 @@ import sys
 
 import pytest
 
+from clozeworks.train.allocator import Heap
+
+MB = 1 << 20
+
 FAULTS = """
 import resource, torch
 from clozeworks.train.allocator import keep_freed
@@ -40,3 +44,49 @@ def test_what_the_user_has_set_up_stays(monkeypatch):
 
     monkeypatch.setenv("MALLOC_ARENA_MAX", "2")
     assert not keep_freed()
+
+
+TORN = """
+import torch
+from clozeworks.train.allocator import Heap, keep_freed
+from clozeworks.train.room import held
+kept, heap = keep_freed(), Heap(held)
+calm = any(heap.settle() for _ in range(9))
+blocks = [torch.ones(1 << 18) for _ in range(600)]  # of a megabyte
+del blocks[::2]
+before = held()
+print(int(kept), int(calm), int(heap.settle()), before - held() >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
+def test_holes_between_blocks_in_use_are_given_back():
+    done = subprocess.run([sys.executable, "-c", TORN], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    kept, calm, given, less = map(int, done.stdout.split())
+    if not kept:
+        pytest.skip("the C library is not glibc, or it was set up from outside")
+    assert (calm, given) == (0, 1)
+    assert 250 < less < 350
+
+
+def told(held: list[int]) -> list[bool]:
+    """Whether pages are given back after each step, if so many MB are held after it."""
+    left = iter(held)
+    heap = Heap(lambda: next(left) * MB, lambda: None)
+    return [heap.settle() for _ in range(len(held) + 3)]
+
+
+def test_what_the_first_steps_need_is_never_given_back():
+    assert not any(told([9000, 9000, 11000, 9000]))
+
+
+def test_growth_is_given_back_and_what_the_next_step_needs_counts_from_then_on():
+    assert told([500, 756, 757, 900, 1100, 1157]) == [False] * 3 + [False, False, True, False, False, True]
+    assert told([4000, 4900, 5001, 4000, 5001]) == [False] * 3 + [False, False, True, False, True]
+
+
+def test_without_a_c_library_that_can_nothing_is_done(monkeypatch):
+    monkeypatch.setattr("clozeworks.train.allocator._trim", lambda: None)
+    heap = Heap(lambda: pytest.fail("nothing to ask for"))
+    assert not any(heap.settle() for _ in range(9))

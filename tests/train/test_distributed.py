@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from clozeworks import spec, text_encoder
 from clozeworks.commands import processes
 from clozeworks.errors import InputError, RecipeError
+from clozeworks.nn.reversible import Reversible
 from clozeworks.pretraining import build
 from clozeworks.train import checkpoint, distributed, log, optim
 from clozeworks.train.run import pretrain
@@ -154,6 +155,13 @@ def test_blocks_that_share_parameters_are_one_group():
     recipe.encoder.vocab = 50
     assert len(distributed.blocks_of(build(recipe))) == recipe.encoder.stack.depth
     recipe.encoder.stack.share.ffn = 1
+    assert distributed.blocks_of(build(recipe)) == []
+
+
+def test_blocks_that_are_computed_back_are_one_group():
+    recipe = tiny_recipe()
+    recipe.encoder.vocab, recipe.encoder.stack.block_at(0).place = 50, "pre"
+    recipe.encoder.stack = Reversible(2, recipe.encoder.stack.block)
     assert distributed.blocks_of(build(recipe)) == []
 
 

@@ -14,13 +14,15 @@ STEPS = [100, 200, 300, 400, 500, 600]
 
 
 def test_the_last_few_each_so_many_and_the_best():
-    losses = {100: 5.0, 200: 3.5, 300: 3.0, 400: 3.0, 450: 1.0}
+    losses = {100: (5.0,), 200: (3.5,), 300: (3.0,), 400: (3.0,), 450: (1.0,)}
     assert Keep().choose(STEPS, losses) == {500, 600}
     assert Keep(1).choose(STEPS, losses) == {600}
     assert Keep(1, every=200).choose(STEPS, losses) == {200, 400, 600}
     assert Keep(1, best=True).choose(STEPS, losses) == {300, 600}, "the earlier of two that are equal"
     assert Keep(1, best=True).choose(STEPS, {}) == {600}, "none was measured"
-    assert Keep(1, best=True).choose(STEPS, {**losses, 500: math.nan}) == {300, 600}, "a loss that is no number"
+    assert Keep(1, best=True).choose(STEPS, {**losses, 500: (math.nan,)}) == {300, 600}, "a loss that is no number"
+    ties = {100: (-0.9, 1.0), 200: (-0.9, 0.5), 300: (-0.8, 0.1), 400: (-0.9, math.inf)}
+    assert Keep(1, best=True).choose(STEPS, ties) == {200, 600}, "of equal figures the one with the lower loss"
     assert Keep(9).choose(STEPS, {}) == set(STEPS)
 
 

@@ -17,7 +17,7 @@ from clozeworks.errors import InputError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
 from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, log, run
+from clozeworks.train import checkpoint, log, run, session
 from clozeworks.train.guard import Guard
 from clozeworks.train.keep import Keep
 from clozeworks.train.progress import Line
@@ -100,14 +100,14 @@ def test_one_bad_example_costs_one_step(tiny: Tiny, data: Path, sound: Result, t
 
 def ruinous(at: set[int], how: float) -> Callable[..., float]:
     """A rate that some updates are ruined by."""
-    return lambda step, train: how if step in at else rate(step, train)
+    return lambda step, train, width: how if step in at else rate(step, train, width)
 
 
 @pytest.fixture(params=[(3.0, "spike"), (math.nan, "not finite")], ids=["spike", "nan"])
 def ruined(request, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch) -> tuple[Result, str]:
     """Step 18 spoils the weights, which shows from step 19 on."""
     how, reason = request.param
-    monkeypatch.setattr(run, "rate", ruinous({18}, how))
+    monkeypatch.setattr(session, "rate", ruinous({18}, how))
     return pretrain(made(tiny), [(data, 1.0)], tmp_path / "whole", progress=False), reason
 
 
@@ -163,7 +163,7 @@ def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_
 
 
 def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(run, "rate", ruinous({18}, math.nan))
+    monkeypatch.setattr(session, "rate", ruinous({18}, math.nan))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=99), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -175,8 +175,10 @@ def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Pat
     source = build(run.fitted(recipe, run.open_data([(data, 1.0)])[1]))
     result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
     shutil.rmtree(result.checkpoint)
-    monkeypatch.setattr(run, "rate", ruinous({5}, math.nan))
-    with pytest.raises(InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from again"):
+    monkeypatch.setattr(session, "rate", ruinous({5}, math.nan))
+    with pytest.raises(
+        InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from or --words again"
+    ):
         pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
     again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
     assert [row["step"] for row in rows(again.run) if row.get("skipped")] == [3, 4, 5, 6, 7, 8]
@@ -184,7 +186,7 @@ def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Pat
 
 @pytest.mark.parametrize("keep", [Keep(1), Keep(1, every=16, best=True)])
 def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, keep: Keep):
-    monkeypatch.setattr(run, "rate", ruinous({18, 27}, 3.0))
+    monkeypatch.setattr(session, "rate", ruinous({18, 27}, 3.0))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=1, keep=keep), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -198,9 +200,9 @@ def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_
 def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_path: Path):
     """A rate that only does harm from step 16 on makes an early checkpoint the best."""
     recipe = made(tiny, guard=None, keep=Keep(1, best=True), save_every=8)
-    harm = lambda step, train: rate(step, train) if step <= 16 else 0.3  # noqa: E731
+    harm = lambda step, train, width: rate(step, train, width) if step <= 16 else 0.3  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "rate", harm)
+        patch.setattr(session, "rate", harm)
         result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
         shutil.rmtree(result.checkpoint)
         again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
@@ -209,7 +211,7 @@ def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_pat
 
 
 def test_a_hopeless_run_stops_with_all_it_knows(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(run, "rate", ruinous(set(range(18, STEPS)), math.nan))
+    monkeypatch.setattr(session, "rate", ruinous(set(range(18, STEPS)), math.nan))
     out = tmp_path / "run"
     with pytest.raises(InputError) as told:
         pretrain(made(tiny), [(data, 1.0)], out, progress=False)

@@ -256,7 +256,9 @@ def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: 
     with pytest.raises(InputError, match="begun from other weights"):
         pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", source=build(recipe), progress=False)
     shutil.rmtree(tmp_path / "run" / "step-00000002")
-    with pytest.raises(InputError, match="no checkpoint yet; it was begun from a model; give the same --from"):
+    with pytest.raises(
+        InputError, match="no checkpoint yet; it was begun from a model or vectors; give the same --from"
+    ):
         pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", progress=False)
     deeper = tiny(2)
     deeper.encoder.stack.depth = 3

@@ -68,6 +68,25 @@ def test_inverse_sqrt_is_that_of_the_transformer():
         assert rate(step, train) == pytest.approx(width**-0.5 * min(step**-0.5, step * warm**-1.5))
 
 
+@pytest.mark.parametrize(
+    ("width", "warm", "factor"), [(512, 4000, 1.0), (1024, 4000, 1.0), (256, 400, 2.0), (64, 0, 1)]
+)
+def test_noam_is_the_formula_of_the_paper(width: int, warm: int, factor: float):
+    train = Train(steps=100_000, learning_rate=factor, warmup=warm, schedule="noam")
+    peak = max(warm, 1)
+    for step in (1, 2, 399, 400, 401, 3999, 4000, 4001, 100_000):
+        wanted = factor * width**-0.5 * min(step**-0.5, step * peak**-1.5)
+        assert rate(step, train, width) == pytest.approx(wanted, rel=1e-12)
+    assert max(range(1, 9000), key=lambda step: rate(step, train, width)) == peak
+
+
+def test_noam_has_the_course_of_inverse_sqrt():
+    noam = Train(steps=500, learning_rate=1.0, warmup=50, schedule="noam")
+    root = Train(steps=500, learning_rate=(256 * 50) ** -0.5, warmup=50, schedule="inverse_sqrt")
+    for step in range(1, 501):
+        assert rate(step, noam, 256) == pytest.approx(rate(step, root))
+
+
 def test_warmup_linear_falls_during_the_warmup_too():
     """(x / w if x <= w else 1) (1 - x), at x = t / T for t = 1 ... T - 1 of the published T = 100."""
     train = Train(steps=99, learning_rate=2.0, warmup=20, schedule="warmup_linear")
@@ -145,7 +164,10 @@ def test_a_part_of_the_recipe(schedule: Word | Schedule):
         ("SlantedTriangular(cut=1)", r"schedule\.cut = 1: a share of the steps, 0 to 1, is needed"),
         ("SlantedTriangular(ratio=0.5)", r"schedule\.ratio = 0\.5: 1 or more is needed; 32 is usual$"),
         ("Slanted", r"choose one of Polynomial, SlantedTriangular$"),
-        ("zigzag", r"'linear' or 'cosine' or 'inverse_sqrt' or 'constant' or 'warmup_linear' or Schedule is needed"),
+        (
+            "zigzag",
+            r"'linear' or 'cosine' or 'inverse_sqrt' or 'constant' or 'warmup_linear' or 'noam' or Schedule is needed",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(text: str, said: str):

@@ -250,10 +250,10 @@ def test_memory_counts_the_teacher():
 
 
 def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncoder, tmp_path: Path):
-    from clozeworks.train.run import Session, fitted, open_data
+    from clozeworks.train.run import fitted, open_data, opened
 
     corpora, tokenizer = open_data([(data, 1.0)])
-    session = Session(fitted(student(), tokenizer), corpora, tokenizer, tmp_path / "run", "cpu", teacher=teacher)
+    session = opened(fitted(student(), tokenizer), corpora, tokenizer, tmp_path / "run", "cpu", teacher=teacher)
     again, _ = begun(session.recipe, None, teacher)
     for (name, a), b in zip(session.model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b), name

@@ -1,6 +1,7 @@
 """What a recipe costs, found by running it on the meta device: shapes flow, nothing is computed or allocated."""
 
 import dataclasses
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from clozeworks import spec
 from clozeworks.batch import Batch, Context, Memory, Spans, from_padded
-from clozeworks.model import Model
-from clozeworks.pretraining import Recipe, count_parameters
+from clozeworks.pretraining import Recipe, assembled, count_parameters
 from clozeworks.train.footprint import peak_of
 from clozeworks.train.source import Learned
 from clozeworks.train.teacher import Teacher
@@ -83,12 +83,13 @@ class Cost:
         inside = sum(count for name, count in self.sizes.items() if name.startswith(f"{part}."))
         return inside, self.arithmetic.get(part, 0.0)
 
-    def of_blocks(self, part: str) -> tuple[int, float]:
+    def of_blocks(self, part: str, side: str = "encoder") -> tuple[int, float]:
         """The same of one part of every block together; `norm` is every norm."""
-        here = lambda name: name.startswith("encoder.stack.blocks.") and name.split(".")[4] in names  # noqa: E731
+        blocks = re.compile(rf"{side}\.stack\.(?:back\.)?blocks\.\d+\.(\w+)")
+        here = lambda name: bool(found := blocks.match(name)) and found[1] in names  # noqa: E731
         names = ("mixer_norm", "cross_norm", "ffn_norm") if part == "norm" else (part,)
         inside = sum(count for name, count in self.sizes.items() if here(name))
-        exact = [flops for name, flops in self.arithmetic.items() if name.count(".") == 4 and here(name)]
+        exact = [flops for name, flops in self.arithmetic.items() if blocks.fullmatch(name) and here(name)]
         return inside, sum(exact)
 
 
@@ -103,9 +104,10 @@ def cost_of(recipe: Recipe, teacher: Learned | None = None) -> Cost:
     length, train = recipe.longest(), recipe.train
     rows = max(1, (train.micro_tokens or train.batch_tokens) // length)
     with torch.device("meta"):
-        model = Model(recipe.encoder, recipe.objective.losses)
-        taught = None if teacher is None else Model(teacher.recipe.encoder, teacher.recipe.objective.losses)
-    model.encoder.stack.recompute = train.recompute
+        model = assembled(recipe)
+        taught = None if teacher is None else assembled(teacher.recipe)
+    for stack in model.stacks:
+        stack.recompute = train.recompute
     batch = _batch(recipe, rows, length)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(batch))
@@ -113,7 +115,7 @@ def cost_of(recipe: Recipe, teacher: Learned | None = None) -> Cost:
     # A second piece of the step finds the gradients of the first already there.
     pieces = min(2, -(-train.batch_tokens // (rows * length)))
     return Cost(
-        sizes={name: parameter.numel() for name, parameter in model.named_parameters()},
+        sizes={name: each.numel() for name, each in model.named_parameters() if each.is_floating_point()},
         arithmetic=found,
         without_heads=count_parameters(recipe, heads=False),
         rows=rows,
@@ -121,9 +123,29 @@ def cost_of(recipe: Recipe, teacher: Learned | None = None) -> Cost:
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=peak_of(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.encoder.stack.depth)),
+        passes=peak_of(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.top.depth)),
         teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
+
+
+def multiply_adds(recipe: Recipe, length: int) -> int:
+    """Of the blocks for one row of so many tokens, and where there is a decoder, for a target as long as its source.
+
+    Of products alone, by each part's definition; tables of words, heads and what is done to single numbers are left
+    out, as is usual where blocks are compared.
+    """
+    spec.check(recipe, recipe.name)
+    with torch.device("meta"):
+        model = assembled(recipe, heads=False)
+    causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
+    batch = from_padded(torch.zeros(1, length, dtype=torch.long), kind="causal" if causal else "full").to("meta")
+    if model.decoder is not None:
+        batch.source = from_padded(torch.zeros(1, length, dtype=torch.long)).to("meta")
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(_dense(batch))
+    found = counter.get_flop_counts()
+    stacks = ("Model.encoder.stack", "Model.decoder.stack")
+    return sum(sum(found[name].values()) for name in stacks if name in found) // 2
 
 
 def _name(module: str) -> str:
@@ -133,13 +155,24 @@ def _name(module: str) -> str:
 
 def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
     """One of the right shapes; what the objective's fields hold does not matter here."""
-    batch = from_padded(torch.zeros(rows, length, dtype=torch.long)).to("meta")
     rate = getattr(recipe.objective.corruption, "rate", HIDDEN)
+    source = None
+    if recipe.decoder is not None:  # the length is that of both sides, and what is written is predicted
+        written = getattr(recipe.objective.segments, "target_length", length // 2)
+        source = from_padded(torch.zeros(rows, length - written, dtype=torch.long)).to("meta")
+        length, rate = written, 1.0
+    stateful = recipe.encoder.stack.stateful
+    one_way = stateful and recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
+    tokens = torch.zeros(rows, length, dtype=torch.long)
+    batch = from_padded(tokens, kind="causal" if one_way else "full").to("meta")
+    batch.source = source
     batch.targets = batch.labels = torch.zeros(round(rate * rows * length), dtype=torch.long, device="meta")
+    if recipe.objective.corruption is not None and recipe.objective.corruption.kind == "order":
+        batch.kind = "order"  # a second stream asks at the targets
     if recipe.objective.corruption and "spans" in recipe.objective.corruption.writes:
         borders = batch.labels[: len(batch.labels) // SPAN * 2]
         batch.spans = Spans(batch.labels, batch.labels, batch.labels, batch.labels, borders, (len(batch.labels),))
-    if memory := recipe.encoder.stack.memory:  # as full as it gets
+    if (memory := recipe.encoder.stack.memory) and not stateful:  # as full as it gets
         past = from_padded(torch.zeros(rows, memory, dtype=torch.long)).to("meta").side.earlier(memory)
         held = torch.zeros(rows, memory, recipe.encoder.width, device="meta")
         batch.past = Memory((held,) * recipe.encoder.stack.depth, past)
@@ -149,4 +182,6 @@ def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
 
 
 def _dense(batch: Batch) -> Batch:
-    return _Dense(**{field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)})
+    dense = _Dense(**{field.name: getattr(batch, field.name) for field in dataclasses.fields(batch)})
+    dense.source = None if batch.source is None else _dense(batch.source)
+    return dense

@@ -157,9 +157,9 @@ class Replicas(Several):
 class Shards(Several):
     """Some rows of every tensor in each process; a block's are gathered while it computes.
 
-    Where blocks share Parameters the whole model is gathered at once. So is always what stands outside the blocks: a
-    head may read the table of words, which is the embedding's. Gradients are scattered after each pass, which keeps
-    only a part of them in memory.
+    Where blocks share Parameters, or compute back what went into them, the whole model is gathered at once. So is
+    always what stands outside the blocks: a head may read the table of words, which is the embedding's. Gradients are
+    scattered after each pass, which keeps only a part of them in memory.
     """
 
     @property
@@ -195,11 +195,14 @@ class Shards(Several):
 
 
 def blocks_of(model: nn.Module) -> list[nn.Module]:
-    """The blocks of every stack, each a group of its own; none where one Parameter stands in several of them."""
+    """The blocks of every stack, each a group of its own; none where one Parameter stands in several of them, or where
+    a stack goes through its parts by itself on the way back."""
     found: list[nn.Module] = []
     for module in model.modules():
         blocks = getattr(module, "blocks", None)
         if isinstance(blocks, nn.ModuleList):
+            if getattr(module, "inverts", False):
+                return []
             found += list(blocks)
     owners = [id(parameter) for block in found for parameter in block.parameters()]
     return found if len(owners) == len(set(owners)) else []

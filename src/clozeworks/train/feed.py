@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from clozeworks import draws
 from clozeworks.batch import Batch
 from clozeworks.data.loader import Loader
@@ -61,6 +63,16 @@ class Feed:
                     self.position = {"phase": phase, "place": place}
                     step += 1
                     yield micro
+
+    @property
+    def borders(self) -> list[int]:
+        return [end for end, _ in self.phases]
+
+    def rehearse(self) -> None:
+        """Make the first example of every phase and corpus: text that does not suit the objective is refused here."""
+        for loader in self.loaders:
+            for source in loader.sources:
+                source.epoch(0).examples(np.zeros(1, dtype=np.int64))
 
     def rows_of(self, step: int) -> list[Row]:
         """The rows of one step after `start`, without reading those before it."""

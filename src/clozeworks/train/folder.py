@@ -24,9 +24,10 @@ from clozeworks.spec import to_dict
 from clozeworks.train.listing import METRICS, RECIPE, RUN
 
 __all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "is_free", "model_files",
-           "read", "versions"]  # fmt: skip
+           "read", "texts", "versions"]  # fmt: skip
 
-# These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes.
+# These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes;
+# the last one is found at the end.
 # `steps` is not among them: the rate of every step depends on it, so a longer run would not be the one that was begun.
 FREE = (
     "train.log_every",
@@ -38,14 +39,19 @@ FREE = (
     "train.parallel",
     "train.recompute",
     "train.compile",
+    "objective.losses.0.threshold",
 )
+
+
+STAGES = ("text", "further")  # what a fine-tuning run keeps of the pretraining that went before it
 
 
 def expect(run: Path) -> None:
     """Refuse a directory of something else."""
     if (run / RUN).exists() or not run.is_dir():
         return
-    strange = [path.name for path in run.iterdir() if path.name != atomic.LOCK and not path.name.startswith(".")]
+    names = [path.name for path in run.iterdir() if path.name not in (atomic.LOCK, *STAGES)]
+    strange = [name for name in names if not name.startswith(".")]
     if strange:
         given = f"a directory that holds {strange[0]} but is no run"
         raise InputError(run, given, "a new or empty directory is needed", "choose another --out")
@@ -58,13 +64,9 @@ def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
     atomic.write_json(run / RECIPE, to_dict(recipe))
 
 
-def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], facts: dict[str, Any]) -> dict[str, Any]:
-    """The content of run.json, new or as it was; a recipe or data other than it was begun with are refused.
-
-    `facts` are written down at the beginning and hold for the whole run; of them, `source` and `teacher` are compared
-    if given.
-    """
-    now = {
+def texts(corpora: list[tuple[Corpus, float]]) -> dict[str, Any]:
+    """What is written down of the text of a run."""
+    return {
         "tokenizer": corpora[0][0].tokenizer_fingerprint,
         "data": [
             {
@@ -76,6 +78,14 @@ def compare(run: Path, recipe: Recipe, corpora: list[tuple[Corpus, float]], fact
             for corpus, weight in corpora
         ],
     }
+
+
+def compare(run: Path, recipe: Recipe, now: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """The content of run.json, new or as it was; a recipe or data other than it was begun with are refused.
+
+    `now` is the tokenizer and the data as they are. `facts` are written down at the beginning and hold for the whole
+    run; of them, `source` and `teacher` are compared if given.
+    """
     if (run / RUN).exists():
         record = read(run)
         _same_data(run, record, now)  # first: another tokenizer changes the recipe's vocabulary too

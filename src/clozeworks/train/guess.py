@@ -42,7 +42,7 @@ class Guesser:
         chosen = len(one.targets) // 2  # the beginning of an example has little before it
         at, label = int(one.targets[chosen]), int(one.labels[chosen])
         here = one.to(next(self.model.parameters()).device)
-        hidden = self.model.encoder(here.tokens, here.side, here.context())
+        hidden = self.model.read(here, ())
         guess = int(head.logits(hidden.at(here)[chosen]).argmax())  # pyright: ignore[reportCallIssue]
         tokens = one.tokens[0].tolist()
         at += one.kind == "causal"  # where a token is read, the one after it is guessed
@@ -51,8 +51,7 @@ class Guesser:
 
     def _text(self, tokens: list[int]) -> str:
         """Tokens as people read them: of the special ones only the mask is shown."""
-        mask = self.tokenizer.need("mask")
-        kept = [token for token in tokens if token == mask or token not in self.tokenizer.special_ids]
+        kept = [token for token in tokens if token == self.tokenizer.mask or token not in self.tokenizer.special_ids]
         return " ".join(self.tokenizer.decode(kept, skip_specials=False).split()).removeprefix("##")
 
 
@@ -75,4 +74,14 @@ def first_example(batch: Batch) -> Batch | None:
         targets=batch.targets[mine] - start,
         labels=batch.labels[mine],
         real=length,
+        source=None if batch.source is None else same_pair(batch.source, row, int(batch.side.document[row, column])),
     )
+
+
+def same_pair(source: Batch, row: int, document: int) -> Batch:
+    """Of a source, the document of this number."""
+    columns = (source.side.document[row] == document).nonzero()[:, 0]
+    cut = lambda value: value[row : row + 1, columns]  # noqa: E731
+    length = len(columns)
+    borders, firsts = Borders((0,), (length,), 1, length), torch.zeros(1, dtype=torch.long)
+    return Batch(cut(source.tokens), source.side.each(cut), source.kind, borders, firsts, real=length)

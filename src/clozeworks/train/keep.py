@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from clozeworks.errors import RecipeError
 from clozeworks.spec import Spec
 
+Judged = tuple[
+    float, ...
+]  # what a step is judged by, the lower the better; the second decides where the first is equal
+
 
 @dataclass(slots=True)
 class Keep(Spec):
     """The `last` few, each whose step is a multiple of `every`, and, if asked for, the `best`.
 
-    The best one has the lowest held-out loss, measured at its own step: `save_every` and `evaluate_every` should be
-    multiples of one another. One that was not measured is never the best.
+    The best one has the lowest held-out loss, or the best figure of its task, measured at its own step: `save_every`
+    and `evaluate_every` should be multiples of one another. One that was not measured is never the best.
     """
 
     last: int = 2
@@ -25,8 +29,8 @@ class Keep(Spec):
             if value is not None and value < 1:
                 raise RecipeError(f"{where}.{name}", value, "at least 1 is needed", "change it")
 
-    def choose(self, steps: Iterable[int], losses: Mapping[int, float], anchor: int | None = None) -> set[int]:
-        """The steps whose checkpoints stay; `losses` are held-out ones by step.
+    def choose(self, steps: Iterable[int], judged: Mapping[int, Judged], anchor: int | None = None) -> set[int]:
+        """The steps whose checkpoints stay; `judged` are evaluations by step.
 
         The guard may have to go back to the newest up to `anchor`, so that one stays, and so does the oldest after it,
         which takes its place when the run has gone on.
@@ -35,9 +39,9 @@ class Keep(Spec):
         kept = set(newest[: self.last])
         if self.every is not None:
             kept |= {step for step in newest if step % self.every == 0}
-        measured = [step for step in newest if math.isfinite(losses.get(step, math.nan))]
+        measured = [step for step in newest if step in judged and math.isfinite(judged[step][0])]
         if self.best and measured:
-            kept.add(min(measured, key=lambda step: (losses[step], step)))
+            kept.add(min(measured, key=lambda step: (judged[step], step)))
         if anchor is not None:
             kept |= {*[step for step in newest if step <= anchor][:1], *[step for step in newest if step > anchor][-1:]}
         return kept

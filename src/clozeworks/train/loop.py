@@ -18,6 +18,7 @@ from clozeworks.batch import Batch
 from clozeworks.key import Key
 from clozeworks.model import Model
 from clozeworks.recall import Recall
+from clozeworks.train.bound import bound_of, constrain
 from clozeworks.train.guard import Watch
 from clozeworks.train.world import World, gradients
 
@@ -70,6 +71,7 @@ def fit(
     world: World | None = None,
     teach: Callable[[Batch], Batch] | None = None,
     recall: Recall | None = None,
+    thaw: Callable[[int], None] | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
@@ -80,11 +82,13 @@ def fit(
 
     In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
     `teach` has a teacher read each micro-batch before the model does. `recall` is what lanes of text remember at the
-    start; after a step that changes nothing they remember nothing.
+    start; after a step that changes nothing they remember nothing. `thaw` says before each step which parameters learn.
     """
     batches, watch, world = iter(data), watch or Watch(), world or World()
     recall = Recall() if recall is None else recall
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    bound = bound_of(model)
+    constrain(bound)
     for number in range(start + 1, steps + 1):
         begin, cpu_begin = time.perf_counter(), time.process_time()
         try:
@@ -100,6 +104,9 @@ def fit(
             yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
             continue
         micro = [batch.to(device) for batch in micro]
+        if thaw is not None:
+            thaw(number)
+            parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
         optimizer.zero_grad(set_to_none=True)
         keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
@@ -109,7 +116,7 @@ def fit(
         means, norm = world.settled(torch.stack(list(parts.values())), norm)
         *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
         metrics = dict(zip(parts, values, strict=True))
-        loss = sum(spec.weight * metrics[spec.name] for spec in model.specs)
+        loss = sum(spec.weight * metrics[spec.name] for spec in model.specs if not spec.apart)
 
         verdict = watch(number, loss, grad_norm)
         if verdict.act == "update":
@@ -118,6 +125,7 @@ def fit(
             for group in optimizer.param_groups:
                 group["lr"] = rate * group.get("share", 1.0)
             optimizer.step()
+            constrain(bound)
         else:
             recall.forget()
         step = Step(
@@ -156,7 +164,7 @@ def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
 def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int], int]:
     """The predictions of each loss and the tokens in the step, those of other processes too."""
     mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
-    *counts, tokens = world.totals([*mine, sum(batch.real for batch in micro)])
+    *counts, tokens = world.totals([*mine, sum(batch.read for batch in micro)])
     return {spec.name: found for spec, found in zip(model.specs, counts, strict=True)}, tokens
 
 

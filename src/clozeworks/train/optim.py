@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clozeworks.errors import InputError
 from clozeworks.train.optimizers.optimizer import Group, Optimizer
 
-_BLOCK = re.compile(r"(?:^|\.)encoder\.stack\.blocks\.(\d+)\.")
+_BLOCK = re.compile(r"(?:^|\.)encoder\.stack\.(?:back\.)?blocks\.(\d+)\.")
 _EMBED = re.compile(r"(?:^|\.)encoder\.embed\.")
 
 

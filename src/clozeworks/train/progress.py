@@ -101,9 +101,12 @@ class Line:
         )
 
     def heldout(self, step: int, figures: dict[str, Any]) -> None:
-        """Loss and accuracies; the rest is in metrics.jsonl and at the end."""
+        """Loss, accuracies and what tasks are judged by; the rest is in metrics.jsonl and at the end."""
         shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
-        shown = "  ".join(f"{name.replace('_', ' ')} {value:.1%}" for name, value in shares.items())
+        others = {name: figures[name] for name in ("f1", "spearman", "exact_match") if name in figures}
+        told = [f"{name} {value:.1%}" for name, value in shares.items()]
+        told += [f"{name} {value:.3f}" for name, value in others.items()]
+        shown = "  ".join(told).replace("_", " ")
         text = f"held-out at step {step:,}:  loss {figures['loss']:.3f}  {shown}".rstrip()
         self.panel.heldout = text
         if self.live is None:

@@ -11,7 +11,7 @@ from clozeworks.spec import Spec
 if TYPE_CHECKING:
     from clozeworks.train.settings import Train
 
-Word = Literal["linear", "cosine", "inverse_sqrt", "constant", "warmup_linear"]  # the schedules without fields
+Word = Literal["linear", "cosine", "inverse_sqrt", "constant", "warmup_linear", "noam"]  # the schedules without fields
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class SlantedTriangular(Schedule):
         return (1 + height * (self.ratio - 1)) / self.ratio
 
 
-def rate(step: int, train: "Train") -> float:
-    """The rate of update `step`, counted from 1.
+def rate(step: int, train: "Train", width: int | None = None) -> float:
+    """The rate of update `step`, counted from 1; `width` is the model's, which noam alone asks for.
 
     It climbs in a straight line to its peak at the last warm-up step P, then falls towards 0, which a linear or
     cosine schedule would reach one step after the last: no update of the run is wasted on a rate of 0.
@@ -83,10 +83,16 @@ def rate(step: int, train: "Train") -> float:
     warmup_linear min(t / P, 1) (1 - t / (T + 1)): the fall begins with the first step and multiplies the warm-up too,
     so the peak is a little below the rate. The published code (Radford et al. 2018) counts from 0, where its rate is 0:
     this is its course of T + 1 updates without that first one.
+
+    noam width^-0.5 min(t^-0.5, t P^-1.5) (Vaswani et al. 2017, 5.3): the same course as inverse_sqrt, with a height of
+    its own that `learning_rate` multiplies, where 1 is the paper's; wider models and longer warm-ups have lower peaks.
     """
     if isinstance(train.schedule, Schedule):
         return train.learning_rate * train.schedule.share(step, warmup_steps(train), train.steps)
     peak = max(warmup_steps(train), 1)
+    if train.schedule == "noam":
+        assert width is not None, "noam depends on the width of the model"
+        return train.learning_rate * min(step**-0.5, step * peak**-1.5) / math.sqrt(width)
     if train.schedule == "warmup_linear":
         return train.learning_rate * min(step / peak, 1.0) * (1 - step / (train.steps + 1))
     if step <= peak:

@@ -15,6 +15,7 @@ from clozeworks.train.optimizers.lamb import Lamb
 from clozeworks.train.optimizers.layer_rates import LayerRates
 from clozeworks.train.optimizers.optimizer import Optimizer
 from clozeworks.train.schedule import Polynomial, Schedule, SlantedTriangular, Word
+from clozeworks.train.tune import Tune
 
 __all__ = [
     "Adagrad",
@@ -29,6 +30,7 @@ __all__ = [
     "Polynomial",
     "SlantedTriangular",
     "Train",
+    "Tune",
 ]
 
 

@@ -10,6 +10,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe, build
+from clozeworks.spelling import spell
 
 
 class Learned(Protocol):
@@ -25,31 +26,68 @@ class Learned(Protocol):
     def tokenizer(self) -> Tokenizer | None: ...
 
 
-def begun(recipe: Recipe, source: Model | None, teacher: Learned | None) -> tuple[Model, list[str]]:
-    """The model as a run begins with it, and what to tell of that: a source has the first word, then the teacher."""
+def begun(
+    recipe: Recipe, source: Model | None, teacher: Learned | None, tokenizer: Tokenizer | None = None
+) -> tuple[Model, list[str]]:
+    """The model as a run begins with it, and what to tell of that: a source has the first word, then the teacher.
+
+    A model that reads characters is told how the tokenizer's words are written.
+    """
     model, distil = build(recipe), recipe.distil
     if source is not None:
         return model, transfer(source, model)
+    notes = [] if tokenizer is None else spell(model, tokenizer)
     if teacher is None or distil is None or distil.start is None:
-        return model, []
+        return model, notes
     depth, of = recipe.encoder.stack.depth, teacher.recipe.encoder.stack.depth
-    return model, take_layers(teacher.model, model, distil.layers(depth, of))
+    return model, [*notes, *take_layers(teacher.model, model, distil.layers(depth, of))]
 
 
-def transfer(source: Model, model: Model) -> list[str]:
-    """Copy weights by name. The encoder must be there in full; a head the source lacks starts fresh and is named."""
-    theirs, fresh = dict(source.named_parameters()), []
+def transfer(source: Model, model: Model, decoder: Model | None = None) -> list[str]:
+    """Copy weights by name. The encoder must be there in full; a head the source lacks starts fresh and is named.
+
+    A decoder that the source lacks starts from its encoder, or from that of `decoder`, and so does what is predicted
+    from it; its cross-attention, which no encoder has, is new.
+    """
+    theirs, fresh, told = dict(source.named_parameters()), [], []
+    begins = model.decoder is not None and (source.decoder is None or decoder is not None)
+    if begins:
+        theirs = {name: value for name, value in theirs.items() if name.startswith("encoder.")}
+        encoder = dict((decoder or source).named_parameters())
+        theirs |= {"decoder." + name.removeprefix("encoder."): value for name, value in encoder.items()
+                   if name.startswith("encoder.")}  # fmt: skip
+        told = ["the decoder starts as another encoder" if decoder else "the decoder starts as the encoder"]
+        told = [f"{told[0]}, its cross-attention from fresh weights"]
+    theirs = _words(source if decoder is None else decoder) | theirs
     for name, parameter in model.named_parameters():
+        if begins and _CROSS.match(name):
+            continue
         there = theirs.get(name)
         if there is not None and there.shape == parameter.shape:
             parameter.data.copy_(there)
-        elif name.startswith("encoder.") and not name.startswith("encoder.pooler."):
+        elif name.startswith(("encoder.", "decoder.")) and not name.startswith("encoder.pooler."):
             given = "nothing" if there is None else f"a shape of {tuple(there.shape)}"
             raise InputError(f"--from, {name}", given, f"the recipe has {tuple(parameter.shape)}",
                              "take the recipe of that model")  # fmt: skip
         else:
             fresh.append(".".join(name.split(".")[:2]))
-    return [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
+    fresh = [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
+    return [*told, *fresh, *_left(source, model)]
+
+
+def _left(source: Model, model: Model) -> list[str]:
+    """A sentence about parts of the source's encoder that the model has no place for; a pooler is a part of heads."""
+    own = {name for name, _ in model.encoder.named_parameters()}
+    lost = [name for name, _ in source.encoder.named_parameters() if name not in own and not name.startswith("pooler.")]
+    blocks = dict.fromkeys(".".join(name.split(".")[:3]) for name in lost)
+    return [f"left behind, since the recipe has no place for it: {', '.join(blocks)}"] if lost else []
+
+
+def _words(source: Model) -> dict[str, torch.nn.Parameter]:
+    """The head that predicts words, under the name that it has in a task."""
+    heads = (source.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
+    head = next((head for head in heads if head is not None), None)
+    return {} if head is None else {f"heads.write.words.{name}": value for name, value in head.named_parameters()}
 
 
 def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[str]:
@@ -82,6 +120,7 @@ def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[s
     return [f"{told}; fresh: {', '.join(dict.fromkeys(fresh))}" if fresh else told]
 
 
+_CROSS = re.compile(r"^decoder\.stack\.blocks\.\d+\.cross(_norm)?\.")
 _BLOCK = re.compile(r"^(encoder\.stack\.blocks\.)(\d+)\.")
 _ROWS = ("embed.words.table.weight", "embed.positions.table.weight", "heads.masked_lm.bias")
 

@@ -36,11 +36,11 @@ def teacher_of(given: Learned | None, recipe: Recipe, device: str) -> Teacher | 
     """None where no loss of the recipe compares."""
     if given is None or not any("teacher" in loss.reads for loss in recipe.objective.losses):
         return None
-    return Teacher(given.model.to(device), recipe.objective.losses, recipe.encoder.stack.depth)
+    return Teacher(given.model.to(device), recipe.objective.losses, recipe.top.depth)
 
 
 def outline(recipe: Recipe) -> Outline:
-    stack = recipe.encoder.stack
+    stack = recipe.top
     heads = tuple(getattr(stack.block_at(layer).mixer, "heads", None) for layer in range(stack.depth))
     names = frozenset(loss.name for loss in recipe.objective.losses)
     return Outline(recipe.name, stack.out_width(recipe.encoder.width), heads, names)
@@ -58,6 +58,9 @@ def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> lis
     if not recipe.taught:
         given, needed = f"{teacher.recipe.name} for {recipe.name}", "no loss of this recipe reads a teacher"
         raise InputError("--teacher", given, needed, "take distilbert_mini, or add a loss such as SoftTargets")
+    if (recipe.decoder is None) != (teacher.recipe.decoder is None):
+        given, needed = teacher.recipe.name, f"{recipe.name} and its teacher must read the same: a text, or its source"
+        raise InputError("--teacher", given, needed, "take a teacher of the same kind")
     notes = _same_tokens(tokenizer, teacher)
     encoder = teacher.recipe.encoder
     if encoder.vocab < tokenizer.size:
