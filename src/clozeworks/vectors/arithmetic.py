@@ -1,0 +1,168 @@
+"""Sums over rows, as the kernels of word vectors need them: several rows in one pass, so that each is loaded once.
+
+Rows are float32, padded with zeros to whole vectors of the processor. A group is m inputs against t targets:
+x[a, k] = input_a . target_k, and the gradients of a loss of x are sums of rows once more.
+"""
+
+import numpy as np
+
+from clozeworks.vectors.compiled import compiled
+
+PAD = 16  # numbers: 64 bytes, a line of the cache
+
+
+def padded_rows(rows: int, dim: int) -> np.ndarray:
+    """Zeros, float32 [rows, dim rounded up to PAD], each row at the beginning of a line of the cache."""
+    width = -(-dim // PAD) * PAD
+    room = np.zeros(rows * width + PAD, np.float32)
+    skip = -(room.ctypes.data // 4) % PAD
+    return room[skip : skip + rows * width].reshape(rows, width)
+
+
+def unpadded(table: np.ndarray, dim: int) -> np.ndarray:
+    """The first `dim` numbers of each row, moved together where they are; `table` is used up."""
+    rows, width = table.shape
+    flat = table.reshape(-1)
+    step = max(1, (1 << 22) // width)
+    for begin in range(0, rows, step):
+        some = table[begin : begin + step, :dim].copy()
+        flat[begin * dim : begin * dim + some.size] = some.reshape(-1)
+    return flat[: rows * dim].reshape(rows, dim)
+
+
+@compiled
+def products(inputs, row, targets, count, found, at, width):
+    """found[at, k] = inputs[row] . targets[k], for the first `count` targets."""
+    k = 0
+    while k + 4 <= count:
+        a = b = c = d = np.float32(0)
+        for n in range(width):
+            x = inputs[row, n]
+            a += x * targets[k, n]
+            b += x * targets[k + 1, n]
+            c += x * targets[k + 2, n]
+            d += x * targets[k + 3, n]
+        found[at, k], found[at, k + 1], found[at, k + 2], found[at, k + 3] = a, b, c, d
+        k += 4
+    while k + 2 <= count:
+        a = b = np.float32(0)
+        for n in range(width):
+            x = inputs[row, n]
+            a += x * targets[k, n]
+            b += x * targets[k + 1, n]
+        found[at, k], found[at, k + 1] = a, b
+        k += 2
+    if k < count:
+        a = np.float32(0)
+        for n in range(width):
+            a += inputs[row, n] * targets[k, n]
+        found[at, k] = a
+
+
+@compiled
+def add_targets(table, row, targets, count, weights, at, width):
+    """table[row] += sum over k of weights[at, k] targets[k]."""
+    k = 0
+    while k + 4 <= count:
+        a, b, c, d = weights[at, k], weights[at, k + 1], weights[at, k + 2], weights[at, k + 3]
+        for n in range(width):
+            table[row, n] += a * targets[k, n] + b * targets[k + 1, n] + c * targets[k + 2, n] + d * targets[k + 3, n]
+        k += 4
+    while k + 2 <= count:
+        a, b = weights[at, k], weights[at, k + 1]
+        for n in range(width):
+            table[row, n] += a * targets[k, n] + b * targets[k + 1, n]
+        k += 2
+    if k < count:
+        a = weights[at, k]
+        for n in range(width):
+            table[row, n] += a * targets[k, n]
+
+
+@compiled
+def add_inputs(table, row, inputs, rows, count, weights, k, width):
+    """table[row] += sum over a of weights[a, k] inputs[rows[a]]."""
+    at = 0
+    while at + 4 <= count:
+        p, q, r, s = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
+        a, b, c, d = weights[at, k], weights[at + 1, k], weights[at + 2, k], weights[at + 3, k]
+        for n in range(width):
+            table[row, n] += a * inputs[p, n] + b * inputs[q, n] + c * inputs[r, n] + d * inputs[s, n]
+        at += 4
+    while at + 2 <= count:
+        p, q = rows[at], rows[at + 1]
+        a, b = weights[at, k], weights[at + 1, k]
+        for n in range(width):
+            table[row, n] += a * inputs[p, n] + b * inputs[q, n]
+        at += 2
+    if at < count:
+        p, a = rows[at], weights[at, k]
+        for n in range(width):
+            table[row, n] += a * inputs[p, n]
+
+
+@compiled
+def mean_rows(table, rows, count, mean, width):
+    """mean[0] = the mean of table[rows]."""
+    for n in range(width):
+        mean[0, n] = np.float32(0)
+    at = 0
+    while at + 2 <= count:
+        p, q = rows[at], rows[at + 1]
+        for n in range(width):
+            mean[0, n] += table[p, n] + table[q, n]
+        at += 2
+    if at < count:
+        p = rows[at]
+        for n in range(width):
+            mean[0, n] += table[p, n]
+    share = np.float32(1) / np.float32(count)
+    for n in range(width):
+        mean[0, n] *= share
+
+
+@compiled
+def add_row(table, rows, count, added, width):
+    """table[r] += added[0] for each r of rows, as often as it stands there."""
+    for at in range(count):
+        row = rows[at]
+        for n in range(width):
+            table[row, n] += added[0, n]
+
+
+@compiled
+def sigmoid(x):
+    """1 / (1 + e^-x) to float32, from 1e-8 to 1 - 1e-8: tanh(x / 2) as a quotient of polynomials, without branches or
+    tables, so that several are computed at once."""
+    y = np.float32(0.5) * x
+    y = min(max(y, np.float32(-9)), np.float32(9))
+    z = y * y
+    over = np.float32(-2.76076847742355e-16)
+    over = over * z + np.float32(2.00018790482477e-13)
+    over = over * z + np.float32(-8.60467152213735e-11)
+    over = over * z + np.float32(5.12229709037114e-08)
+    over = over * z + np.float32(1.48572235717979e-05)
+    over = over * z + np.float32(6.37261928875436e-04)
+    over = over * z + np.float32(4.89352455891786e-03)
+    under = np.float32(1.19825839466702e-06)
+    under = under * z + np.float32(1.18534705686654e-04)
+    under = under * z + np.float32(2.26843463243900e-03)
+    under = under * z + np.float32(4.89352518554385e-03)
+    return np.float32(0.5) + np.float32(0.5) * (y * over / under)
+
+
+@compiled
+def add_loss(found, at, labels, count):
+    """The loss of one row of products: - sum of log sigmoid(x) where the label is 1, of log sigmoid(-x) where 0."""
+    chance = 1.0
+    for k in range(count):
+        p = np.float64(sigmoid(found[at, k]))
+        chance *= p if labels[k] > 0 else 1.0 - p
+    return -np.log(max(chance, 1e-300))
+
+
+@compiled
+def to_gradients(found, at, labels, width, rate):
+    """Products become steps against the gradient: (label - sigmoid(x)) * rate."""
+    for k in range(width):
+        found[at, k] = (labels[k] - sigmoid(found[at, k])) * rate

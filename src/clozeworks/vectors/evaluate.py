@@ -1,0 +1,196 @@
+"""How well vectors agree with people: word pairs whose similarity was judged, and analogies that have an answer."""
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from clozeworks.data.text.compressed import open_bytes
+from clozeworks.errors import InputError
+from clozeworks.metrics.scores import pearson, spearman
+from clozeworks.vectors.search import ROOM, cosines, unit
+from clozeworks.vectors.table import Vectors, products
+
+StrPath = str | os.PathLike[str]
+FIRST = 300_000  # words that are looked at, the most frequent
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where fewer than two."""
+
+    name: str
+    spearman: float
+    pearson: float
+    covered: int
+    pairs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Of `questions`, those `covered` have vectors for all four words, and so many are `right`."""
+
+    name: str
+    right: int
+    covered: int
+    questions: int
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.covered if self.covered else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Analogies:
+    name: str
+    method: str
+    sections: list[Section]
+
+    @property
+    def total(self) -> Section:
+        sums = (sum(getattr(each, part) for each in self.sections) for part in ("right", "covered", "questions"))
+        return Section("total", *sums)
+
+
+def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold: bool = True) -> Similarity:
+    """Cosines against the judgements of a file: a pair and a number on each line, see `read_pairs`.
+
+    Looks among the `first` words. With `fold` capitals do not matter, and of several spellings the first counts.
+    """
+    judged = read_pairs(path)
+    places = _places(vectors, first, fold)
+    found = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
+    known = [(a, b, score) for a, b, score in found if a is not None and b is not None]
+    name = Path(path).name
+    if len(known) < 2:
+        return Similarity(name, math.nan, math.nan, len(known), len(judged))
+    one, other, truth = zip(*known, strict=True)
+    told = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
+    return Similarity(name, spearman(truth, told), pearson(truth, told), len(known), len(judged))
+
+
+def analogies(
+    vectors: Vectors,
+    path: StrPath,
+    method: Literal["add", "multiply"] = "add",
+    first: int | None = FIRST,
+    fold: bool = True,
+) -> Analogies:
+    """What is to c as b is to a, for each line `a b c d` of a file; right is d and nothing else.
+
+    The words of the question, in any spelling where `fold`, are no answers. See `Vectors.analogy` for the methods.
+    """
+    sections = read_questions(path)
+    places = _places(vectors, first, fold)
+    table, norms = vectors.table[:first], vectors.norms[:first]
+    spelt: dict[str, list[int]] = {}
+    for place, word in enumerate(vectors.words[:first]):
+        spelt.setdefault(_folded(word, fold), []).append(place)
+    names = [_folded(word, fold) for word in vectors.words[:first]]
+    results = []
+    for name, questions in sections:
+        folded = [[_folded(word, fold) for word in question] for question in questions]
+        known = [question for question in folded if all(word in places for word in question)]
+        right, step = 0, max(ROOM // len(table), 1)
+        for begin in range(0, len(known), step):
+            block = known[begin : begin + step]
+            scores = _scores(table, norms, [[places[word] for word in question[:3]] for question in block], method)
+            for row, question in zip(scores, block, strict=True):
+                row[[place for word in question[:3] for place in spelt[word]]] = -np.inf
+            answers = scores.argmax(1).tolist()
+            right += sum(names[answer] == question[3] for answer, question in zip(answers, block, strict=True))
+        results.append(Section(name, right, len(known), len(questions)))
+    return Analogies(Path(path).name, method, results)
+
+
+def _scores(
+    table: np.ndarray, norms: np.ndarray, questions: Sequence[Sequence[int]], method: Literal["add", "multiply"]
+) -> np.ndarray:
+    """[questions, words]."""
+    a, b, c = (unit(table[[question[k] for question in questions]]) for k in range(3))
+    if method == "add":
+        return cosines(table, norms, b - a + c)
+    if method != "multiply":
+        raise InputError("method", method, "add or multiply is needed", "use add")
+    return products(*((1 + cosines(table, norms, rows)) / 2 for rows in (a, b, c)))
+
+
+def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
+    """Two words and a judgement on each line, with tabs, commas or spaces between them.
+
+    A first line that names the columns and lines that begin with # are passed over; where words are followed by more
+    than one column, the first with a number is the judgement.
+    """
+    found: list[tuple[str, str, float]] = []
+    column = None
+    for number, line in _lines(path):
+        if line.startswith("#"):
+            continue
+        parts = [part.strip() for part in line.split("\t" if "\t" in line else "," if "," in line else None)]
+        if column is None:
+            column = next((k for k, part in enumerate(parts) if k > 1 and _number(part) is not None), None)
+            if column is None and number == 1 and len(parts) > 2:
+                continue
+        score = None if column is None or len(parts) <= column else _number(parts[column])
+        if score is None:
+            needed = "two words and a number are needed"
+            raise InputError(f"{path} line {number}", repr(line[:60]), needed, "mend it")
+        found.append((parts[0], parts[1], score))
+    return _some(found, path)
+
+
+def read_questions(path: StrPath) -> list[tuple[str, list[list[str]]]]:
+    """Four words on each line; a line that begins with a colon names what follows."""
+    sections: list[tuple[str, list[list[str]]]] = []
+    for number, line in _lines(path):
+        if line.startswith(":"):
+            sections.append((line[1:].strip(), []))
+            continue
+        if len(words := line.split()) != 4:
+            raise InputError(f"{path} line {number}", repr(line[:60]), "four words are needed", "mend it")
+        if not sections:
+            sections.append(("questions", []))
+        sections[-1][1].append(words)
+    return _some([section for section in sections if section[1]], path)
+
+
+def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(path, "no such file", "judged words are needed", "check the path")
+    with open_bytes(file) as (stream, _):
+        for number, raw in enumerate(stream, 1):
+            try:
+                line = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError:
+                raise InputError(f"{path} line {number}", "bytes", "UTF-8 text is needed", "convert it") from None
+            if line:
+                yield number, line
+
+
+def _some(found: list[Any], path: StrPath) -> list[Any]:
+    if not found:
+        raise InputError(path, "nothing in it", "judged words are needed", "check the file")
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _folded(word: str, fold: bool) -> str:
+    return word.upper() if fold else word
+
+
+def _places(vectors: Vectors, first: int | None, fold: bool) -> dict[str, int]:
+    """Of several spellings the first."""
+    words = vectors.words[:first]
+    return {_folded(words[place], fold): place for place in range(len(words) - 1, -1, -1)}

@@ -1,0 +1,80 @@
+"""Sentences into words for vectors: lower-cased words and marks, as a `words` tokenizer has them, or Chinese words.
+
+Words that a document brings, and those a segmenter finds, are taken whole; the rest is split as BERT does.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tokenizers import pre_tokenizers
+
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens import segmenters
+from clozeworks.data.tokens.pieces import wordpiece_normalizer
+from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
+from clozeworks.data.tokens.word_borders import is_punctuation
+from clozeworks.data.units import Unit, sentences_of
+from clozeworks.vectors.words import Part
+
+REMEMBERED = 1 << 18  # different stretches between spaces
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """How text becomes words: `segmenter` finds Chinese ones, `marks` says whether punctuation marks are words."""
+
+    lowercase: bool = True
+    marks: bool = True
+    segmenter: str | Segmenter | None = None
+
+    def maker(self) -> Callable[[Unit], Part]:
+        return Splitter(self)
+
+
+class Splitter:
+    """At work on one text."""
+
+    def __init__(self, given: Splitting):
+        self._normal = wordpiece_normalizer(given.lowercase)
+        self._split = pre_tokenizers.BertPreTokenizer()
+        self._marks = given.marks
+        self._known: dict[str, list[str]] = {}
+        name = given.segmenter
+        found = segmenters.segmenter(name) if isinstance(name, str) else name
+        self._segment = None if found is None else Segmentation(found)
+
+    def __call__(self, unit: Unit) -> Part:
+        return Part.of(sentence for document in unit.documents for sentence in self._sentences(document) if sentence)
+
+    def _sentences(self, document: Document) -> Iterable[list[str]]:
+        if document.words is not None:
+            return map(self._whole, document.words)
+        sentences = sentences_of(document)
+        if self._segment is None:
+            return map(self.words, sentences)
+        found, _ = self._segment(sentences)
+        return (
+            self.words(text) if known is None else self._whole(known)
+            for text, known in zip(sentences, found, strict=True)
+        )
+
+    def words(self, text: str) -> list[str]:
+        """The words of a sentence; what becomes of a stretch between two spaces depends on nothing else."""
+        words: list[str] = []
+        for stretch in text.split(" "):
+            known = self._known.get(stretch)
+            if known is None:
+                if len(self._known) >= REMEMBERED:
+                    self._known.clear()
+                known = self._known[stretch] = self._cut(stretch)
+            words += known
+        return words
+
+    def _cut(self, stretch: str) -> list[str]:
+        found = self._split.pre_tokenize_str(self._normal.normalize_str(stretch))
+        return [word for word, _ in found if self._marks or not is_punctuation(word[0])]
+
+    def _whole(self, words: Iterable[str]) -> list[str]:
+        """Words that are known, in the letters that the others have."""
+        spelt = ("".join(self._normal.normalize_str(word).split()) for word in words)
+        return [word for word in spelt if word and (self._marks or not all(map(is_punctuation, word)))]

@@ -1,0 +1,299 @@
+"""Word vectors from text: skip-gram and CBOW, on every core or exactly repeatable on one.
+
+The text passes as a stream of numbers in stretches of some thousand words. Each thread takes the next stretch and
+changes the tables where it is, without locks (Hogwild: two threads seldom meet in a row, and a lost step is one of
+millions). Draws and rate of a stretch depend on the seed and its place alone, so one thread gives the same bytes twice.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from clozeworks import draws
+from clozeworks.errors import InputError
+from clozeworks.vectors import kernels
+from clozeworks.vectors.arithmetic import padded_rows, unpadded
+from clozeworks.vectors.huffman import Tree, tree_of
+from clozeworks.vectors.noise import Alias, alias_of, cumulative, keep_thresholds
+from clozeworks.vectors.phrases import Phrases, joined
+from clozeworks.vectors.reading import Progress, read_words
+from clozeworks.vectors.subwords import BUCKETS, ROWS, Parts, Subwords, composed, parts_of
+from clozeworks.vectors.table import Vectors
+from clozeworks.vectors.words import Words
+
+STRETCH = 10_000  # words that a thread takes at once: some milliseconds
+LOWEST = 1e-4  # share of the rate that is left in the end
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How vectors are trained.
+
+    `negative` words are drawn against each; 0 with `hs`, which learns the way through a Huffman tree instead. `bags`
+    predicts from the mean of a window (CBOW), otherwise from each of its words. `shared` draws once for a window.
+    `subwords` makes words of their n-grams; each pair has draws of its own then.
+    """
+
+    dim: int = 100
+    window: int = 5
+    negative: int = 5
+    hs: bool = False
+    bags: bool = False
+    sample: float = 1e-3
+    epochs: int = 5
+    rate: float = 0.025
+    shared: bool = True
+    workers: int | None = None  # threads; None: one a core
+    seed: int = 0
+    subwords: Subwords | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("dim", "window", "epochs"):
+            if getattr(self, name) < 1:
+                raise InputError(name, getattr(self, name), "1 or more is needed", "leave it out for the usual")
+        if self.negative < 0 or (self.negative == 0 and not self.hs):
+            todo = "use 5, or --hs for hierarchical softmax"
+            raise InputError("negative", self.negative, "1 or more words are drawn", todo)
+        if self.hs and self.subwords:
+            raise InputError("subwords", "with hs", "words are drawn against them", "leave one of them out")
+        if not 0 < self.rate < 10:
+            raise InputError("rate", self.rate, "a number above 0 is needed", "0.025 is usual, 0.05 for cbow")
+        if self.workers is not None and self.workers < 1:
+            raise InputError("workers", self.workers, "1 or more is needed", "leave it out")
+
+    @property
+    def method(self) -> str:
+        return "cbow" if self.bags else "skipgram"
+
+    @property
+    def threads(self) -> int:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.workers or cores
+
+
+def skipgram(
+    source: Any,
+    *,
+    dim: int = 100,
+    window: int = 5,
+    negative: int = 5,
+    hs: bool = False,
+    sample: float = 1e-3,
+    min_count: int = 5,
+    max_words: int | None = None,
+    epochs: int = 5,
+    rate: float = 0.025,
+    shared: bool = True,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    subwords: Subwords | None = None,
+    phrases: Phrases | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Vectors:
+    """Vectors that predict, each by itself, the words around a word.
+
+    `source` is text as `read_words` takes it (files, rows, lists of words), or Words. `deterministic` is one thread:
+    the same text and seed give the same bytes. More options are those of `read_words`, such as `lang`.
+    """
+    threads = _threads(workers, deterministic)
+    given = dim, window, 0 if hs else negative, hs, False, sample, epochs, rate, shared, threads, seed, subwords
+    settings = Settings(*given)
+    return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
+
+
+def cbow(
+    source: Any,
+    *,
+    dim: int = 100,
+    window: int = 5,
+    negative: int = 5,
+    hs: bool = False,
+    sample: float = 1e-3,
+    min_count: int = 5,
+    max_words: int | None = None,
+    epochs: int = 5,
+    rate: float = 0.05,
+    workers: int | None = None,
+    seed: int = 0,
+    deterministic: bool = False,
+    subwords: Subwords | None = None,
+    phrases: Phrases | None = None,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Vectors:
+    """Vectors whose mean over a window predicts the word in its middle; otherwise as `skipgram`."""
+    threads = _threads(workers, deterministic)
+    given = dim, window, 0 if hs else negative, hs, True, sample, epochs, rate, True, threads, seed, subwords
+    settings = Settings(*given)
+    return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
+
+
+def train(words: Words, settings: Settings, progress: Progress | None = None) -> Vectors:
+    """Train on a stream; the result tells in `about` the settings, the loss of each epoch and the words a second."""
+    check(words)
+    parts = None if settings.subwords is None else parts_of(words.words, settings.subwords)
+    inputs, outputs = fresh(words, settings, parts)
+    run = Run(words, settings, inputs, outputs, progress, parts)
+    losses, seconds = run.epochs()
+    about = {
+        "method": settings.method,
+        "settings": asdict(settings),
+        "words": words.read,
+        "kept_words": len(words.ids),
+        "losses": losses,
+        "words_per_second": round(len(words.ids) * settings.epochs / max(seconds, 1e-9)),
+        "seconds": round(seconds, 3),
+    }
+    if not np.isfinite(inputs.sum(dtype=np.float64) + outputs.sum(dtype=np.float64)):
+        raise InputError("rate", settings.rate, "training went out of bounds with it", "try a lower one")
+    table, output, more = unpadded(inputs, settings.dim), unpadded(outputs, settings.dim), {}
+    if parts is not None:
+        table, more = composed(table, parts), {BUCKETS: parts.buckets, ROWS: table[len(words) :]}
+    return Vectors(words.words, table, counts=words.counts, output=output, about=about, more=more)
+
+
+def check(words: Words) -> None:
+    """Is there anything to learn?"""
+    if len(words) < 2:
+        given = f"one word, {words.words[0]!r}" if len(words) else "no word"
+        raise InputError("text", given, "two different words are needed", "give more text or a lower min_count")
+    if len(words.ids) == len(words.ends):
+        todo = "give more text, or lists of words that are sentences"
+        raise InputError("text", "no sentence of two words", "words that stand together are needed", todo)
+
+
+def fresh(words: Words, settings: Settings, parts: Parts | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Tables to begin with: inputs within 1 / 2 dim of nothing, outputs zero."""
+    inputs = padded_rows(len(words) + (0 if parts is None else len(parts.buckets)), settings.dim)
+    rng = np.random.default_rng(settings.seed)
+    for begin in range(0, len(inputs), 1 << 16):
+        some = inputs[begin : begin + (1 << 16), : settings.dim]
+        some[:] = (rng.random(some.shape, np.float32) - np.float32(0.5)) / np.float32(settings.dim)
+    return inputs, padded_rows(len(words) - settings.hs, settings.dim)
+
+
+@dataclass(slots=True)
+class Told:
+    """What the threads have done so far."""
+
+    loss: float = 0.0
+    groups: int = 0
+    words: int = 0
+
+
+class Run:
+    """Stretches of a stream, trained on in turn."""
+
+    def __init__(
+        self,
+        words: Words,
+        settings: Settings,
+        inputs: np.ndarray,
+        outputs: np.ndarray,
+        progress: Progress | None = None,
+        parts: Parts | None = None,
+    ):
+        self.settings, self.words, self.progress = settings, words, progress
+        self._step = stepper(words, settings, inputs, outputs, parts)
+        marks = np.arange(STRETCH, len(words.ids), STRETCH)
+        self._borders = np.unique([0, *np.searchsorted(words.ends, marks), len(words.ends)])
+        self._lock, self._stopped = threading.Lock(), False
+
+    def epochs(self) -> tuple[list[float], float]:
+        """All of them: the mean loss of each, and the seconds."""
+        begin = time.perf_counter()
+        losses = []
+        for epoch in range(self.settings.epochs):
+            told = self._epoch(epoch)
+            losses.append(round(told.loss / max(told.groups, 1), 6))
+        return losses, time.perf_counter() - begin
+
+    def _epoch(self, epoch: int) -> Told:
+        told = Told()
+        stretches = iter(range(len(self._borders) - 1))
+        if self.settings.threads == 1:
+            self._work(epoch, stretches, told)
+            return told
+        with ThreadPoolExecutor(self.settings.threads) as pool:
+            futures = [pool.submit(self._work, epoch, stretches, told) for _ in range(self.settings.threads)]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                self._stopped = True
+                raise
+        return told
+
+    def _work(self, epoch: int, stretches: Iterator[int], told: Told) -> None:
+        total = len(self.words.ids) * self.settings.epochs
+        while not self._stopped:
+            with self._lock:
+                number = next(stretches, None)
+            if number is None:
+                return
+            first, last = int(self._borders[number]), int(self._borders[number + 1])
+            begin = int(self.words.ends[first - 1]) if first else 0
+            done = begin + epoch * len(self.words.ids)
+            rate = self.settings.rate * max(1 - done / total, LOWEST)
+            seed = draws.fold(self.settings.seed, epoch, number) | np.uint64(1)
+            loss, groups, _ = self._step(first, last, np.float32(rate), np.uint64(seed))
+            with self._lock:
+                told.loss, told.groups = told.loss + loss, told.groups + groups
+                told.words += int(self.words.ends[last - 1]) - begin
+                if self.progress:
+                    self.progress("train", told.words + epoch * len(self.words.ids), total)
+
+
+def stepper(
+    words: Words, settings: Settings, inputs: np.ndarray, outputs: np.ndarray, parts: Parts | None = None
+) -> Callable[..., Any]:
+    """From sentences, rate and seed to a pass over them."""
+    keep = keep_thresholds(words.counts, settings.sample)
+    noise = Alias(np.zeros(1, np.uint32), np.zeros(1, np.int32))
+    tree, longest = Tree(np.zeros(1, np.int64), np.zeros(1, np.int32), np.zeros(1, np.uint8)), 1
+    if settings.hs:
+        tree = tree_of(words.counts)
+        longest = tree.longest
+    else:
+        noise = alias_of(cumulative(words.counts))
+    ids, ends = np.asarray(words.ids), np.asarray(words.ends)  # a map is an array to the kernels
+    if parts is None:
+        kernel: Callable[..., Any] = kernels.train
+        more = ((*tree, longest), settings.window, settings.negative, settings.bags, settings.shared)
+    else:
+        kernel = kernels.train_parts
+        more = ((parts.starts, parts.rows, parts.most), settings.window, settings.negative, settings.bags)
+
+    def step(first: int, last: int, rate: np.float32, seed: np.uint64) -> tuple[float, int, int]:
+        return kernel(ids, ends, first, last, inputs, outputs, keep, tuple(noise), *more, rate, seed)
+
+    return step
+
+
+def _threads(workers: int | None, deterministic: bool) -> int | None:
+    if deterministic and workers not in (None, 1):
+        raise InputError(
+            "workers", workers, "one thread repeats itself exactly, several do not", "leave one of them out"
+        )
+    return 1 if deterministic else workers
+
+
+def _words(
+    source: Any,
+    min_count: int,
+    most: int | None,
+    phrases: Phrases | None,
+    progress: Progress | None,
+    reading: dict[str, Any],
+) -> Words:
+    if phrases is None:
+        return read_words(source, min_count=min_count, most=most, progress=progress, **reading)
+    return joined(read_words(source, progress=progress, **reading), phrases).kept(min_count, most)
