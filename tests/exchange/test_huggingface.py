@@ -93,6 +93,16 @@ def test_their_directory_gives_the_same_numbers_here(name, segments, tmp_path):
     compare(theirs, ours, batch)
 
 
+def test_the_head_of_one_family_keeps_its_activation(tmp_path):
+    theirs = their_model("RobertaForMaskedLM", hidden_act="relu")
+    theirs.save_pretrained(tmp_path)
+    ours = load(tmp_path)
+    compare(theirs, ours, inputs(97, 1))
+    ours.recipe.objective.losses[0].activation = "relu"
+    with pytest.raises(RecipeError, match="the encoder's norm and gelu"):
+        huggingface.FAMILIES["roberta"].write(ours.recipe)
+
+
 @pytest.mark.parametrize("name", CLASSES)
 def test_our_directory_gives_the_same_numbers_there(name, tmp_path):
     first = their_model(name)
@@ -233,15 +243,6 @@ def test_a_family_we_do_not_know(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "berta"}')
     with pytest.raises(InputError, match="did you mean bert"):
         load(tmp_path)
-
-
-def test_heads_of_a_downstream_task_are_told_not_loaded(tmp_path):
-    theirs = their_model("BertModel")
-    model = transformers.BertForSequenceClassification(theirs.config)
-    model.save_pretrained(tmp_path)
-    ours = load(tmp_path)
-    assert ours.unused == ["classifier.bias", "classifier.weight"]
-    assert ours.recipe.objective.losses == ()
 
 
 def test_the_recipe_of_a_directory_builds_the_same_shapes(tmp_path):

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks.beams import Beams, search
 from clozeworks.errors import InputError, RecipeError
-from clozeworks.generate import Draw, Reader, draw, search
+from clozeworks.generate import Draw, Reader, draw
 from clozeworks.nn.stack import Share
 from clozeworks.text_encoder import TextEncoder, load, save
 
@@ -169,7 +170,7 @@ def same_texts(theirs, ours, prompt, beams, penalty, end):
     if beams == 1:
         found = draw(Reader(ours.model), prompt[0].tolist(), 15, Draw(0), end=end)
     else:
-        found = search(Reader(ours.model), prompt[0].tolist(), 15, beams, end=end, penalty=penalty)
+        found = search(Reader(ours.model), prompt[0].tolist(), 15, Beams(beams, penalty), end=end)
     for one, wanted in zip(found, expected[:, 5:].tolist(), strict=True):
         assert one.tokens == wanted[: len(one.tokens)]
         assert all(token == 1 for token in wanted[len(one.tokens) :])
@@ -180,7 +181,9 @@ def test_beams_that_end_are_among_those_compared(lively, end):
     """Else the test above would show nothing about the end."""
     _, ours = lively
     prompts = torch.randint(0, 61, (40, 5), generator=torch.Generator().manual_seed(0)).tolist()
-    ends = [one.tokens[-1] == end for prompt in prompts for one in search(Reader(ours.model), prompt, 15, 3, end=end)]
+    ends = [
+        one.tokens[-1] == end for prompt in prompts for one in search(Reader(ours.model), prompt, 15, Beams(3), end=end)
+    ]
     assert any(ends)
     assert not all(ends)
 

@@ -10,6 +10,16 @@ from clozeworks.pretraining import Recipe, count_parameters
 
 FILE = "README.md"
 FACTS = "facts.json"
+SENTENCES = "sentence-transformers"
+USES = {  # of a task, as model hubs call it
+    "classify": "text-classification",
+    "pair": "text-classification",
+    "tag": "token-classification",
+    "span": "question-answering",
+    "choice": "multiple-choice",
+    "towers": "sentence-similarity",
+}
+PIPELINES = ("fill-mask", "text-classification", "token-classification")
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
@@ -49,27 +59,27 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     encoder = recipe.encoder
     heads = {loss.name for loss in recipe.objective.losses}
     fills = bool(heads & {"masked_lm", "permuted_lm"})
-    uses = ["- fill-mask"] if fills else ["- text-generation"] if "next_token" in heads else []
+    writes = ["- translation"] if recipe.decoder else ["- text-generation"]
+    use = USES.get(recipe.task.name) if recipe.task else "sentence-similarity" if format == SENTENCES else None
+    uses = [f"- {use}"] if use else ["- fill-mask"] if fills else writes if "next_token" in heads else []
+    what = "An encoder" if recipe.decoder is None else "An encoder and a decoder"
     tags = ["tags:", "- clozeworks", *uses]
     taught = [type(loss).__name__ for loss in recipe.objective.losses if "teacher" in loss.reads]
     absent = f" Not in this directory, since they served distillation alone: {', '.join(taught)}."
     lines = [
         "---",
-        "library_name: " + ("transformers" if format == "hf" else "clozeworks"),
+        "library_name: " + {"hf": "transformers", "clozeworks": "clozeworks"}.get(format, format),
         *tags,
         "---",
         "",
         f"# {recipe.name}",
         "",
-        f"An encoder of {count_parameters(recipe):,} parameters: {encoder.stack.depth} layers, width {encoder.width}, "
-        f"vocabulary {encoder.vocab:,}. Pretrained with: {losses}." + (absent if taught and format == "hf" else ""),
+        f"{what} of {count_parameters(recipe):,} parameters: {encoder.stack.depth} layers, width {encoder.width}, "
+        f"vocabulary {encoder.vocab:,}. {'Fine-tuned for' if recipe.task else 'Pretrained with'}: {losses}."
+        + (absent if taught and format == "hf" else ""),
         "",
         "```python",
-        *(
-            ["from transformers import pipeline", 'pipeline("fill-mask", model="PATH")']
-            if format == "hf" and "masked_lm" in heads
-            else ["import clozeworks as cw", 'enc = cw.load("PATH")']
-        ),
+        *_usage(format, "fill-mask" if "masked_lm" in heads and not use else use),
         "```",
         "",
     ]
@@ -83,6 +93,15 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
             lines += [""]
     lines += ["## Recipe", "", "```json", json.dumps(spec.to_dict(recipe), indent=2), "```", ""]
     return "\n".join(lines)
+
+
+def _usage(format: str, use: str | None) -> list[str]:
+    """The first two lines that one writes."""
+    if format == SENTENCES:
+        return ["from sentence_transformers import SentenceTransformer", 'SentenceTransformer("PATH").encode(["..."])']
+    if format == "hf" and use in PIPELINES:
+        return ["from transformers import pipeline", f'pipeline("{use}", model="PATH")']
+    return ["import clozeworks as cw", 'enc = cw.load("PATH")']
 
 
 def _shown(value: object) -> str:

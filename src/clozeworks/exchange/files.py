@@ -11,7 +11,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe
+from clozeworks.pretraining import Recipe, assembled
 from clozeworks.spec import Spec
 
 RECIPE = "recipe.json"
@@ -43,7 +43,7 @@ def write(directory: Path, model: Model, recipe: Recipe) -> None:
 
 def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
     """The model a recipe describes with these weights."""
-    model = Model(recipe.encoder, recipe.objective.losses)
+    model = assembled(recipe)
     tensors.assign(model, weights, where)
     return model.eval()
 

@@ -8,17 +8,21 @@ from torch import Tensor
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
-from clozeworks.model import Model
+from clozeworks.nn.characters import spelled
+from clozeworks.pretraining import assembled
+from clozeworks.tasks.frame import Frame
 from clozeworks.text_encoder import TextEncoder
 
 TABLE, BIAS = "encoder.embed.words.table.weight", "heads.masked_lm.bias"
+SPELLING = "encoder.embed.words.spelling"
+ROWS = (TABLE, BIAS, "heads.masked_lm.head.weight", "heads.next_token.bias", "heads.next_token.head.weight")
 
 
 def grow(encoder: TextEncoder, tokenizer: Tokenizer) -> TextEncoder:
     """The same model under a larger tokenizer.
 
-    The row of a new token, and its bias in the masked-LM head, start as the mean of the rows of the pieces that the
-    old tokenizer cuts it into, so that a text in new tokens begins near where it was in old ones. A tokenizer under
+    The row of a new token, in the table and in the heads, starts as the mean of the rows of the pieces that the old
+    tokenizer cuts it into, so that a text in new tokens begins near where it was in old ones. A tokenizer under
     which an old token has another id is refused.
     """
     old = encoder.tokenizer
@@ -30,13 +34,40 @@ def grow(encoder: TextEncoder, tokenizer: Tokenizer) -> TextEncoder:
     recipe.encoder.vocab = max(recipe.encoder.vocab, tokenizer.size)
     weights = tensors.state(encoder.model)
     pieces = {index: _pieces(old, tokenizer.token(index)) for index in range(old.size, tokenizer.size)}
-    for name in (TABLE, BIAS):
+    for name in ROWS:
         if name in weights:
             weights[name] = _grown(weights[name], recipe.encoder.vocab, pieces)
+    if SPELLING in weights:  # a new word needs no more than to be written
+        names = [tokenizer.token(index) for index in range(old.size, recipe.encoder.vocab)]
+        known = weights[SPELLING][: old.size]
+        weights[SPELLING] = torch.cat([known, torch.from_numpy(spelled(names, known.shape[1], {})[0])])
     with torch.random.fork_rng():
-        model = Model(recipe.encoder, recipe.objective.losses)
+        model = assembled(recipe)
     tensors.assign(model, weights, recipe.name)
     return TextEncoder(model.eval(), tokenizer, recipe, dict(encoder.facts), list(encoder.unused))
+
+
+def framed(encoder: TextEncoder, frame: Frame, seed: int = 0) -> TextEncoder:
+    """The same model with the special tokens that a task's frame has and its tokenizer lacks (Radford et al. 2018).
+
+    Their rows are fresh, N(0, the deviation that the model began with); where nothing lacks, it is the model itself.
+    """
+    old = encoder.tokenizer
+    if old is None:
+        given, needed = "a model without a tokenizer", "its texts are laid out in tokens"
+        raise InputError(encoder.recipe.name, given, needed, "put tokenizer.json beside it")
+    names = dict.fromkeys((*frame.opening, *frame.between, *frame.closing))
+    lacking = [name for name in names if old.id(name) is None]
+    if not lacking:
+        return encoder
+    grown = grow(encoder, old.add_specials(lacking))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in grown.model.named_parameters():
+            if name in ROWS and name.endswith("weight"):
+                rows = parameter[old.size : old.size + len(lacking)]
+                rows.normal_(0.0, grown.recipe.encoder.init, generator=generator)
+    return grown
 
 
 def is_larger(old: Tokenizer, new: Tokenizer) -> bool:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
 
+from clozeworks.exchange.heads import Head
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.frame import Frame
 
 Names = tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number
 
@@ -26,10 +28,18 @@ class Family:
     # The equal model as it is written there, or here: both change the recipe and our tensors by name.
     leave: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
     arrive: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, tensors: None
+    heads: tuple[Head, ...] = ()  # classes with the head of a task
+    frame: Frame = field(default_factory=Frame)  # of a model without a tokenizer
 
     def of(self, config: dict[str, Any]) -> "Family":
         """The family with every name that the model of a config has."""
         return replace(self, names=self.names + self.layers(config))
+
+    def head(self, config: dict[str, Any]) -> Head | None:
+        """The class of a config where it has the head of a task."""
+        names = config.get("architectures") or ()
+        found = [head for head in self.heads if head.name in names]
+        return next((head for head in found if head.agrees(config)), found[0] if found else None)
 
     def to_theirs(self, name: str) -> str | None:
         return _rename(name, self.names, 0, 1)

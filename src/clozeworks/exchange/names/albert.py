@@ -8,7 +8,7 @@ from torch import Tensor
 
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, Names
-from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, write_encoder
+from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, task_heads, write_encoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Share
@@ -152,7 +152,7 @@ def write(recipe: Recipe) -> dict[str, Any]:
         "embedding_size": encoder.embed.width or encoder.width,
         "num_hidden_groups": encoder.stack.share.attention or encoder.stack.depth,
         "inner_group_num": 1,
-        "classifier_dropout_prob": 0.1,  # for tasks: nothing here drops before a decision
+        "classifier_dropout_prob": 0.1,  # for tasks
     }
     return {"model_type": "albert", "architectures": [class_of(recipe, HEADS)], **config}
 
@@ -170,4 +170,5 @@ FAMILY = Family(
     layers=layer_names,
     arrive=arrive,
     leave=leave,
+    heads=task_heads("Albert", "classifier_dropout_prob", 0.1),
 )

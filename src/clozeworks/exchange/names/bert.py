@@ -2,9 +2,11 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family
 from clozeworks.model import Encoder, Pooler
 from clozeworks.nn.activation import Activation
@@ -23,6 +25,7 @@ from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.summary import Summary
 from clozeworks.train.settings import Train
 
 ACTIVATIONS: dict[str, Activation] = {
@@ -90,6 +93,17 @@ TIED = {
 }
 
 
+def task_heads(name: str, rate: str = "classifier_dropout", usual: float | None = None) -> tuple[Head, ...]:
+    """Their classes of a name, whose heads read the pooled vector or every token."""
+    out = (("out", "classifier"),)
+    return (
+        Head(f"{name}ForSequenceClassification", CLASSES, out, Summary(), rate, usual),
+        Head(f"{name}ForMultipleChoice", ("choice",), out, Summary(), rate, usual),
+        Head(f"{name}ForTokenClassification", ("tag",), out, None, rate, usual),
+        answers(name),
+    )
+
+
 def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder:
     """The encoder a config describes; settings we have no part for are refused, not dropped."""
     config = DEFAULTS | config
@@ -132,11 +146,11 @@ def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False, typed: 
     positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
     facts = (
         (isinstance(positions, LearnedPositions) and positions.offset == offset, "embed.positions", positions),
-        (isinstance(mixer, Attention) and mixer.bias is None and mixer.affine, "stack.block.mixer", mixer),
+        (isinstance(mixer, Attention) and mixer == Attention(mixer.heads, mixer.dropout), "stack.block.mixer", mixer),
         (isinstance(ffn, FeedForward) and not ffn.dropout, "stack.block.ffn", ffn),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
-        (stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
+        (type(stack) is Stack and stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
         (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
         (groups or not shares(stack), "stack.share", stack.share),
         (groups or encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
@@ -169,7 +183,7 @@ def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False, typed: 
         "max_position_embeddings": positions.length + offset,
         "type_vocab_size": encoder.embed.segments,
         "initializer_range": encoder.init,
-        "layer_norm_eps": block.norm.eps,
+        "layer_norm_eps": block.eps,
         "position_embedding_type": "absolute",
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
@@ -186,9 +200,11 @@ def masked_lm(config: dict[str, Any]) -> MaskedLM:
     return MaskedLM(activation=ACTIVATIONS[config["hidden_act"]], norm=LayerNorm(config["layer_norm_eps"]))
 
 
-def check_head(recipe: Recipe) -> None:
-    """Their masked-LM head has no activation and norm of its own: it takes the encoder's. That of spans is fixed."""
+def check_head(recipe: Recipe, activation: Activation | None = None) -> None:
+    """Their masked-LM head has no activation and norm of its own: it takes the encoder's, or the `activation` that its
+    class has whatever the encoder's is. The head of spans is fixed."""
     block = recipe.encoder.stack.block_at(0)
+    theirs = activation or getattr(block.ffn, "activation", None)
     for index, loss in enumerate(recipe.objective.losses):
         if isinstance(loss, SpanBoundary) and (loss.norm != LayerNorm() or loss.activation != "gelu"):
             raise RecipeError(
@@ -197,13 +213,11 @@ def check_head(recipe: Recipe) -> None:
                 f"the published head has gelu and {LayerNorm()}",
                 "keep the model in its own format",
             )
-        if isinstance(loss, MaskedLM) and (
-            loss.norm != block.norm or loss.activation != getattr(block.ffn, "activation", None)
-        ):
+        if isinstance(loss, MaskedLM) and (loss.plain or loss.norm != block.norm or loss.activation != theirs):
             raise RecipeError(
                 f"{recipe.name}.objective.losses.{index}",
                 loss,
-                "the Hugging Face head uses the encoder's norm and activation",
+                f"the Hugging Face head uses the encoder's norm and {activation or 'activation'}",
                 "keep the model in its own format",
             )
 
@@ -247,6 +261,13 @@ def arrive(config: dict[str, Any], recipe: Recipe, found: dict[str, Tensor]) -> 
             loss.longest, loss.positions = table.shape
 
 
+def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The class always tells segments apart: an encoder that does not has one, which adds nothing."""
+    if not recipe.encoder.embed.segments:
+        recipe.encoder.embed.segments = 1
+        tensors["encoder.embed.segments.weight"] = torch.zeros(1, tensors["encoder.embed.words.table.weight"].shape[1])
+
+
 def write(recipe: Recipe, heads: dict[str, tuple[str, ...]] = HEADS) -> dict[str, Any]:
     check_head(recipe)
     config = write_encoder(recipe)
@@ -262,4 +283,6 @@ FAMILY = Family(
     read=read,
     write=write,
     arrive=arrive,
+    leave=leave,
+    heads=task_heads("Bert"),
 )

@@ -3,6 +3,7 @@
 from typing import Any
 
 from clozeworks.errors import RecipeError
+from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family
 from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, write_encoder
 from clozeworks.nn.positions import LearnedPositions
@@ -10,6 +11,7 @@ from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.summary import Summary
 from clozeworks.train.settings import AdamW, Train
 
 EPS = 1e-12  # of every norm: their config has no field for it
@@ -45,6 +47,14 @@ NAMES = (
     ("heads.masked_lm.norm", "vocab_layer_norm"),
     ("heads.masked_lm.bias", "vocab_projector.bias"),
 )
+TWO = (("summary.dense", "pre_classifier"), ("out", "classifier"))
+FIRST = Summary("first", "own", "relu")
+TASKS = (
+    Head("DistilBertForSequenceClassification", CLASSES, TWO, FIRST, "seq_classif_dropout", 0.2),
+    Head("DistilBertForMultipleChoice", ("choice",), TWO, FIRST, "seq_classif_dropout", 0.2),
+    Head("DistilBertForTokenClassification", ("tag",), (("out", "classifier"),)),
+    answers("DistilBert", "qa_dropout", 0.1),
+)
 
 
 def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
@@ -63,7 +73,7 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
 def write(recipe: Recipe) -> dict[str, Any]:
     check_head(recipe)
     config, block = write_encoder(recipe, typed=False), recipe.encoder.stack.block_at(0)
-    for path, value, there in (("stack.block.norm.eps", block.norm.eps, EPS), ("pooler", recipe.encoder.pooler, None)):
+    for path, value, there in (("stack.block.norm.eps", block.eps, EPS), ("pooler", recipe.encoder.pooler, None)):
         if value != there:
             raise RecipeError(
                 f"{recipe.name}.encoder.{path}",
@@ -82,4 +92,5 @@ FAMILY = Family(
     prefix="distilbert.",
     read=read,
     write=write,
+    heads=TASKS,
 )

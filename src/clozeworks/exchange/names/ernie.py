@@ -43,4 +43,5 @@ FAMILY = Family(
     read=read,
     write=write,
     arrive=arrive,
+    heads=bert.task_heads("Ernie"),
 )

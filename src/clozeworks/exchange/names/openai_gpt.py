@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.heads import CLASSES, Head
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import class_of
 from clozeworks.model import Encoder
@@ -17,12 +18,13 @@ from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
-from clozeworks.objectives.losses.choice import Choice
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.summary import Summary
 from clozeworks.train.settings import Train
 
 DEFAULTS = {
@@ -41,7 +43,6 @@ DEFAULTS = {
 ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
 HEADS: dict[str, tuple[str, ...]] = {
     "OpenAIGPTLMHeadModel": ("next_token",),
-    "OpenAIGPTDoubleHeadsModel": ("next_token", "choice"),
     "OpenAIGPTModel": (),
 }
 LAYER, BLOCK = "transformer.h.{i}.", "encoder.stack.blocks.{i}."
@@ -55,9 +56,24 @@ NAMES: Names = (
     (BLOCK + "ffn.up", LAYER + "mlp.c_fc"),
     (BLOCK + "ffn.down", LAYER + "mlp.c_proj"),
     (BLOCK + "ffn_norm", LAYER + "ln_2"),
-    ("heads.choice.score", "multiple_choice_head.summary"),
 )
+FRAME = Frame(("_start_",), ("_delimiter_",), ("_classify_",), "last", segments=False)
 TURNED = ("mixer.out.weight", "ffn.up.weight", "ffn.down.weight")
+LAST = Summary("last", None)
+FIXED = {"summary_type": "cls_index", "summary_activation": None, "summary_use_proj": True}
+TASKS = (
+    Head("OpenAIGPTForSequenceClassification", CLASSES, (("out", "score"),), LAST, usual=0.0, bias=False),
+    Head(
+        "OpenAIGPTDoubleHeadsModel",
+        ("choice",),
+        (("out", "multiple_choice_head.summary"),),
+        LAST,
+        "summary_first_dropout",
+        usual=0.1,
+        fixed=FIXED,
+        besides=("next_token",),
+    ),
+)
 
 
 def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
@@ -77,18 +93,7 @@ def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     segments = FullSentences(length=min(128, config["n_positions"]))
     bare = "OpenAIGPTModel" in (config.get("architectures") or ())  # the head has no tensor of its own
     losses: tuple[Loss, ...] = () if bare else (NextToken(),)
-    if "choice" in found:
-        _check_choice(config)
-        losses += (Choice(),)
     return Recipe("gpt", encoder, Objective(segments, Shift(), losses), Train(learning_rate=1e-4))
-
-
-def _check_choice(config: dict[str, Any]) -> None:
-    """The second head is a score of one token of a row; others could be made with the same class."""
-    for name, published in (("summary_type", "cls_index"), ("summary_activation", None), ("summary_use_proj", True)):
-        if config.get(name, published) != published:
-            needed = f"{name} {published} is supported"
-            raise InputError("config.json", f"{name} {config[name]}", needed, "choose a model with the published head")
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
@@ -105,16 +110,20 @@ def write(recipe: Recipe) -> dict[str, Any]:
             "embed.width",
             encoder.embed.width,
         ),
-        (isinstance(mixer, Attention) and mixer.bias is None and mixer.affine, "stack.block.mixer", mixer),
+        (isinstance(mixer, Attention) and mixer == Attention(mixer.heads, mixer.dropout), "stack.block.mixer", mixer),
         (isinstance(ffn, FeedForward) and ffn.inner == 4 * encoder.width, "stack.block.ffn", ffn),
         (ffn is not None and not ffn.dropout, "stack.block.ffn", ffn),
         (ffn is not None and ffn.activation in names, "stack.block.ffn.activation", ffn and ffn.activation),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
-        (stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
+        (type(stack) is Stack and stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
         (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
         ({stack.share.attention, stack.share.ffn} <= {None, stack.depth}, "stack.share", stack.share),
-        (all(not loss.bias for loss in recipe.objective.losses if isinstance(loss, NextToken)), "losses", "a bias"),
+        (
+            all(not loss.bias and loss.tied for loss in recipe.objective.losses if isinstance(loss, NextToken)),
+            "losses",
+            "a bias or a table of its own",
+        ),
     )
     for holds, path, value in facts:
         if not holds:
@@ -135,7 +144,7 @@ def write(recipe: Recipe) -> dict[str, Any]:
         "resid_pdrop": block.dropout,
         "embd_pdrop": encoder.embed.dropout,
         "attn_pdrop": mixer.dropout,
-        "layer_norm_epsilon": block.norm.eps,
+        "layer_norm_epsilon": block.eps,
         "initializer_range": encoder.init,
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
@@ -172,4 +181,6 @@ FAMILY = Family(
     write=write,
     arrive=arrive,
     leave=leave,
+    heads=TASKS,
+    frame=FRAME,
 )

@@ -158,7 +158,7 @@ def _projections(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
             cluster = _number(name)
             if isinstance(loss, AdaptiveNextToken) and cluster not in loss.own:
                 words = recipe.encoder.embed.words
-                twin = cluster if words is not None and words.divide > 1 else 0
+                twin = cluster if isinstance(words, Adaptive) and words.divide > 1 else 0
                 _twin(tensors.pop(name).equal(tensors[f"{WORDS}projections.{twin}.weight"]), f"out_projs.{cluster}")
 
 
@@ -189,18 +189,23 @@ def write(recipe: Recipe) -> dict[str, Any]:
     rates = {embed.dropout, stack.dropout, block.dropout, getattr(ffn, "dropout", 0), getattr(relative, "dropout", 0)}
     facts = (
         (embed.positions is None and not embed.segments and embed.norm is None, "embed", embed),
+        (embed.words is None or isinstance(embed.words, Adaptive), "embed.words", embed.words),
         (embed.scale and not embed.project, "embed.scale", embed.scale),
         (embed.words is not None or embed.width in (None, encoder.width), "embed.width", embed.width),
-        (isinstance(mixer, Attention) and not mixer.affine, "stack.block.mixer", mixer),
+        (isinstance(mixer, Attention) and not mixer.affine and mixer.window is None, "stack.block.mixer", mixer),
         (isinstance(relative, Relative) and not relative.segments, "stack.block.mixer.bias", bias),
         (not isinstance(bias, Within) or bias.reach == stack.memory, "stack.block.mixer.bias.reach", bias),
         (isinstance(ffn, FeedForward) and ffn.activation == "relu", "stack.block.ffn", ffn),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
-        (block.cross is None and stack.norm is None, "stack", stack),
+        (type(stack) is Stack and block.cross is None and stack.norm is None and block.place != "none", "stack", stack),
         ({stack.share.attention, stack.share.ffn} <= {None, stack.depth}, "stack.share", stack.share),
         (stack.share.bias in (None, 1, stack.depth), "stack.share.bias", stack.share.bias),
         (len(rates) == 1, "stack.block.dropout", f"one of the rates {sorted(rates)}"),
-        (all(not isinstance(loss, NextToken) or loss.bias for loss in losses), "losses", "a softmax without a bias"),
+        (
+            all(not isinstance(loss, NextToken) or (loss.bias and loss.tied) for loss in losses),
+            "losses",
+            "a softmax without a bias, or untied",
+        ),
     )
     for holds, path, value in facts:
         if not holds:
@@ -209,7 +214,8 @@ def write(recipe: Recipe) -> dict[str, Any]:
     assert isinstance(mixer, Attention)
     assert isinstance(relative, Relative)
     assert isinstance(ffn, FeedForward)
-    ends = (encoder.vocab,) if embed.words is None else embed.words.ends(encoder.vocab)
+    clusters = embed.words if isinstance(embed.words, Adaptive) else None
+    ends = (encoder.vocab,) if clusters is None else clusters.ends(encoder.vocab)
     own = next((loss.own for loss in losses if isinstance(loss, AdaptiveNextToken)), (0,))
     return {
         "model_type": "transfo-xl",
@@ -221,7 +227,7 @@ def write(recipe: Recipe) -> dict[str, Any]:
         "n_head": mixer.heads,
         "d_head": encoder.width // mixer.heads,
         "d_inner": ffn.inner,
-        "div_val": 1 if embed.words is None else embed.words.divide,
+        "div_val": 1 if clusters is None else clusters.divide,
         "pre_lnorm": block.place == "pre",
         "n_layer": stack.depth,
         "mem_len": stack.memory,
@@ -234,7 +240,7 @@ def write(recipe: Recipe) -> dict[str, Any]:
         "dropatt": mixer.dropout,
         "untie_r": stack.share.bias in (None, stack.depth),
         "init_std": encoder.init,
-        "layer_norm_epsilon": block.norm.eps,
+        "layer_norm_epsilon": block.eps,
         "tie_projs": [k not in own for k in range(len(ends))],
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
@@ -259,8 +265,8 @@ def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
                 tensors[BLOCK.replace("{i}", str(layer)) + BIAS + part] = tensors[SHARED + part].clone()
     if HEAD + "bias" in tensors:
         bias = tensors.pop(HEAD + "bias")
-        divided = embed.words is not None and embed.words.divide > 1
-        ends = embed.words.ends(vocab) if embed.words is not None and divided else (vocab,)
+        clusters = embed.words if isinstance(embed.words, Adaptive) and embed.words.divide > 1 else None
+        ends = (vocab,) if clusters is None else clusters.ends(vocab)
         for k, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
             tensors[f"{HEAD}biases.{k}"] = bias[begin:end].clone()
 

@@ -1,10 +1,12 @@
 """XLNet's names and config. Its products are stored by head, as (D, H, d)."""
 
-from typing import Any
+import dataclasses
+from typing import Any, Literal
 
 from torch import Tensor
 
 from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
 from clozeworks.model import Encoder
@@ -20,6 +22,8 @@ from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.summary import Summary
 from clozeworks.train.settings import AdamW, Train
 
 DEFAULTS = {
@@ -56,11 +60,27 @@ NAMES: Names = (
     (BLOCK + "ffn_norm", LAYER + "ff.layer_norm"),
     ("heads.permuted_lm.bias", "lm_loss.bias"),
 )
+PLACES: tuple[Literal["last", "first"], ...] = ("last", "first")  # the published one, and where [CLS] opens a text
+TWO = (("summary.dense", "sequence_summary.summary"), ("out", "logits_proj"))
+FIXED = {"summary_use_proj": True, "summary_activation": "tanh"}
+RATE = "summary_last_dropout"
+TASKS = (
+    *(
+        Head(name, tasks, TWO, Summary(place, "own"), RATE, 0.1, fixed={"summary_type": place, **FIXED})
+        for place in PLACES
+        for name, tasks in (("XLNetForSequenceClassification", CLASSES), ("XLNetForMultipleChoice", ("choice",)))
+    ),
+    Head("XLNetForTokenClassification", ("tag",), (("out", "classifier"),), usual=0.0),
+    dataclasses.replace(answers("XLNet"), name="XLNetForQuestionAnsweringSimple"),
+)
 
 
 def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
     """What the class remembers between calls is no part of its weights: the model read has no memory."""
     config = DEFAULTS | config
+    if "XLNetForQuestionAnswering" in (config.get("architectures") or ()):
+        needed = "its end of an answer is predicted from its start, which no head here does"
+        raise InputError("config.json", "XLNetForQuestionAnswering", needed, "take XLNetForQuestionAnsweringSimple")
     for name, known in (("attn_type", {"bi": None}), ("ff_activation", ACTIVATIONS)):
         if config[name] not in known:
             given, needed = f"{name} {config[name]}", f"one of {', '.join(known)} is supported"
@@ -92,14 +112,18 @@ def write(recipe: Recipe) -> dict[str, Any]:
     facts = (
         (isinstance(stack, TwoStream) and stack.norm is None, "stack", stack),
         (embed == words, "embed", embed),
-        (isinstance(mixer, Attention) and not mixer.affine, "stack.block.mixer", mixer),
+        (isinstance(mixer, Attention) and not mixer.affine and mixer.window is None, "stack.block.mixer", mixer),
         (isinstance(bias, Relative) and bias.segments, "stack.block.mixer.bias", bias),
         (isinstance(ffn, FeedForward) and ffn.activation in names, "stack.block.ffn", ffn),
         (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
         (block.place == "post" and block.cross is None, "stack.block", block),
         (not shares(stack) and stack.share.bias in (None, stack.depth), "stack.share", stack.share),
         (encoder.pooler is None, "pooler", encoder.pooler),
-        (all(loss.bias for loss in recipe.objective.losses if isinstance(loss, PermutedLM)), "losses", "no bias"),
+        (
+            all(loss.bias and loss.tied for loss in recipe.objective.losses if isinstance(loss, PermutedLM)),
+            "losses",
+            "no bias, or a table of its own",
+        ),
     )
     for holds, path, value in facts:
         if not holds:
@@ -124,9 +148,10 @@ def write(recipe: Recipe) -> dict[str, Any]:
         "attn_type": "bi",
         "clamp_len": bias.clamp or -1,
         "dropout": block.dropout,
-        "layer_norm_eps": block.norm.eps,
+        "layer_norm_eps": block.eps,
         "initializer_range": encoder.init,
         "mem_len": stack.memory or None,
+        "use_mems_eval": bool(stack.memory),
         "reuse_len": getattr(recipe.objective.segments, "reuse", None),
         "tie_word_embeddings": True,
         "torch_dtype": "float32",
@@ -165,4 +190,6 @@ FAMILY = Family(
     write=write,
     arrive=arrive,
     leave=leave,
+    heads=TASKS,
+    frame=Frame((), ("<sep>",), ("<sep>", "<cls>"), "last"),
 )

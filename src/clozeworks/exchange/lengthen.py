@@ -1,0 +1,120 @@
+"""A model for longer texts: windows instead of full attention, its positions laid end to end (Beltagy et al. 2020, 5).
+
+    position p of the new table is row p mod n of the old one, whose n rows are repeated;
+    query, key and value of global tokens begin as those of all others.
+
+Where a window covers a text the new model is the old one: up to n tokens its numbers are the same. Rows before
+position 0, which stand for padding, stay where they are. A pretraining without global tokens gives the new projections
+no gradient, and `refresh` makes them again what the others have become.
+"""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from clozeworks.errors import InputError
+from clozeworks.exchange import files, tensors
+from clozeworks.exchange.names.longformer import near
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.stack import Stack
+from clozeworks.nn.window import Window
+from clozeworks.pretraining import Recipe
+from clozeworks.text_encoder import TextEncoder
+
+POSITIONS = "encoder.embed.positions.table.weight"
+PROJECTIONS = ("query", "key", "value")
+LENGTH, WINDOW = 4096, 512  # of the paper
+
+
+def lengthen(encoder: TextEncoder, length: int = LENGTH, window: int = WINDOW) -> TextEncoder:
+    """The same weights with a window of so many tokens, half of them to either side, for texts of `length` tokens."""
+    positions = _convertible(encoder.recipe, length, window)
+    recipe = copy.deepcopy(encoder.recipe)
+    stack, train = recipe.encoder.stack, recipe.train
+    stack.block = tuple(near(stack.block_at(layer), Window(window // 2)) for layer in range(stack.depth))
+    recipe.encoder.embed.positions = LearnedPositions(length, positions.offset)
+    recipe.name = f"{recipe.name}_long"
+    recipe.objective.segments.length, train.phases = length, ()
+    train.batch_tokens = max(train.batch_tokens, length)
+    train.micro_tokens = None if train.micro_tokens is None else max(train.micro_tokens, length)
+    weights = tensors.state(encoder.model)
+    weights[POSITIONS] = laid(weights[POSITIONS], positions.offset, length)
+    facts = {name: value for name, value in encoder.facts.items() if name != "heldout"}  # figures of another model
+    model = files.build(recipe, _with_global(weights), recipe.name)
+    return TextEncoder(model, encoder.tokenizer, recipe, facts, list(encoder.unused))
+
+
+def refresh(encoder: TextEncoder) -> TextEncoder:
+    """The same model whose global tokens have the projections of all others: where they were never trained."""
+    if not _has_global(encoder.recipe):
+        needed = "no layer of it has global tokens"
+        raise InputError(encoder.recipe.name, "a model without windows", needed, "convert it first")
+    weights = {name: tensor for name, tensor in tensors.state(encoder.model).items() if "_global." not in name}
+    model = files.build(encoder.recipe, _with_global(weights), encoder.recipe.name)
+    recipe = copy.deepcopy(encoder.recipe)
+    return TextEncoder(model, encoder.tokenizer, recipe, dict(encoder.facts), list(encoder.unused))
+
+
+def laid(table: Tensor, offset: int, length: int) -> Tensor:
+    """[offset + n, D] -> [offset + length, D]: the first rows once, the others again and again."""
+    rows = table[offset:]
+    return torch.cat([table[:offset], rows.repeat(-(-length // len(rows)), 1)[:length]])
+
+
+def _with_global(weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = dict(weights)
+    for name, tensor in weights.items():
+        for projection in PROJECTIONS:
+            part = f".mixer.{projection}."
+            if part in name:
+                found[name.replace(part, f".mixer.{projection}_global.")] = tensor.clone()
+    return found
+
+
+def _has_global(recipe: Recipe) -> bool:
+    return any(isinstance(mixer, GlobalWindow) for mixer in recipe.encoder.stack.mixers())
+
+
+def _convertible(recipe: Recipe, length: int, window: int) -> LearnedPositions:
+    """Its positions, or a refusal of what would not be the same model, or none that looks both ways."""
+    stack, positions, corruption = recipe.encoder.stack, recipe.encoder.embed.positions, recipe.objective.corruption
+    if window < 2 or window % 2:
+        raise InputError("window", window, "an even number of tokens, half to either side, is needed", "512 is usual")
+    if _has_global(recipe):
+        raise InputError(recipe.name, "a model with windows", "one without is needed", "to copy them: --refresh-global")
+    plain = all(
+        isinstance(mixer, Attention) and mixer.bias is None and mixer.affine and mixer.window is None
+        for mixer in stack.mixers()
+    )
+    facts = (
+        (
+            type(stack) is Stack and not stack.memory and stack.block_at(0).cross is None,
+            f"{type(stack).__name__} with memory" if stack.memory else type(stack).__name__,
+            "a plain stack of layers is needed",
+            "take a BERT, RoBERTa, ALBERT or DistilBERT",
+        ),
+        (
+            corruption is None or corruption.kind == "full",
+            "a model that reads one way",
+            "global tokens look both ways",
+            "set encoder.stack.block.mixer.window instead",
+        ),
+        (plain, "attention of another kind", "plain attention is needed", "take a BERT, RoBERTa, ALBERT or DistilBERT"),
+        (
+            isinstance(positions, LearnedPositions),
+            type(positions).__name__,
+            "a table of positions is needed",
+            "take a BERT, RoBERTa, ALBERT or DistilBERT",
+        ),
+    )
+    for holds, given, needed, todo in facts:
+        if not holds:
+            raise InputError(recipe.name, given, needed, todo)
+    assert isinstance(positions, LearnedPositions)
+    if length < positions.length:
+        needed = f"the model has {positions.length} positions already"
+        raise InputError("length", length, needed, f"use {positions.length} or more")
+    return positions

@@ -1,0 +1,181 @@
+"""Published ELMo directories: options.json, weights in HDF5 by the names of TensorFlow, perhaps a vocabulary.
+
+    char_embed [261, e]; CNN/W_cnn_i [1, w, e, n], CNN/b_cnn_i; CNN_high_k/{W,b}_{carry,transform}; CNN_proj/{W,b}_proj
+    RNN_{0,1}/RNN/MultiRNNCell/Cell{l}/LSTMCell/{W_0 [D + D, 4C], B [4C], W_P_0 [C, D]}
+
+Matrices are turned, since TensorFlow multiplies from the left. Its gates are in the order i, g, f, o, where ours are i,
+f, g, o; it adds 1 to the forget gate at run time, which here is in the bias. W_0 has the rows of x before those of h.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers
+from torch import Tensor
+
+from clozeworks import spec
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.errors import InputError
+from clozeworks.model import Encoder
+from clozeworks.nn.bidirectional import Bidirectional
+from clozeworks.nn.block import Block
+from clozeworks.nn.characters import CHARACTERS, CLOSES, OPENS, Characters, spelled
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.lstm import LSTM
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.segments import FullSentences
+from clozeworks.pretraining import Recipe
+from clozeworks.train.settings import Train
+
+OPTIONS = "options.json"
+SPECIALS = {"pad": "[PAD]", "unk": "<UNK>", "cls": "<S>", "sep": "</S>", "mask": "[MASK]"}
+GATES = (0, 2, 1, 3)  # theirs in our order
+
+
+@dataclass(slots=True)
+class Published:
+    recipe: Recipe
+    tensors: dict[str, Tensor]
+    tokenizer: Tokenizer
+
+
+def is_in(directory: Path) -> bool:
+    """Whether a directory holds options of this kind, be the file called options.json or end so."""
+    return bool(_options(directory))
+
+
+def read(directory: Path) -> Published:
+    """The model of a directory; its words are those of a vocabulary file beside it, and any others by their letters."""
+    file, options = _options(directory)[0]
+    weights = _weights(directory)
+    tokenizer = _tokenizer(directory)
+    try:
+        recipe = _recipe(options, tokenizer.size)
+        spec.check(recipe, str(file))
+        return Published(recipe, _tensors(recipe, weights, tokenizer), tokenizer)
+    except KeyError as error:
+        todo = "take options and weights that belong together"
+        raise InputError(directory, f"nothing called {error}", "the options speak of it", todo) from None
+
+
+def _options(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+    found = []
+    for file in sorted(directory.glob("*options.json")):
+        try:
+            options = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(file, f"not JSON ({error})", "the options of the model are needed", "mend it") from None
+        if isinstance(options, dict) and {"lstm", "char_cnn"} <= options.keys():
+            found.append((file, options))
+    return found
+
+
+def _weights(directory: Path) -> dict[str, np.ndarray]:
+    """Every array of the file that has those of a model."""
+    try:
+        import h5py
+    except ImportError:
+        todo = "pip install clozeworks[hdf5]"
+        raise InputError(directory, "weights in HDF5", "h5py is needed to read them", todo) from None
+    arrays: dict[str, np.ndarray] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            arrays[name] = item[...]
+
+    for path in sorted(directory.glob("*.hdf5")):
+        try:
+            with h5py.File(path, "r") as file:
+                if "char_embed" in file and "RNN_0" in file:
+                    file.visititems(visit)
+                    return arrays
+        except OSError as error:
+            raise InputError(path, f"unreadable ({error})", "a whole HDF5 file is needed", "copy it again") from None
+    raise InputError(directory, "no weights", "an .hdf5 file with char_embed and RNN_0 is needed", "put it there")
+
+
+def _recipe(options: dict[str, Any], vocab: int) -> Recipe:
+    lstm, cnn = options["lstm"], options["char_cnn"]
+    cell = LSTM(lstm["dim"], clip=_clip(lstm.get("cell_clip")), clip_out=_clip(lstm.get("proj_clip")))
+    first = Block(cell, None, norm=None, dropout=0.1, residual=False)
+    later = Block(cell, None, norm=None, dropout=0.0, residual=bool(lstm.get("use_skip_connections")))
+    words = Characters(
+        filters=tuple((int(wide), int(many)) for wide, many in cnn["filters"]),
+        width=cnn["embedding"]["dim"],
+        highways=cnn.get("n_highway", 0),
+        activation=cnn["activation"],
+        length=cnn["max_characters_per_token"],
+    )
+    embed = Embed(positions=None, segments=0, norm=None, dropout=0.1, words=words)
+    depth = lstm["n_layers"]
+    stack = Bidirectional(depth, (first, *[later] * (depth - 1)), memory=1, dropout=0.1)
+    encoder = Encoder(width=lstm["projection_dim"], vocab=vocab, embed=embed, stack=stack)
+    return Recipe("elmo", encoder, Objective(FullSentences(length=512), None, ()), Train())
+
+
+def _clip(value: float | None) -> float | None:
+    return float(value) if value else None
+
+
+def _tensors(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Tensor]:
+    words, stack = recipe.encoder.embed.words, recipe.encoder.stack
+    assert isinstance(words, Characters)
+    begin = "encoder.embed.words."
+    names = [tokenizer.token(number) for number in range(tokenizer.size)]
+    marks = {tokenizer.cls: OPENS, tokenizer.sep: CLOSES}
+    found: dict[str, np.ndarray] = {begin + "spelling": spelled(names, words.length, marks)[0]}
+    table = weights["char_embed"]
+    found[begin + "letters"] = np.concatenate([np.zeros((CHARACTERS - len(table), table.shape[1]), table.dtype), table])
+    for number in range(len(words.filters)):
+        found[f"{begin}convolutions.{number}.weight"] = weights[f"CNN/W_cnn_{number}"][0].transpose(2, 1, 0)
+        found[f"{begin}convolutions.{number}.bias"] = weights[f"CNN/b_cnn_{number}"]
+    for number in range(words.highways):
+        for ours, theirs in (("gate", "carry"), ("change", "transform")):
+            found[f"{begin}highways.{number}.{ours}.weight"] = weights[f"CNN_high_{number}/W_{theirs}"].T
+            found[f"{begin}highways.{number}.{ours}.bias"] = weights[f"CNN_high_{number}/b_{theirs}"]
+    found[begin + "project.weight"], found[begin + "project.bias"] = (
+        weights["CNN_proj/W_proj"].T,
+        weights["CNN_proj/b_proj"],
+    )
+    for way, place in enumerate(("", "back.")):
+        for layer in range(stack.depth):
+            cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
+            ours = f"encoder.stack.{place}blocks.{layer}.mixer."
+            both = _gates(weights[cell + "W_0"].T)
+            found[ours + "enter"], found[ours + "state"] = (
+                both[:, : recipe.encoder.width],
+                both[:, recipe.encoder.width :],
+            )
+            bias = _gates(weights[cell + "B"]).copy()
+            bias[len(bias) // 4 : len(bias) // 2] += 1
+            found[ours + "bias"], found[ours + "out"] = bias, weights[cell + "W_P_0"].T
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+
+
+def _gates(rows: np.ndarray) -> np.ndarray:
+    """[4C, ...] in our order of gates."""
+    return np.concatenate([np.split(rows, 4)[gate] for gate in GATES])
+
+
+def _tokenizer(directory: Path) -> Tokenizer:
+    """Words between spaces, as the model was trained on; of a vocabulary file those that it has."""
+    vocabulary = {name: number for number, name in enumerate(SPECIALS.values())}
+    for file in sorted(directory.glob("*vocab*.txt"))[:1]:
+        try:
+            lines = file.read_text(encoding="utf-8").split("\n")
+        except UnicodeDecodeError as error:
+            raise InputError(file, f"not UTF-8 ({error.reason})", "one word a line is needed", "check it") from None
+        for word in lines:
+            if word.strip() and word.strip() not in vocabulary:
+                vocabulary[word.strip()] = len(vocabulary)
+    inner = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk"]))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.add_special_tokens(
+        [tokenizers.AddedToken(name, normalized=False, special=True) for name in SPECIALS.values()]
+    )
+    return Tokenizer(inner, SPECIALS)

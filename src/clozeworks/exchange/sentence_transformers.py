@@ -1,0 +1,98 @@
+"""Directories of sentence-transformers: a model of Hugging Face's, and files that say how a text becomes one vector."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from clozeworks import atomic
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.pretraining import Recipe
+from clozeworks.sentence import Pool, SentenceVector
+
+MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+TYPES = "sentence_transformers.models."
+POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean", "max": "max"}
+FLAGS = {  # as older versions wrote them
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+
+
+def read(directory: Path, tokenizer: Tokenizer | None) -> SentenceVector:
+    """How vectors are made; what no part here does is refused."""
+    modules = _modules(directory)
+    kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
+    if kinds not in (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
+        needed = "Transformer, Pooling and Normalize are supported, in this order"
+        raise InputError(directory / MODULES, f"modules {', '.join(kinds)}", needed, "choose another model")
+    config = _json(directory / modules[1]["path"] / "config.json") if len(modules) > 1 else {}
+    shape, prompts = _json(model_in(directory) / LENGTH), _json(directory / PROMPTS)
+    if shape.get("do_lower_case") and tokenizer is not None and not tokenizer.lowercase:
+        needed = "the tokenizer keeps capitals"
+        raise InputError(directory / LENGTH, "do_lower_case", needed, "give it texts without any, and set it to false")
+    prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name"), "")
+    if prompt and config.get("include_prompt") is False:
+        needed = "tokens of the prompt count like others here"
+        raise InputError(directory / modules[1]["path"], "include_prompt false", needed, "choose another model")
+    pool = _pool(config, directory / modules[1]["path"]) if config else "mean"
+    return SentenceVector(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
+
+
+def model_in(directory: Path) -> Path:
+    """Where the model itself is."""
+    return directory / _modules(directory)[0]["path"]
+
+
+def write(directory: Path, recipe: Recipe) -> None:
+    """The files beside the model's."""
+    made = recipe.sentence or SentenceVector()
+    theirs = {ours: name for name, ours in POOLS.items()}
+    if made.pool not in theirs:
+        needed = f"sentence-transformers has {', '.join(theirs)}"
+        raise RecipeError(f"{recipe.name}.sentence.pool", made.pool, needed, "choose one, or keep its own format")
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if made.normalise else {})
+    modules = [
+        {"idx": at, "name": str(at), "path": path, "type": TYPES + kind}
+        for at, (kind, path) in enumerate(kinds.items())
+    ]
+    for path in kinds.values():
+        (directory / path).mkdir(exist_ok=True)
+    (directory / MODULES).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
+    flags = {flag: mode == theirs[made.pool] for flag, mode in FLAGS.items()}
+    width = recipe.encoder.stack.out_width(recipe.encoder.width)
+    config = {"word_embedding_dimension": width, **flags, "include_prompt": True}
+    atomic.write_json(directory / kinds["Pooling"] / "config.json", config)
+    atomic.write_json(directory / LENGTH, {"max_seq_length": made.length or recipe.length, "do_lower_case": False})
+    prompts = {"prompts": {"default": made.prompt}, "default_prompt_name": "default"} if made.prompt else {}
+    atomic.write_json(directory / PROMPTS, {**prompts, "similarity_fn_name": "cosine"})
+    if made.normalise:
+        atomic.write_json(directory / kinds["Normalize"] / "config.json", {})
+
+
+def _modules(directory: Path) -> list[dict[str, Any]]:
+    found = _json(directory / MODULES)
+    if not isinstance(found, list) or not found or not all(isinstance(each, dict) and "path" in each for each in found):
+        raise InputError(directory / MODULES, "no list of modules", "each has a path", "copy the directory again")
+    return found
+
+
+def _pool(config: dict[str, Any], where: Path) -> Pool:
+    given = config.get("pooling_mode") or [mode for flag, mode in FLAGS.items() if config.get(flag)] or "mean"
+    modes = [given] if isinstance(given, str) else list(given)
+    if len(modes) != 1 or modes[0] not in POOLS:
+        needed = f"one of {', '.join(POOLS)} is supported"
+        raise InputError(where, f"pooling by {' and '.join(modes)}", needed, "choose another model")
+    return POOLS[modes[0]]
+
+
+def _json(file: Path) -> Any:
+    """What a file says; nothing where there is none."""
+    try:
+        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    except ValueError as error:
+        raise InputError(file, f"unreadable ({error})", "JSON is needed", "copy it again") from None
