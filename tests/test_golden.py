@@ -26,6 +26,8 @@ import torch
 
 from clozeworks import doctor, spec
 from clozeworks.data.prepare import prepare
+from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.window import Window
 from clozeworks.objectives import mask, segments
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Corruption, Segments
@@ -74,16 +76,34 @@ def write_text(folder: Path) -> dict[str, Path]:
 
 def shrink(r: Recipe) -> Recipe:
     """The recipe in its own shape, as small as its sharing allows: a step of milliseconds."""
-    stack = r.encoder.stack
-    cycled = len(stack.block) if isinstance(stack.block, tuple) else 1
+    for _, part in spec.walk(r):
+        if isinstance(part, LSTM) and part.width is not None:
+            part.width = 32 if part.width == r.encoder.width else 48
     r.encoder.width = 32
-    stack.depth = max(2, math.lcm(cycled, stack.share.attention or 1, stack.share.ffn or 1))
-    stack.memory = min(stack.memory, LENGTH)
+    for stack in (r.encoder.stack, r.top):
+        cycled = len(stack.block) if isinstance(stack.block, tuple) else 1
+        stack.depth = max(2, math.lcm(cycled, stack.share.attention or 1, stack.share.ffn or 1))
+        stack.memory = min(stack.memory, LENGTH)
     if r.encoder.embed.width is not None:
         r.encoder.embed.width = 16
     for _, part in spec.walk(r):
-        for name, small in (("heads", 2), ("inner", 64), ("cutoffs", (40, 120)), ("lanes", 8), ("reuse", 12)):
+        for name, small in (
+            ("heads", 2),
+            ("inner", 64),
+            ("cutoffs", (40, 120)),
+            ("lanes", 8),
+            ("reuse", 12),
+            ("left", 9),
+            ("target_length", 12),
+            ("filters", ((1, 8), (3, 8))),
+            ("samples", 50),
+        ):
             if hasattr(part, name):
+                setattr(part, name, small)
+        if isinstance(part, Window) and isinstance(part.dilation, tuple):
+            part.dilation = part.dilation[-2:]
+        for name, small in (("widths", (8, 24)), ("chunk", 8), ("cells", 64)):
+            if name in spec.fields_of(type(part)) and getattr(part, name) is not None:
                 setattr(part, name, small)
     train, longest = r.train, r.longest()
     train.phases = tuple(replace(phase, length=LENGTH * phase.length // longest) for phase in train.phases)
@@ -123,7 +143,6 @@ KINDS: tuple[tuple[Any, type, Callable[[Any], Recipe]], ...] = (
 # Parts that want more than their defaults on this text.
 GIVEN: dict[str, dict[str, Any]] = {
     "MaskPhrases": {"stage": "entity"},
-    "Pairs": {"target_length": 12},
 }
 
 

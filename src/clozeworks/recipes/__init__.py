@@ -9,9 +9,47 @@ from types import ModuleType
 
 from clozeworks.errors import InputError, suggest
 from clozeworks.pretraining import Recipe
-from clozeworks.recipes import albert, bert, distilbert, ernie, gpt, roberta, spanbert, transformer_xl, xlnet
+from clozeworks.recipes import (
+    adaptive_span,
+    albert,
+    awd_lstm,
+    bert,
+    distilbert,
+    elmo,
+    ernie,
+    gpt,
+    lite_transformer,
+    longformer,
+    nnlm,
+    reformer,
+    rnn_attention,
+    roberta,
+    spanbert,
+    transformer,
+    transformer_xl,
+    xlnet,
+)
 
-FAMILIES = (bert, roberta, albert, spanbert, ernie, distilbert, gpt, transformer_xl, xlnet)
+FAMILIES = (
+    bert,
+    roberta,
+    albert,
+    spanbert,
+    ernie,
+    distilbert,
+    elmo,
+    awd_lstm,
+    gpt,
+    rnn_attention,
+    transformer,
+    lite_transformer,
+    transformer_xl,
+    adaptive_span,
+    xlnet,
+    longformer,
+    reformer,
+    nnlm,
+)
 
 
 def named() -> dict[str, Callable[[], Recipe]]:
