@@ -35,3 +35,7 @@ def test_figures_are_one_object_and_drawn_where_asked(capsys: pytest.CaptureFixt
     assert (capsys.readouterr().out, drawn) == ('{"seeds": [0, 1, 2], "steps": 9}\n', [])
     assert script.answer(parser, ["--seeds", "4", "--plot", "a.png"], run, lambda *given: drawn.append(given)) == 0
     assert drawn == [({"seeds": [4], "steps": 9}, "a.png")]
+    parser.add_argument("--train")
+    own = lambda seeds, steps, train: {"train": train}  # noqa: E731
+    assert script.answer(parser, ["--train", "pairs.jsonl"], own, lambda *given: None) == 0
+    assert capsys.readouterr().out.endswith('{"train": "pairs.jsonl"}\n')

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Keys, from_padded
+from clozeworks.batch import from_padded
+from clozeworks.carry import Keys
 from clozeworks.errors import InputError
 from clozeworks.evaluate.sliding import by_memory, by_window, measure, text_of
 from clozeworks.model import Encoder, Model

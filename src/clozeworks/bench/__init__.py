@@ -16,16 +16,21 @@ NAMES = {
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
     "xl": "a sliding window against a memory, by the token",
+    "long": "windows, hashing and full attention over long rows",
+    "tune": "our fine-tuning and prediction against transformers",
     "family": "what shared layers and a teacher cost a step",
+    "vectors": "our word vectors against gensim",
 }
 
 
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
-    "data": ("a text of its own", "prepare or quality"),
-    "cells": ("no cells", "pretrain or lm"),
+    "data": ("a text of its own", "prepare, quality or vectors"),
+    "cells": ("no cells", "pretrain, lm, tune or vectors"),
+    "judge": ("no judged words", "vectors"),
     "profile": ("no profile", "pretrain"),
-    "plot": ("no plot", "xl"),
+    "plot": ("no plot", "xl or long"),
+    "dropout": ("a rate of its own", "long"),
 }
 
 
@@ -33,7 +38,7 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
     """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
 
     Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
-    `plot` (a file to draw it to).
+    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of judged words).
     """
     from rich.console import Console
 

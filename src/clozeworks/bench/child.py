@@ -35,10 +35,11 @@ class Contestant:
                 text=True,
             )
 
-    def go(self, steps: int) -> dict[str, Any]:
+    def go(self, steps: int, mode: str = "") -> dict[str, Any]:
+        """So many steps, in a way of working if this side knows several."""
         assert self.process.stdin is not None
         try:
-            self.process.stdin.write(f"{steps}\n")
+            self.process.stdin.write(f"{steps} {mode}".strip() + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
             pass  # it died: reading says why

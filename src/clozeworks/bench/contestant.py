@@ -153,12 +153,27 @@ def xl(folder: Path, answers: IO[str], side: str, length: str) -> None:
             return
 
 
+def long(folder: Path, answers: IO[str], side: str, length: str) -> None:
+    from clozeworks.bench.long import serve
+
+    serve(folder, answers, side, int(length))
+
+
+def tune(folder: Path, answers: IO[str], act: str) -> None:
+    from clozeworks.bench import tune
+
+    if act == "make":
+        print(json.dumps(tune.make(folder)), file=answers, flush=True)
+    else:
+        tune.work(folder, Meter(answers), act)
+
+
 def main(role: str, folder: str, threads: str, *more: str) -> None:
     answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
     import torch
 
     torch.set_num_threads(int(threads))
-    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family, lm, xl)
+    roles = (make, ours, trainer, same, breakdown, rates, masking, loader, family, lm, xl, long, tune)
     {each.__name__: each for each in roles}[role](Path(folder), answers, *more)
 
 

@@ -47,6 +47,7 @@ class Shape:
         plain = plain and encoder.stack.memory == 0 and embed.norm is not None and hasattr(embed.positions, "length")
         plain = plain and embed.dropout == block.dropout and not embed.project and embed.words is None
         plain = plain and not embed.scale and encoder.stack.dropout == 0 and ffn is not None and ffn.dropout == 0
+        plain = plain and ffn is not None and ffn.chunk is None
         heads = {type(loss) for loss in losses}
         if not (
             alike and plain and ffn and _attends(mixer)
@@ -89,8 +90,9 @@ class Shape:
 
 def _attends(mixer: Any) -> bool:
     """Plain attention: heads, dropout, a bias that is absent, and nothing else that could be set."""
-    known = {"heads", "dropout", "bias", "affine"}
-    return {each.name for each in fields(mixer)} == known and mixer.bias is None and mixer.affine
+    known = {"heads", "dropout", "bias", "affine", "window"}
+    named = {each.name for each in fields(mixer)} == known
+    return named and mixer.bias is None and mixer.affine and mixer.window is None
 
 
 @dataclass(frozen=True, slots=True)

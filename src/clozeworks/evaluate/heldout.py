@@ -88,7 +88,7 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
             owner[name], sums[name] = loss, sums.get(name, 0.0) + float(value)
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     means = {name: value / max(divisors.get(name, counts[owner[name]]), 1) for name, value in sums.items()}
-    loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs)
+    loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs if not spec.apart)
     figures: dict[str, Any] = {"loss": loss, **means}
     tokens = [spec.name for spec in model.specs if "labels" in spec.reads]
     for name in tokens[:1]:  # the first loss over tokens stands for all

@@ -1,0 +1,33 @@
+"""How good a model's answers to the rows of a table are."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from clozeworks.batch import Kind
+from clozeworks.data.table import Table
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.evaluate.answers import answers
+from clozeworks.metrics.bootstrap import intervals
+from clozeworks.model import Model
+from clozeworks.tasks.task import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Answers to every row, figures by their usual names, and of each figure the bounds of 95 % of resampled tables."""
+
+    answers: list[dict[str, Any]]
+    figures: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
+    loss: float | None
+
+
+def examine(model: Model, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, seed: int = 0) -> Examination:
+    told, loss = answers(model, task, table, tokenizer, kind, truth=True)
+
+    def score(rows: np.ndarray) -> dict[str, float]:
+        return task.score([told[row] for row in rows], table.some(rows.tolist()))
+
+    return Examination(told, task.score(told, table), intervals(score, len(table), seed), loss)
