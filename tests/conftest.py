@@ -2,9 +2,14 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 # Real text to try on, beside the checkout; tests that want it do without where it is absent.
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 def pytest_configure() -> None:
@@ -19,6 +24,7 @@ def pytest_configure() -> None:
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """What this machine's doctor once said must not decide a test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+    monkeypatch.delenv("CLOZEWORKS_WINDOW_BORDER", raising=False)  # of a doctor that a command before has asked
 
 
 @pytest.fixture
@@ -44,3 +50,16 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["pretrain", "bert_tiny", "--data", f"{folder}/data", "--out", f"{folder}/run", *SMALL]) == 0
     assert main(["export", f"{folder}/run", "--to", "hf", "--out", f"{folder}/hf"]) == 0
     return folder
+
+
+@pytest.fixture(scope="session")
+def tuned(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that tells two kinds of texts apart."""
+    from clozeworks.cli import main
+    from tests.labelled import QUICK, rows, write
+
+    folder = tmp_path_factory.mktemp("tuned")
+    train = write(folder / "train.jsonl", rows(96))
+    words = ["finetune", "classify", "--model", road / "run", "--train", train, "--out", folder / "task", *QUICK]
+    assert main([str(word) for word in words]) == 0
+    return folder / "task"

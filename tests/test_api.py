@@ -1,5 +1,7 @@
 """What people hand to the public functions by mistake: one sentence each."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -31,3 +33,10 @@ def test_only_text_becomes_vectors(texts, road):
     encoder = cw.load(road / "run")
     with pytest.raises(cw.InputError, match=rf"^texts: {texts}; a string or a list of strings is needed"):
         encoder.encode(texts)
+
+
+def test_without_scikit_learn_its_estimator_says_what_to_install():
+    hidden = "import sys; sys.modules['sklearn'] = None; import clozeworks as cw; cw.TextClassifier('run')"
+    done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
+    assert "InputError: TextClassifier: no scikit-learn" in done.stderr
+    assert "pip install 'clozeworks[sklearn]'" in done.stderr

@@ -177,6 +177,32 @@ def test_things_in_the_way(tmp_path: Path):
     assert names(tmp_path) == ["file", "full"]
 
 
+def test_a_file_appears_at_the_end(tmp_path: Path):
+    atomic.write_text(tmp_path / "out", "old")
+    with atomic.file(tmp_path / "out") as new:
+        new.unlink()  # a library that writes a file of its own
+        new.write_text("new")
+        new.chmod(0o600)
+        assert (tmp_path / "out").read_text() == "old"
+    assert (tmp_path / "out").read_text() == "new"
+    assert (tmp_path / "out").stat().st_mode & 0o777 == 0o666 & ~umask(tmp_path)
+    with pytest.raises(KeyError), atomic.file(tmp_path / "out") as new:
+        new.write_text("part")
+        raise KeyError
+    assert (tmp_path / "out").read_text() == "new"
+    with pytest.raises(InputError, match="a directory stands in the way"), atomic.file(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def umask(place: Path) -> int:
+    probe = place / "probe"
+    probe.touch()
+    mode = probe.stat().st_mode & 0o777
+    probe.unlink()
+    return 0o666 & ~mode
+
+
 def test_directory_appears_at_the_end(tmp_path: Path):
     path = tmp_path / "deep" / "out"
     with atomic.directory(path) as new:

@@ -42,6 +42,21 @@ def test_export_and_import_are_inverse(road, tmp_path, capsys):
     assert "exists already" in refused(capsys, "export", road / "run", "--out", road / "hf")
 
 
+def test_evaluate_with_other_rounds(road, tmp_path, capsys):
+    puts = ["encoder.stack.block.mixer=LSH(heads=2, chunk=8)", "objective.segments.length=32", "train.batch_tokens=128",
+            "encoder.width=32", "encoder.stack.depth=2", "train.steps=4"]  # fmt: skip
+    words = [word for put in puts for word in ("--set", put)]
+    run, data = str(tmp_path / "run"), str(road / "data")
+    assert main(["pretrain", "gpt_mini", "--data", data, "--out", run, *words]) == 0
+    one, again, eight = (
+        facts(capsys, "evaluate", run, "--data", data, *more)["loss"] for more in ((), (), ("--rounds", "8"))
+    )
+    assert one == again != eight
+    told = refused(capsys, "evaluate", road / "run", "--data", data, "--rounds", "8")
+    assert "none of its layers is LSH attention" in told
+    assert main(["generate", run, "the red fox", "--tokens", "20"]) == 0, "reading all again for each token"
+
+
 def test_evaluate_with_another_memory(road, tmp_path, capsys):
     """As it is published: trained with one memory, measured with a longer one and shorter rows."""
     puts = ["objective.segments=Stream(length=32, lanes=4)", "encoder.stack.memory=32", "train.batch_tokens=128",

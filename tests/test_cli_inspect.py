@@ -1,6 +1,7 @@
-"""clozeworks inspect layers"""
+"""clozeworks inspect layers, clozeworks inspect spans"""
 
 import pytest
+import torch
 
 from clozeworks.cli import main
 from tests.cli import facts, refused
@@ -39,7 +40,9 @@ def test_layers_as_a_chart_and_as_a_plot(road, tmp_path, capsys):
 
 def test_mistakes(road, tmp_path, capsys):
     run, data = road / "run", road / "data"
-    assert "one of layers is needed; did you mean layers" in refused(capsys, "inspect", "layer", run, "--data", data)
+    assert "one of layers, spans is needed; did you mean layers" in refused(
+        capsys, "inspect", "layer", run, "--data", data
+    )
     assert "no such path" in refused(capsys, "inspect", "layers", road / "rnu", "--data", data)
     assert "the ending chooses the format" in refused(
         capsys, "inspect", "layers", run, "--data", data, "--out", tmp_path / "x.gif"
@@ -47,3 +50,28 @@ def test_mistakes(road, tmp_path, capsys):
     assert "no --data" in refused(capsys, "inspect", "layers", run)
     assert main(["prepare", str(road / "more.txt"), "--out", str(tmp_path / "other"), "--vocab", "90"]) == 0
     assert "another tokenizer" in refused(capsys, "inspect", "layers", run, "--data", tmp_path / "other")
+
+
+def test_spans_of_a_model_as_a_table_and_as_a_plot(tmp_path, capsys):
+    import clozeworks as cw
+    from clozeworks.pretraining import build
+    from clozeworks.text_encoder import TextEncoder
+
+    r = cw.recipe("adaptive_span_mini")
+    r.encoder.width, r.encoder.vocab, r.encoder.stack.depth = 64, 40, 2
+    model = build(r)
+    model.encoder.stack.blocks[1].mixer.bias.share.data[:] = torch.tensor([0.0, 0.25, 0.5, 1.0])
+    cw.save(TextEncoder(model, None, r), tmp_path / "model")
+    (found,) = facts(capsys, "inspect", "spans", tmp_path / "model")["models"]
+    assert [layer["spans"] for layer in found["layers"]] == [[0.0] * 4, [0.0, 128.0, 256.0, 512.0]]
+    assert [layer["average_span"] for layer in found["layers"]] == [32, 256]
+    assert (found["average_span"], found["limit"], found["ramp"]) == (144, 512, 32)
+    assert main(["inspect", "spans", str(tmp_path / "model"), "--out", str(tmp_path / "spans.svg")]) == 0
+    assert "512 256 128 0" in capsys.readouterr().out
+    assert (tmp_path / "spans.svg").stat().st_size > 2000
+
+
+def test_spans_that_are_not_there(road, capsys):
+    assert "no span is learned" in refused(capsys, "inspect", "spans", road / "run")
+    assert "no text is read" in refused(capsys, "inspect", "spans", road / "run", "--data", road / "data")
+    assert "while they read a text" in refused(capsys, "inspect", "layers", road / "run")

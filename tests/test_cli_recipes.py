@@ -3,6 +3,12 @@
 import pytest
 
 from clozeworks.cli import main
+from clozeworks.commands.diff import differences, shown
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.window import Window
+from clozeworks.recipes import recipe
 from tests.cli import OWN_PART, facts, refused, size
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -41,6 +47,19 @@ def test_diff_is_the_difference(capsys):
     assert "no difference" in capsys.readouterr().out
 
 
+def test_layers_that_are_nearly_alike_are_told_once():
+    found = differences(recipe("roberta_mini"), recipe("longformer_mini"))
+    assert set(found) == {"name", "encoder.stack.block.mixer", "objective.segments.length"}
+    assert shown(found["encoder.stack.block.mixer"][1]).endswith("dropout=0.1) with window.left=16, 32, 64, 128")
+    found = differences(recipe("roberta_base"), recipe("longformer_base"))
+    assert found["encoder.stack.block.mixer"] == (Attention(12, 0.1), GlobalWindow(12, Window(256), 0.1))
+    windows = tuple(Window(left, dilation=(1, 1 + left)) for left in (1, 2, 4))
+    assert shown(windows) == "3 x Window(left=1, dilation=(1, 2)) with left=1, 2, 4; dilation.1=2, 3, 5"
+    assert shown((Window(1),) * 3) == "3 x Window(left=1)"
+    assert shown((Window(1), Window(2))) == "(Window(left=1), Window(left=2))"
+    assert shown((Window(1), Window(1), LayerNorm())) == "(Window(left=1), Window(left=1), LayerNorm())"
+
+
 def test_a_recipe_may_be_a_file_or_a_function(road, tmp_path, capsys):
     own = tmp_path / "own.py"
     own.write_text(OWN_PART)
@@ -48,3 +67,11 @@ def test_a_recipe_may_be_a_file_or_a_function(road, tmp_path, capsys):
     assert "did you mean averaged" in refused(capsys, "show", f"{own}:avreaged")
     assert facts(capsys, "show", road / "run" / "recipe.json")["name"] == "bert_tiny"
     assert facts(capsys, "diff", road / "run", "bert_tiny")["encoder.vocab"] == [size(road / "data"), 30522]
+
+
+def test_many_parts_are_told_in_short_and_few_in_full():
+    block = recipe("lite_transformer_mini").encoder.stack.block
+    assert shown(block).startswith("3 x Block(mixer=Split(")
+    assert shown(block).endswith(" with mixer.branches.1.kernel=3, 7, 15")
+    assert shown((Attention(2), Attention(4))) == "(Attention(heads=2), Attention(heads=4))"
+    assert shown(()) == "()"

@@ -1,5 +1,6 @@
 """The verdict follows from the measurements; children may die; the memory of it costs nothing and never fails."""
 
+import contextlib
 import io
 import json
 import os
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clozeworks import doctor
+from clozeworks import cli, doctor
+from clozeworks.commands.doctor import render
 from clozeworks.doctor import Verdict
+from clozeworks.errors import InputError
+from clozeworks.nn.windowed import BORDER
 
 DIES = {"died": "SIGILL"}
 
@@ -58,6 +62,65 @@ def test_bf16_that_kills_gets_the_safe_instruction_set_and_is_measured_there():
 )
 def test_the_fewest_threads_that_are_fast(step_ms: dict[str, float], threads: int):
     assert doctor.decide(facts(threads={"step_ms": step_ms})).threads == threads
+
+
+def times(*pairs: tuple[float, float]) -> dict[str, object]:
+    return {"ms": {str(64 * n): {"pieces": pieces, "mask": mask} for n, (pieces, mask) in enumerate(pairs)}}
+
+
+@pytest.mark.parametrize(
+    ("window", "border"),
+    [
+        (times((1, 2), (1, 2), (1, 2)), 0),
+        (times((2, 1), (1, 2), (1, 2)), 63),  # a row must be longer than the border
+        (times((1, 2), (2, 1), (1, 2)), 127),
+        (times((2, 1), (2, 1), (2, 1)), 128),
+        (DIES, None),
+        ({"late": "no answer"}, None),
+    ],
+)
+def test_windows_are_cut_from_where_it_pays(window: dict[str, object], border: int | None):
+    verdict = doctor.decide(facts(window=window))
+    assert verdict.window == border
+    assert any("in pieces" in reason for reason in verdict.reasons) == (border is not None)
+    assert doctor.from_json(doctor.as_json(verdict)) == verdict
+
+
+def test_a_verdict_from_before_windows_were_measured_still_holds(own_cache: Path):
+    doctor._remember(doctor.decide(facts(window=times((1, 2)))))
+    known = json.loads(own_cache.read_text())
+    del known[doctor.machine_key()]["window"]
+    own_cache.write_text(json.dumps(known))
+    verdict = doctor.remembered()
+    assert verdict is not None
+    assert verdict.window is None
+
+
+def test_the_border_is_for_what_does_not_learn_and_the_users_stays(monkeypatch: pytest.MonkeyPatch):
+    for name in (*doctor._CHOSEN_BY_US, BORDER):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.delenv(BORDER)
+    verdict = Verdict(None, "fp32", 1, "cpu", window=63)
+    doctor.apply(verdict, learns=True)
+    assert BORDER not in os.environ
+    doctor.apply(verdict)
+    assert os.environ[BORDER] == "63"
+    monkeypatch.setenv(BORDER, "5")
+    doctor.apply(verdict)
+    assert os.environ[BORDER] == "5"
+
+
+@pytest.mark.parametrize(
+    ("words", "learns"),
+    [(["recipes", "--json"], False), (["pretrain", "bert_tiny", "--data", "x", "--out", "y"], True)],
+)
+def test_commands_that_train_learn(words: list[str], learns: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked: list[bool] = []
+    monkeypatch.setattr(doctor, "apply", lambda _, learns: asked.append(learns))
+    monkeypatch.chdir(tmp_path)
+    with contextlib.suppress(InputError):  # there is no such data
+        cli._run(words)
+    assert asked == [learns]
 
 
 def test_threads_that_could_not_be_measured_are_all_cores():
@@ -214,15 +277,17 @@ def test_apply_after_torch_sets_the_threads(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_rendering_shows_choices_reasons_and_missing_extras():
-    verdict = doctor.decide(facts(bf16=DIES, bf16_safe_isa={"fp32_ms": 100.0, "bf16_ms": 150.0}))
+    slow = {"fp32_ms": 100.0, "bf16_ms": 150.0}
+    verdict = doctor.decide(facts(bf16=DIES, bf16_safe_isa=slow, window=times((2, 1), (1, 2))))
     verdict.facts["extras"] = {"zh": {"jieba": None}}
     console = Console(width=100, record=True, file=io.StringIO())
-    console.print(doctor.render(verdict))
+    console.print(render(verdict))
     text = console.export_text()
     assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16" in text
+    assert "longer than a piece by more than 63 tokens" in text
     assert "jieba missing: pip install 'clozeworks[zh]'" in text
     assert all(reason.split()[0] in text for reason in verdict.reasons)
-    console.print(doctor.render(doctor.default()))
+    console.print(render(doctor.default()))
 
 
 @pytest.mark.slow
@@ -231,6 +296,7 @@ def test_probe_measures_this_machine():
     assert 1 <= verdict.threads <= doctor.cores()
     assert verdict.facts["threads"]["step_ms"]["1"] > 0
     assert "too busy" not in verdict.reasons[0]
+    assert verdict.facts["software"]["device"] != "cpu" or verdict.window is not None
     busy = verdict.facts["busy_share"] > doctor.BUSY
     assert doctor.remembered() == (None if busy else verdict)
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from clozeworks.generate import Draw, Reader, draw, search
+from clozeworks.beams import Beams, search
+from clozeworks.generate import Draw, Reader, draw
 from tests.test_recall import VOCAB, batch_of, model_of, read
 
 
@@ -36,5 +37,5 @@ def test_a_memory_of_everything_is_the_cache_of_keys():
     found = [draw(Reader(model), prompt, 20, Draw(0))[0] for model in (remembering, caching)]
     assert found[0].tokens == found[1].tokens
     assert found[0].score == pytest.approx(found[1].score, rel=1e-5)
-    beams = [search(Reader(model), prompt, 8, 3)[0] for model in (remembering, caching)]
+    beams = [search(Reader(model), prompt, 8, Beams(3))[0] for model in (remembering, caching)]
     assert beams[0].tokens == beams[1].tokens

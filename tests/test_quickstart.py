@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from clozeworks import corpus, quickstart
+from clozeworks import corpus
 from clozeworks.cli import main
 from clozeworks.data.shards import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
+from clozeworks.quickstart import clozes, road, taught
 from clozeworks.text_encoder import load
 
 
@@ -31,16 +32,18 @@ def some_text():
 @pytest.fixture
 def walk(monkeypatch, some_text):
     """Quickstart on that text: exit code and screen."""
-    monkeypatch.setattr(quickstart, "documents", lambda lang: iter(some_text))
+    monkeypatch.setattr(road, "documents", lambda lang: iter(some_text))
+    for name, value in {"ROWS": 40, "MEASURED": 40, "EPOCHS": 1, "LENGTH": 16}.items():
+        monkeypatch.setattr(taught, name, value)
 
     def walk(out, steps=3, seed=0, lang="en"):
         screen = io.StringIO()
-        return quickstart.run(lang, out, steps, seed, Console(file=screen, width=80)), screen.getvalue()
+        return road.run(lang, out, steps, seed, Console(file=screen, width=80)), screen.getvalue()
 
     return walk
 
 
-def test_the_whole_road_and_once_more(walk, tmp_path, capsys):
+def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     out = tmp_path / "my first"  # a space, so that the printed commands must be quoted
     status, told = walk(out)
     assert status == 0
@@ -51,15 +54,21 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys):
         "model/config.json",
         "model/model.safetensors",
         "loss.png",
+        "area/model.safetensors",
+        "area-fresh/model.safetensors",
     ):
         assert (out / name).is_file(), name
-    assert 2 <= told.count("\n   hidden ") <= quickstart.SENTENCES
+    assert 2 <= told.count("\n   hidden ") <= clozes.SENTENCES
+    assert re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+%", told)
+    assert told.count("\n   about ") == taught.SHOWN
     assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", told)
     assert re.search(r"\[MASK\]\(\S+\)", told), "no example was shown"
 
     commands = [line.removeprefix("next").strip() for line in told.splitlines() if "clozeworks " in line]
-    assert len(commands) == 3
+    assert len(commands) == 4
     for command in commands:
+        said, _, command = command.rpartition(" | ")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
         words = shlex.split(command)[1:]
         more = ["--set", "train.steps=1", "--set", "train.batch_tokens=128"] if words[0] == "pretrain" else []
         assert main([*words, *more]) == 0, command
@@ -69,7 +78,9 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys):
     assert status == 0
     assert "was finished before" in again
     assert (out / "model" / "model.safetensors").read_bytes() == before
-    assert again[again.index("Sentences") :] == told[told.index("Sentences") :]
+    for begin, end in (("Sentences", "A task for it"), ("docstrings of", None)):
+        first, second = (screen[screen.index(begin) : screen.find(end) if end else None] for screen in (told, again))
+        assert first == second
     with pytest.raises(InputError, match=r"train\.steps 3 -> 4"):
         walk(out, steps=4)
 
@@ -86,8 +97,8 @@ def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
     assert walk(tmp_path / "out", steps=1)[0] == 0
     data = tmp_path / "out" / "data"
     text, heldout, tokenizer = Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
-    found = quickstart.clozes(text, heldout, tokenizer)
-    assert 2 <= len(found) <= quickstart.SENTENCES
+    found = clozes.clozes(text, heldout, tokenizer)
+    assert 2 <= len(found) <= clozes.SENTENCES
     unseen = heldout.take(np.array([0]), np.array([len(heldout)])).tokens
     seen = text.take(np.array([0]), np.array([len(text)])).tokens
     for cloze in found:
@@ -96,7 +107,7 @@ def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
         between = seen[1:-1][(seen[:-2] == left) & (seen[2:] == right)]
         assert len(between) >= 10
         assert token in between
-    again = quickstart.clozes(text, heldout, tokenizer)
+    again = clozes.clozes(text, heldout, tokenizer)
     assert [cloze.ids.tolist() for cloze in found] == [cloze.ids.tolist() for cloze in again]
 
 
@@ -117,6 +128,6 @@ def test_in_chinese(tmp_path, capsys):
     assert main(["quickstart", "--lang", "zh", "--steps", "5", "--out", str(tmp_path / "out")]) == 0
     told = capsys.readouterr().out
     assert "训练" in told
-    assert told.count("原文") == quickstart.SENTENCES
+    assert told.count("原文") == clozes.SENTENCES
     command = next(line for line in told.splitlines() if "fill-mask" in line)
     assert main(shlex.split(command[command.index("clozeworks") :])[1:]) == 0

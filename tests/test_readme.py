@@ -25,7 +25,8 @@ def run(page: str, folder: Path) -> None:
     program = folder / "bin" / "clozeworks"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m clozeworks "$@"\n')
     program.chmod(0o755)
-    (folder / "bin" / "python3").symlink_to(sys.executable)
+    (folder / "bin" / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (folder / "bin" / "python3").chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     for language, code in blocks(page, "bash", "python"):

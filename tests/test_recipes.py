@@ -26,7 +26,11 @@ PUBLISHED = {  # recipe: (as pretrained, the published encoder class)
     "distilbert_base": (66_985_530, 66_362_880),
     "xlnet_base": (116_750_336, 116_718_336),
     "xlnet_large": (360_300_800, 360_268_800),
+    "longformer_base": (148_711_257, 148_659_456),
+    "longformer_large": (434_653_273, 434_600_960),
     "transformer_xl_enwik8": (41_055_436, 41_055_232),  # the count of the published code has the bias of its words
+    "adaptive_span_text8": (38_356_091, 38_342_240),  # the table of what is said is another than that of what is read
+    "adaptive_span_large": (208_636_635, 208_615_872),
     "transformer_xl_base": (151_107_538, 150_838_570),  # and the entries of three clusters
 }
 

@@ -54,7 +54,7 @@ def test_every_recipe_is_fresh_sound_and_survives_json(name):
     spec.check(first, name)
     assert spec.from_dict(spec.to_dict(first)) == first == second
     first.encoder.stack.depth += 1
-    first.encoder.embed.dropout = 0.3
+    first.encoder.embed.dropout = 0.123
     assert second == recipe(name), "two calls share a part"
     assert set(spec.diff(first, second)) == {"encoder.stack.depth", "encoder.embed.dropout"}
 

@@ -129,7 +129,7 @@ def test_a_capital_does_not_make_a_word_a_part():
         (
             "objective.corruption",
             "Xyz",
-            "choose one of MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords, Permute, Shift$",
+            "choose one of MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords, Permute, Shift, Translate$",
         ),
         ("objective.corruption", "maskspans", "type Corruption or None is needed; did you mean MaskSpans"),
         ("objective.corruption", "Corruption", "no part of that name is known; choose one of MaskNgrams, "),

@@ -10,15 +10,20 @@ from clozeworks.errors import InputError, RecipeError
 if TYPE_CHECKING:
     from clozeworks.api import (
         build,
+        convert,
         count_parameters,
         diff,
         figures,
+        finetune,
         load,
+        multiply_adds,
         prepare,
         pretrain,
         recipe,
         save,
     )
+    from clozeworks.estimator import TextClassifier
+    from clozeworks.vectors.table import Vectors, load_vectors
 
     def recipes() -> list[str]: ...
 
@@ -27,11 +32,17 @@ __version__ = "0.1.0"
 __all__ = [
     "InputError",
     "RecipeError",
+    "TextClassifier",
+    "Vectors",
     "build",
+    "convert",
     "count_parameters",
     "diff",
     "figures",
+    "finetune",
     "load",
+    "load_vectors",
+    "multiply_adds",
     "prepare",
     "pretrain",
     "recipe",
@@ -41,6 +52,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "TextClassifier":
+        from clozeworks.estimator import TextClassifier
+
+        return TextClassifier
+    if name in ("Vectors", "load_vectors"):
+        from clozeworks.vectors import table
+
+        return getattr(table, name)
     if name in __all__:
         from clozeworks import api
 

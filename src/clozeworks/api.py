@@ -3,28 +3,51 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from clozeworks import recipes, spec
 from clozeworks.commands.evaluate import figures_of
 from clozeworks.data.prepare import prepare
+from clozeworks.errors import InputError
+from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
+from clozeworks.finetuning.entry import finetune
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
 from clozeworks.pretraining import build as _build
 from clozeworks.pretraining import count_parameters as _count
 from clozeworks.recipes import recipe
 from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.train.cost import multiply_adds as _multiply_adds
 from clozeworks.train.run import Result
 from clozeworks.train.run import pretrain as _pretrain
 
 StrPath = str | os.PathLike[str]
 
-__all__ = ["build", "count_parameters", "diff", "figures", "load", "prepare", "pretrain", "recipe", "recipes", "save"]
+__all__ = [
+    "build",
+    "convert",
+    "count_parameters",
+    "diff",
+    "figures",
+    "finetune",
+    "load",
+    "multiply_adds",
+    "prepare",
+    "pretrain",
+    "recipe",
+    "recipes",
+    "save",
+]
 
 
 def count_parameters(recipe: Recipe | str, heads: bool = True) -> int:
     """Parameters as pretrained, each shared tensor once, nothing allocated; without heads, the published encoder."""
     return _count(_recipe(recipe), heads)
+
+
+def multiply_adds(recipe: Recipe | str, length: int) -> int:
+    """Of the blocks for one row of so many tokens, and for a target as long as it where there is a decoder."""
+    return _multiply_adds(_recipe(recipe), length)
 
 
 def diff(before: Recipe | str, after: Recipe | str) -> dict[str, tuple[Any, Any]]:
@@ -59,6 +82,23 @@ def pretrain(
 def figures(model: TextEncoder | StrPath, data: StrPath, seed: int = 0) -> dict[str, Any]:
     """Held-out figures of a model, and those of always guessing by how frequent a token is, on a prepared directory."""
     return figures_of(model if isinstance(model, TextEncoder) else load(model), Path(data), seed)
+
+
+def convert(
+    model: TextEncoder | StrPath,
+    to: Literal["longformer"] = "longformer",
+    length: int = LENGTH,
+    window: int = WINDOW,
+    refresh_global: bool = False,
+) -> TextEncoder:
+    """A model for texts of `length` tokens, with a window of so many around each, made of one for shorter texts.
+
+    `refresh_global` is for afterwards: of a converted model, the projections of global tokens are copied again.
+    """
+    if to != "longformer":
+        raise InputError("to", to, "longformer is needed", "leave it out")
+    encoder = model if isinstance(model, TextEncoder) else load(model)
+    return refresh(encoder) if refresh_global else lengthen(encoder, length, window)
 
 
 def _recipe(given: Recipe | str) -> Recipe:

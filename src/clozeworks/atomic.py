@@ -81,6 +81,22 @@ def write_json(path: StrPath, value: object) -> None:
 
 
 @contextlib.contextmanager
+def file(path: StrPath) -> Iterator[Path]:
+    """Fill the empty file this yields; it becomes `path` when the block ends well, and vanishes when it does not."""
+    target = Path(os.path.realpath(path))
+    with explained(path), _sibling(target) as new:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+        new.touch(exist_ok=False)
+        mode = new.stat().st_mode & 0o666  # the user's umask; safetensors makes its files private
+        yield new
+        new.chmod(mode)
+        _sync(new)
+        os.replace(new, target)
+        _sync(target.parent)
+
+
+@contextlib.contextmanager
 def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
     """Fill the directory this yields; it becomes `path` when the block ends well, and vanishes when it does not.
 

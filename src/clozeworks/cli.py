@@ -70,7 +70,8 @@ def _run(words: list[str]) -> int:
 
     from clozeworks import doctor
 
-    doctor.apply(doctor.remembered() or doctor.default())
+    learns = words[0] in ("pretrain", "quickstart")
+    doctor.apply(doctor.remembered() or doctor.default(), learns)
     if "OMP_WAIT_POLICY" not in os.environ:
         # Waiting threads soon yield: on a busy machine the default spin makes training many times slower (LOG.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

@@ -20,13 +20,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from clozeworks import atomic
 from clozeworks.errors import InputError
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
 
 SAFE_ISA = "AVX512_CORE_FP16"  # oneDNN's last step below AMX
 WORTH = 1.15  # how much faster than fp32 a step in bf16 must be to pay for its rounding
@@ -39,6 +36,10 @@ EXTRAS = {
     "ray": ("ray",),
     "arrow": ("pyarrow",),
     "watch": ("tensorboard",),
+    "bleu": ("sacrebleu",),
+    "sklearn": ("scikit-learn",),
+    "vectors": ("numba",),
+    "hdf5": ("h5py",),
 }
 Option = TypeVar("Option", int, str)
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -54,6 +55,7 @@ class Verdict:
     device: str
     facts: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
+    window: int | None = None  # how much longer than a piece a row with a window must be to be cut; None: as usual
 
 
 def as_json(verdict: Verdict) -> str:
@@ -84,11 +86,14 @@ def remembered() -> Verdict | None:
         return None
 
 
-def apply(verdict: Verdict) -> None:
+def apply(verdict: Verdict, learns: bool = False) -> None:
     """Choose instruction set and threads as the verdict says; before torch is imported, or the first comes too late.
 
-    What the user has set in the environment stays.
+    What the user has set in the environment stays. What `learns` has the border of windows that every machine has, so
+    that a run rounds alike wherever it goes on.
     """
+    if verdict.window is not None and not learns:
+        os.environ.setdefault("CLOZEWORKS_WINDOW_BORDER", str(verdict.window))
     if verdict.isa is not None:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", verdict.isa)
     if "OMP_NUM_THREADS" not in os.environ:
@@ -98,7 +103,7 @@ def apply(verdict: Verdict) -> None:
 
 
 def probe(remember: bool = True, seconds: float = 40) -> Verdict:
-    """Measure this machine, in about 15 seconds on two idle cores and never more than `seconds`; remember the verdict.
+    """Measure this machine, in about 17 seconds on two idle cores and never more than `seconds`; remember the verdict.
 
     A verdict is true only of an idle machine: while others use it, the verdict holds for the moment and is not
     remembered; if there is no time to measure at all, it is the safe one.
@@ -118,6 +123,8 @@ def probe(remember: bool = True, seconds: float = 40) -> Verdict:
         facts["bf16"] = attempt("bf16", device, best_threads(facts["threads"]))
         if "died" in facts["bf16"]:
             facts["bf16_safe_isa"] = attempt("bf16", device, best_threads(facts["threads"]), isa=SAFE_ISA)
+        if device == "cpu":
+            facts["window"] = attempt("window", best_threads(facts["threads"]))
     facts["seconds"] = round(time.monotonic() - begin, 1)
     verdict = decide(facts)
     if remember and "died" not in facts["software"] and not _late(facts) and facts["busy_share"] <= BUSY:
@@ -146,10 +153,16 @@ def decide(facts: dict[str, Any]) -> Verdict:
         reasons.append(f"Time of a training step by number of threads: {times}; so {threads}.")
     isa, precision, reason = _decide_precision(facts)
     reasons.append(reason)
+    window = border_of(facts.get("window", {}).get("ms", {}))
+    if window is not None:
+        told = (
+            f"Rows with a window are faster in pieces where they are longer than a piece by more than {window} tokens"
+        )
+        reasons.append(f"{told}; commands that train nothing go by that.")
     if facts["busy_share"] > BUSY:
         busy = f"Other programs were using {facts['busy_share']:.0%} of the cores"
         reasons.append(f"{busy}: this verdict is not remembered; run it again on an idle machine.")
-    return Verdict(isa, precision, threads, device, facts, reasons)
+    return Verdict(isa, precision, threads, device, facts, reasons, window)
 
 
 def _late(facts: dict[str, Any]) -> bool:
@@ -177,6 +190,16 @@ def best_threads(sweep: dict[str, Any]) -> int:
         return cores()
     best = min(sweep["step_ms"].values())
     return min(int(count) for count, ms in sweep["step_ms"].items() if ms <= 1.03 * best)
+
+
+def border_of(times: dict[str, dict[str, float]]) -> int | None:
+    """The length beyond a piece from which on pieces are never slower than a mask; None where it was not measured."""
+    border = None
+    for beyond, ms in sorted(times.items(), key=lambda item: -int(item[0])):
+        if ms["pieces"] > ms["mask"]:
+            return int(beyond) if border is None else border
+        border = max(int(beyond) - 1, 0)  # a row must be longer than the border
+    return border
 
 
 def thread_counts(limit: int) -> list[int]:
@@ -325,7 +348,7 @@ def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[st
 
 def child(name: str, arguments: list[Any]) -> None:
     """Called in the child process only."""
-    trials = {"software": _try_software, "threads": _try_threads, "bf16": _try_bf16}
+    trials = {"software": _try_software, "threads": _try_threads, "bf16": _try_bf16, "window": _try_window}
     print(json.dumps(trials[name](*arguments)))
 
 
@@ -367,6 +390,15 @@ def _try_bf16(device: str, threads: int) -> dict[str, Any]:
     return {f"{precision}_ms": ms for precision, ms in times.items()}
 
 
+def _try_window(threads: int) -> dict[str, Any]:
+    import torch
+
+    from clozeworks.nn import border
+
+    torch.set_num_threads(threads)
+    return {"ms": border.measure()}
+
+
 def _fastest(options: Sequence[Option], run: Callable[[Option], float]) -> dict[Option, float]:
     """Milliseconds of each option: the best of up to twelve turns, for what slows a turn is never the option alone."""
     begin = time.perf_counter()
@@ -406,36 +438,3 @@ def _training_step(device: str) -> Callable[[bool], float]:
         return time.perf_counter() - begin
 
     return step
-
-
-def render(verdict: Verdict) -> "RenderableType":
-    """The verdict for a terminal."""
-    from rich.console import Group
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column()
-    facts, software = verdict.facts, verdict.facts.get("software", {})
-    table.add_row("precision", verdict.precision)
-    table.add_row("threads", str(verdict.threads))
-    table.add_row("device", " ".join(filter(None, [verdict.device, software.get("accelerator")])))
-    if verdict.isa:
-        table.add_row("instruction set", f"ONEDNN_MAX_CPU_ISA={verdict.isa}")
-    if facts:
-        table.add_row(
-            "processor", f"{facts['processor']}, {facts['cores']} of {facts['cores_of_machine']} cores usable"
-        )
-        table.add_row("memory", f"{facts['memory_gb']} GB, {facts['memory_available_gb']} GB available")
-        table.add_row("disk", f"{facts['disk_free_gb']} GB free here")
-        versions = [f"{name} {software[name]}" for name in ("python", "torch", "numpy") if name in software]
-        table.add_row("software", ", ".join(versions) or software.get("died", ""))
-        for extra, packages in facts["extras"].items():
-            missing = [package for package, version in packages.items() if version is None]
-            there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
-            hint = f"pip install 'clozeworks[{extra}]'"
-            table.add_row(
-                f"extra {extra}", Text(f"{', '.join(missing)} missing: {hint}", style="yellow") if missing else there
-            )
-    return Group(table, "", *(Text(f"- {reason}") for reason in verdict.reasons))

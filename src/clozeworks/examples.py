@@ -87,6 +87,7 @@ class Ragged:
     fields: dict[str, np.ndarray] = field(default_factory=dict)
     span: np.ndarray | None = None  # int32: the number of a hidden span in its example, -1 outside
     order: np.ndarray | None = None  # int32: a token sees those of its example whose number is not above its own
+    marked: np.ndarray | None = None  # bool: tokens that see and are seen from afar
     following: np.ndarray | None = None  # int32 [examples]: the token after each, for a corruption to look at
 
     def __len__(self) -> int:

@@ -1,4 +1,4 @@
-"""Tokens from a model that reads one way: the likeliest, drawn by chance, or along the best of several beams."""
+"""Tokens from a model that reads one way: the likeliest, or drawn by chance."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Carry, Context, Keys, Memory, Side
+from clozeworks.batch import Batch, Context, Memory, Side, Source
+from clozeworks.carry import Carry
 from clozeworks.errors import InputError
 from clozeworks.model import Model
 
@@ -62,21 +63,36 @@ class Reader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
     What it remembers are keys and values, of a stack with a memory the last so many; such a stack reads no more than
-    `length` tokens at once if one is given. Without `cache` everything is read again each time, which gives the same
-    and takes longer.
+    `length` tokens at once if one is given. Without `cache`, or where a mixer has nothing to remember by, everything is
+    read again each time, which gives the same and takes longer.
+
+    A model with a decoder writes from a `source`, with a row for each of its own. The encoder reads it once, and each
+    layer projects what it attends to once; rows that change places within one source leave that where it is.
     """
 
-    def __init__(self, model: Model, cache: bool = True, length: int | None = None):
-        self.model, self.cache = model, cache
+    def __init__(self, model: Model, cache: bool = True, length: int | None = None, source: Batch | None = None):
+        self.model, self.device = model, next(model.parameters()).device
+        self.cache = cache and all(getattr(layer, "carries", True) for layer in model.modules())
         self.most = length if model.encoder.stack.memory else None
-        heads = [model.head(spec.name) for spec in model.specs if spec.name == "next_token"]
-        if not heads or heads[0] is None:
+        if (source is None) != (model.decoder is None):
+            given = "none" if source is None else "one for a model that has no decoder"
+            raise InputError(
+                "source", given, "a decoder writes from a source, and nothing else does", "check the model"
+            )
+        heads = [model.head(spec.name) for spec in model.specs if spec.name in ("next_token", "write")]
+        if not heads or heads[0] is None or not hasattr(heads[0], "logits"):
             given = ", ".join(spec.name for spec in model.specs) or "no head"
             raise InputError("model", given, "one that predicts the next token is needed", "pretrain it with NextToken")
         self.logits: Callable[[Tensor], Tensor] = heads[0].logits  # pyright: ignore[reportAttributeAccessIssue]
         self.tokens: Tensor | None = None
         self.past: Memory | None = None
         self.ends: list[int] = []  # of what was read at once
+        self.source: Source | None = None
+        self.owner: Tensor | None = None  # [B] which source each row writes from
+        if source is not None:
+            with torch.no_grad():
+                self.source = model.source(source)
+            self.owner = torch.arange(len(source.tokens), device=self.device)
 
     @property
     def length(self) -> int:
@@ -85,7 +101,7 @@ class Reader:
     @torch.no_grad()
     def read(self, tokens: Tensor) -> Tensor:
         """[B, n] more tokens -> [B, V]: the logits of the one after them."""
-        begin = self.length
+        begin, tokens = self.length, tokens.to(self.device)
         self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens], 1)
         end = self.tokens.shape[1]
         self.ends += [*range(begin + self.most, end, self.most), end] if self.most else [end]
@@ -102,22 +118,36 @@ class Reader:
         """[B, n] -> [B, n, D]; what was read before them is remembered."""
         position = torch.arange(begin, begin + fresh.shape[1], device=fresh.device).expand_as(fresh)
         side = Side.make(position, torch.zeros_like(fresh), "causal")
-        context = Context(side, side, "causal", past=self.past, carry=self.cache)
-        hidden = self.model.encoder(fresh, side, context)
+        context = Context(side, side, "causal", past=self.past, carry=self.cache, source=self.source)
+        hidden = self.model.top(fresh, side, context)
         self.past = hidden.memory
         return hidden.last
+
+    def spread(self, count: int) -> None:
+        """So many rows for each source, before anything is read."""
+        if self.source is not None:
+            self.owner = torch.arange(len(self.source.hidden), device=self.device).repeat_interleave(count)
+            self._keep_source(self.owner)
 
     def keep(self, rows: Tensor) -> None:
         """Go on with these rows, in this order, some of them perhaps more than once."""
         assert self.tokens is not None
+        rows = rows.to(self.device)
         self.tokens = self.tokens[rows]
+        stays = self.owner is not None and torch.equal(self.owner[rows], self.owner)
+        if self.owner is not None and not stays:
+            self.owner = self.owner[rows]
+            self._keep_source(rows)
         if self.past is not None:
-            layers = tuple(_rows(layer, rows) for layer in self.past.layers)
-            self.past = Memory(layers, self.past.side.each(lambda value: value[rows]))
+            layers = tuple(layer.rows(rows) if isinstance(layer, Carry) else layer[rows] for layer in self.past.layers)
+            cross = self.past.cross
+            if not stays:
+                cross = cross and tuple(keys and keys.rows(rows) for keys in cross)
+            self.past = Memory(layers, self.past.side.each(lambda value: value[rows]), cross)
 
-
-def _rows(layer: Tensor | Carry, rows: Tensor) -> Tensor | Carry:
-    return layer[rows] if isinstance(layer, Tensor) else Keys(layer.k[rows], layer.v[rows])
+    def _keep_source(self, rows: Tensor) -> None:
+        assert self.source is not None
+        self.source = Source(self.source.hidden[rows], self.source.side.each(lambda value: value[rows]))
 
 
 def draw(
@@ -125,6 +155,7 @@ def draw(
 ) -> list[Generated]:
     """`count` continuations of up to `most` tokens, each until `end`; the same for a seed."""
     generator = torch.Generator().manual_seed(seed)
+    reader.spread(count)
     logits = reader.read(torch.tensor([prompt]).expand(count, -1))
     found: list[list[int]] = [[] for _ in range(count)]
     scores = torch.zeros(count)
@@ -141,42 +172,3 @@ def draw(
             break
         logits = reader.read(token[:, None])
     return [Generated(tokens, float(score)) for tokens, score in zip(found, scores, strict=True)]
-
-
-def search(
-    reader: Reader, prompt: list[int], most: int, beams: int, *, end: int | None = None, penalty: float = 1.0
-) -> list[Generated]:
-    """The best continuations that `beams` beams find, best first.
-
-    Each step keeps the likeliest running beams; one that reaches the end is finished if it was among the best `beams`
-    of that step, with the score log p / length**penalty. The search is over when no running beam, at its present
-    length, beats the worst of `beams` finished ones, or after `most` tokens.
-    """
-    logits = reader.read(torch.tensor([prompt]).expand(beams, -1))
-    running: list[list[int]] = [[] for _ in range(beams)]
-    scores = torch.full((beams,), -torch.inf)
-    scores[0] = 0.0  # at first all beams are the same
-    finished: list[tuple[float, Generated]] = []
-    for length in range(1, most + 1):
-        chances = (logits.log_softmax(-1) + scores[:, None]).flatten()
-        best = chances.topk(min(2 * beams, int(chances.isfinite().sum())))
-        vocab = logits.shape[-1]
-        going: list[tuple[int, int, float]] = []
-        for rank, (score, place) in enumerate(zip(best.values.tolist(), best.indices.tolist(), strict=True)):
-            beam, token = divmod(place, vocab)
-            if token != end and length < most:
-                going.append((beam, token, score))
-            elif rank < beams:
-                finished.append((score / length**penalty, Generated([*running[beam], token], score)))
-        finished = sorted(finished, key=lambda item: -item[0])[:beams]
-        going = going[:beams]
-        if not going or (len(finished) == beams and going[0][2] / length**penalty <= finished[-1][0]):
-            break
-        while len(going) < beams:  # fewer words than beams
-            going.append((*going[0][:2], -torch.inf))
-        rows = torch.tensor([beam for beam, _, _ in going])
-        reader.keep(rows)
-        running = [[*running[beam], token] for beam, token, _ in going]
-        scores = torch.tensor([score for _, _, score in going])
-        logits = reader.read(torch.tensor([[token] for _, token, _ in going]))
-    return [one for _, one in finished]

@@ -1,21 +1,23 @@
-"""Encoder and model: embed -> stack -> losses, with named outputs."""
+"""Encoder and model: embed -> stack -> losses, or a decoder before these, with named outputs."""
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Context, Hidden, Side, Taps
+from clozeworks.batch import PADDING, Batch, Context, Hidden, Side, Source, Taps
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.decoder import Decoder, DecoderLayer
 from clozeworks.nn.embed import Embed
+from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.linear import Linear
-from clozeworks.nn.mixer import BiasLayer
-from clozeworks.nn.positions import SinusoidalPositions
-from clozeworks.nn.stack import Stack
-from clozeworks.nn.two_stream import TwoStreamLayer
+from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
+from clozeworks.nn.stack import Stack, StackLayer
+from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.spec import Spec, walk
 
@@ -54,7 +56,7 @@ class Encoder(Spec):
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
         clusters, inner = self.embed.words, self.embed.width or self.width
-        if clusters is not None and clusters.widths(self.vocab, inner)[-1] < 1:
+        if isinstance(clusters, Adaptive) and clusters.widths(self.vocab, inner)[-1] < 1:
             needed = f"nothing is left of a width of {inner} in the last of {len(clusters.ends(self.vocab))} clusters"
             raise RecipeError(f"{where}.embed.words.divide", clusters.divide, needed, "use less, or fewer cutoffs")
         narrow = self.embed.width if self.embed.narrow == "all" and clusters is None else None
@@ -65,17 +67,9 @@ class Encoder(Spec):
             if isinstance(part, (SinusoidalPositions, Relative)) and width % 2:
                 needed = f"it has as many sines as cosines, and width {width} is odd"
                 raise RecipeError(f"{where}.{name}", type(part).__name__, needed, "use an even width")
-        for mixer in self.stack.mixers():
-            heads = getattr(mixer, "heads", 1)
-            if self.width % heads:
-                near = [n for n in range(1, self.width + 1) if self.width % n == 0]
-                near = sorted(sorted(near, key=lambda n: abs(n - heads))[:3])
-                raise RecipeError(
-                    f"{where}.stack.block.mixer.heads",
-                    heads,
-                    f"width {self.width} is not divisible by it",
-                    "use " + " or ".join(map(str, near)),
-                )
+        if isinstance(self.embed.positions, AxialPositions):
+            self.embed.positions.fit(f"{where}.embed.positions", narrow or self.width)
+        self.stack.fit(f"{where}.stack", self.width)
 
     def build(self, pooler: bool = True) -> "EncoderLayer":
         return EncoderLayer(self, pooler)
@@ -109,19 +103,30 @@ class Output:
 
 
 class Model(nn.Module):
-    """An encoder with the heads it is pretrained with.
+    """An encoder with the heads it is pretrained with; with a decoder, the heads read what that one gives.
 
     A pooler is kept only where something reads it: a loss, or the caller of a bare encoder.
     """
 
-    def __init__(self, encoder: Encoder, losses: tuple[Loss, ...] = ()):
+    def __init__(self, encoder: Encoder, losses: tuple[Loss, ...] = (), decoder: Decoder | None = None):
         super().__init__()
-        pooled = not losses or any("pooled" in loss.reads for loss in losses)
+        pooled = not losses or any(loss.pools for loss in losses)
         self.encoder = encoder.build(pooler=pooled)
-        self.heads = nn.ModuleDict({loss.name: loss.build(self.encoder.width, self.encoder.embed) for loss in losses})
+        self.decoder = decoder.build(self.encoder.width, encoder.vocab, self.encoder.embed) if decoder else None
+        self.heads = nn.ModuleDict({loss.name: loss.build(self.top.width, self.top.embed) for loss in losses})
         self.specs = losses
+        self.frozen = False  # the encoder gives features, and learns nothing
         for head in self.heads.values():
             cast(LossLayer, head).meet(cast(dict[str, LossLayer], self.heads))
+
+    @property
+    def top(self) -> "EncoderLayer | DecoderLayer":
+        """What the heads read: the decoder where there is one."""
+        return self.encoder if self.decoder is None else self.decoder
+
+    @property
+    def stacks(self) -> list[StackLayer]:
+        return [part.stack for part in (self.encoder, self.decoder) if part is not None]
 
     def forward(self, batch: Batch, key: Key | None = None) -> Output:
         specs = self.computed(batch)
@@ -140,16 +145,35 @@ class Model(nn.Module):
 
     def read(self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: Key | None = None) -> Hidden:
         """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""
-        of = len(self.encoder.stack.blocks)
-        needs = frozenset[str]().union(*(loss.needs for loss in losses))
+        of = len(self.top.stack.blocks)
+        needs = frozenset[str]().union(*(loss.wants for loss in losses))
         blocks = frozenset(block for loss in losses for block in loss.blocks(depth or of, of))
         taps = Taps(needs & {"scores", "values"}, blocks) if blocks else None
-        context = batch.context(key=key, places=places(losses, batch), taps=taps)
-        pools = not losses or any("pooled" in loss.reads for loss in losses)
-        firsts = batch.firsts if pools else None
-        hidden = self.encoder(batch.tokens, batch.side, context, firsts, layers="layers" in needs)
+        drawn = None if self.frozen else key
+        context = batch.context(key=drawn if self.decoder is None else key, places=places(losses, batch), taps=taps)
+        layers = "layers" in needs
+        if self.decoder is not None:
+            context = dataclasses.replace(context.at("decoder"), source=self.source(batch.source, drawn))
+            hidden = self.decoder(batch.tokens, batch.side, context, layers)
+        else:
+            pools = not losses or any(loss.pools for loss in losses)
+            hidden = self.encoder(batch.tokens, batch.side, context, batch.firsts if pools else None, layers)
+        hidden.key, hidden.real = key, batch.side.document != PADDING
         hidden.taps = taps.kept if taps is not None else {}
+        hidden.penalties = penalties(self.encoder) if "penalties" in needs else {}
         return hidden
+
+    def source(self, given: Batch | None, key: Key | None = None) -> Source:
+        """What the encoder makes of a source, for the decoder to attend to."""
+        if given is None:
+            raise ValueError("a model with a decoder writes from a source, and this batch has none")
+        hidden = self.encoder(given.tokens, given.side, given.context(key=key)).last
+        return Source(hidden, given.side, given.borders)
+
+    def freeze(self) -> None:
+        """From now on the encoder is as it is: no gradient, and nothing in it is dropped."""
+        self.frozen = True
+        self.encoder.requires_grad_(False)
 
     def count(self, batch: Batch) -> dict[str, int]:
         """Predictions of each loss in the batch."""
@@ -159,9 +183,19 @@ class Model(nn.Module):
         return cast(LossLayer | None, dict(self.heads.named_children()).get(name))
 
 
+def penalties(encoder: nn.Module) -> dict[str, Tensor]:
+    """What parts say of their own parameters (`penalty`), by name [n]: once for each use of a shared parameter."""
+    found: dict[str, list[Tensor]] = {}
+    for module in encoder.modules():
+        if hasattr(module, "penalty"):
+            for name, value in cast(Any, module).penalty().items():
+                found.setdefault(name, []).append(value)
+    return {name: torch.stack(values) for name, values in found.items()}
+
+
 def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
     """The tokens that some loss reads, each once; None: any may be read."""
-    found = [loss.places(batch) for loss in losses]
+    found = [loss.places(batch) for loss in losses if not loss.apart]
     chosen = [each for each in found if each is not None]
     if not chosen or len(chosen) < len(found):
         return None
@@ -170,8 +204,8 @@ def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:
-    """Fresh weights, the same for a seed on every machine: matrices, what is added to scores and what a second stream
-    begins as N(0, deviation), norms 1, biases 0."""
+    """Fresh weights, the same for a seed on every machine: matrices and tables N(0, deviation), norms 1, biases 0, and
+    what belongs to none of these as its module says (`Fresh`)."""
     generator = torch.Generator().manual_seed(seed)
     done: set[int] = set()
     for module in model.modules():
@@ -179,10 +213,10 @@ def initialise(model: nn.Module, deviation: float, seed: int) -> None:
             done.add(id(module.weight))
             with torch.no_grad():
                 module.weight.normal_(0.0, deviation, generator=generator)
-        if isinstance(module, BiasLayer | TwoStreamLayer):
-            for parameter in module.parameters(recurse=False):
-                if id(parameter) not in done:
-                    done.add(id(parameter))
-                    nn.init.normal_(parameter, 0.0, deviation, generator)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
+        if isinstance(module, Fresh):
+            for name, parameter in module.named_parameters(recurse=False):
+                if id(parameter) not in done:
+                    done.add(id(parameter))
+                    module.begin(name, parameter, deviation, generator)

@@ -134,7 +134,7 @@ def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: fl
     axes.set_ylabel(labels["loss"], **text)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    _finish(axes)
+    finish(axes)
     return figure
 
 
@@ -168,8 +168,51 @@ def grouped_bars(
     axes.set_title(title, loc="left", fontsize=12, pad=10)
     axes.set_ylabel(unit)
     axes.set_ylim(0, 1.12 * max(value for bars in groups.values() for each in bars.values() for value in each))
-    _finish(axes, legend=False)
+    finish(axes, legend=False)
     figure.legend(loc="outside lower center", ncols=len(names) + 1, frameon=False, fontsize=9)
+    write(figure, path)
+
+
+def bar_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], path: atomic.StrPath, title: str) -> None:
+    """A panel a measure side by side, {measure: {bar: values}}: a bar the mean, a dot for each value."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), dpi=150, layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    for number, (measure, bars) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        means = [sum(each) / len(each) for each in bars.values()]
+        axes.bar(range(len(bars)), means, color=[COLOURS[at % len(COLOURS)] for at in range(len(bars))])
+        for place, each in enumerate(bars.values()):
+            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(f"{means[place]:.3g}", (place, max(each)), **above)
+        axes.set_xticks(range(len(bars)), list(bars), rotation=30, ha="right", fontsize=8)
+        axes.set_ylim(0, 1.15 * max(value for each in bars.values() for value in each))
+        axes.set_title(measure, fontsize=10)
+        finish(axes, legend=False)
+    write(figure, path)
+
+
+def head_dots(models: Mapping[str, Sequence[Mapping[str, Any]]], path: atomic.StrPath) -> None:
+    """How far back the heads of each layer look, a dot a head and a line through the means of the layers."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, layers) in enumerate(models.items()):
+        colour, label = COLOURS[number % len(COLOURS)], without_boxes(name, f"{number + 1}")
+        label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+        for layer in layers:
+            axes.plot([layer["layer"]] * len(layer["spans"]), layer["spans"], ".", color=colour, alpha=0.6)
+        means = [sum(layer["spans"]) / len(layer["spans"]) for layer in layers]
+        axes.plot([layer["layer"] for layer in layers], means, color=colour, label=label)
+    axes.set_title("How far back each head looks", loc="left", fontsize=12, pad=10)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("span, tokens")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(axes)
     write(figure, path)
 
 
@@ -192,23 +235,55 @@ def layer_lines(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if number == len(measures) - 1:
             axes.set_xlabel(unit)
-        _finish(axes, legend=number == 0)
+        finish(axes, legend=number == 0)
     write(figure, path)
 
 
-def growth(
-    lines: Mapping[str, Sequence[tuple[float, float, float, float]]],
-    path: atomic.StrPath,
-    title: str,
-    across: str,
-    unit: str,
+def alignment(
+    weights: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], path: atomic.StrPath, title: str
 ) -> None:
-    """How something grows, {line: [(at, value, lowest, highest)]}, on axes where each step is a doubling."""
+    """Shares as a grid of squares, a row for each word that was written, the darker the larger."""
     from matplotlib.figure import Figure
+
+    size = [1.6 + 0.32 * len(each) for each in (columns, rows)]
+    figure = Figure(figsize=(max(size[0], 4.0), max(size[1], 3.0)), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+    text = {"fontfamily": families(), "parse_math": False, "fontsize": 9}
+    names = [[without_boxes(word, "?") for word in each] for each in (columns, rows)]
+    axes.set_xticks(range(len(columns)), names[0], rotation=60, ha="left", **text)
+    axes.set_yticks(range(len(rows)), names[1], **text)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_color("#dddddd")
+    figure.suptitle(without_boxes(title, "Alignment"), x=0.01, ha="left", fontsize=12, fontfamily=families())
+    write(figure, path)
+
+
+Growing = Mapping[str, Sequence[tuple[float, float, float, float]]]  # by line: at, value, lowest, highest
+
+
+def growth(lines: Growing, path: atomic.StrPath, title: str, across: str, unit: str) -> None:
+    """How something grows, on axes where each step is a doubling."""
+    growths({unit: lines}, path, title, across)
+
+
+def growths(panels: Mapping[str, Growing], path: atomic.StrPath, title: str, across: str) -> None:
+    """How several things grow, one beside the other, by their units."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.4 + 4.6 * len(panels), 4.2), dpi=150, layout="constrained")
+    for number, (unit, lines) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(1, len(panels), number)
+        if number == 1:
+            axes.set_title(title, loc="left", fontsize=12, pad=10)
+        _grow(axes, lines, across, unit)
+    write(figure, path)
+
+
+def _grow(axes: "Axes", lines: Growing, across: str, unit: str) -> None:
     from matplotlib.ticker import NullLocator, StrMethodFormatter
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
     for number, (name, points) in enumerate(lines.items()):
         at, values, lowest, highest = zip(*points, strict=True)
         colour = COLOURS[number % len(COLOURS)]
@@ -220,14 +295,12 @@ def growth(
     axes.xaxis.set_minor_locator(NullLocator())
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.set_title(title, loc="left", fontsize=12, pad=10)
     axes.set_xlabel(across)
     axes.set_ylabel(unit)
-    _finish(axes)
-    write(figure, path)
+    finish(axes)
 
 
-def _finish(axes: "Axes", legend: bool = True) -> None:
+def finish(axes: "Axes", legend: bool = True) -> None:
     """Lines to read values by, no frame."""
     axes.grid(axis="y", color="#dddddd", linewidth=0.7)
     axes.set_axisbelow(True)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.batch import FORGOTTEN, Batch, Memory, Side
+from clozeworks.carry import State
 
 
 class Recall:
@@ -68,7 +69,11 @@ class Recall:
         state = {"lane": torch.tensor(lanes), "position": side.position, "document": own}
         if side.segment is not None:
             state["segment"] = side.segment
-        state |= {f"layer.{depth}": rows for depth, rows in enumerate(memory.layers) if isinstance(rows, Tensor)}
+        for depth, rows in enumerate(memory.layers):
+            if isinstance(rows, State):
+                state |= {f"layer.{depth}.h": rows.h, f"layer.{depth}.c": rows.c}
+            elif isinstance(rows, Tensor):
+                state[f"layer.{depth}"] = rows
         return {name: rows.contiguous() for name, rows in state.items()}
 
     def load(self, state: Mapping[str, Tensor], device: torch.device | str = "cpu") -> None:
@@ -79,9 +84,13 @@ class Recall:
         here = {name: value.to(device) for name, value in state.items() if name != "lane"}
         before = before_all(here["position"])
         side = Side(here["position"], here["document"], before, before, here.get("segment"))
-        layers = tuple(here[f"layer.{depth}"] for depth in range(sum(name.startswith("layer.") for name in here)))
-        memory = Memory(layers, side)
+        depth = len({name.split(".")[1] for name in here if name.startswith("layer.")})
+        memory = Memory(tuple(_layer(here, f"layer.{number}") for number in range(depth)), side)
         self._held.update({lane: (memory, row) for row, lane in enumerate(state["lane"].tolist())})
+
+
+def _layer(found: Mapping[str, Tensor], name: str) -> Tensor | State:
+    return found[name] if name in found else State(found[f"{name}.h"], found[f"{name}.c"])
 
 
 def lanes_of(batch: Batch) -> list[int]:
@@ -105,10 +114,14 @@ def joined(found: Sequence[tuple[Memory, int]], length: int = 0) -> Memory:
     def rows(values: Sequence[Tensor], blank: int = 0) -> Tensor:
         return torch.stack([_before(value, longest, blank) for value in values])
 
-    layers = tuple(
-        rows([value[row] for memory, row in found if isinstance(value := memory.layers[depth], Tensor)])
-        for depth in range(len(first.layers))
-    )
+    def layer(depth: int) -> Tensor | State:
+        states = [(value, row) for memory, row in found if isinstance(value := memory.layers[depth], State)]
+        if states:
+            h, c = ([getattr(value, name)[row] for value, row in states] for name in ("h", "c"))
+            return State(torch.stack(h), torch.stack(c))
+        return rows([value[row] for memory, row in found if isinstance(value := memory.layers[depth], Tensor)])
+
+    layers = tuple(layer(depth) for depth in range(len(first.layers)))
     sides = [memory.side.each(lambda value, row=row: value[row]) for memory, row in found]
     position = rows([side.position for side in sides])
     segments = [side.segment for side in sides if side.segment is not None]

@@ -1,36 +1,45 @@
 """A model with its tokenizer and its recipe: what users hold in their hands."""
 
-import json
+import dataclasses
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from clozeworks import atomic
-from clozeworks.batch import PADDING, Context, Side
+from clozeworks.batch import PADDING, Batch, Borders, Context, Side
+from clozeworks.beams import Beams, search
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
-from clozeworks.exchange import card, files, huggingface
-from clozeworks.generate import Draw, Reader, draw, search
+from clozeworks.exchange import card, files, huggingface, sentence_transformers, specials
+from clozeworks.exchange.names import elmo
+from clozeworks.generate import Draw, Reader, draw
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
-from clozeworks.objectives.losses.choice import ChoiceLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.objectives.segments import PairStream
+from clozeworks.predict import predicted
 from clozeworks.pretraining import Recipe
+from clozeworks.sentence import Pool, SentenceVector, pooled
 from clozeworks.spec import Spec
+from clozeworks.spelling import opened
+from clozeworks.tasks.task import TaskLayer
+from clozeworks.tasks.towers import Towers
+from clozeworks.translate import Alignment, Translation, align, translate
 
 Guess = dict[str, Any]
+Format = Literal["clozeworks", "hf", "sentence-transformers"]
 LanguageHead = MaskedLMLayer | NextTokenLayer | AdaptiveNextTokenLayer
 
 
@@ -40,10 +49,12 @@ class Outputs:
 
     last_hidden_state: Tensor  # [B, L, D]
     hidden_states: tuple[Tensor, ...]  # embeddings, then each layer
-    logits: Tensor | None = None  # [B, L, V] where the model has a language-model head
+    logits: Tensor | None = None  # [B, L, V] of a language-model head; without one, those of the task's
     pooler_output: Tensor | None = None  # [B, D]
     seq_relationship_logits: Tensor | None = None  # [B, 2]
     mc_logits: Tensor | None = None  # [B], of each row as an option of its question
+    start_logits: Tensor | None = None  # [B, L], of an answer's first token
+    end_logits: Tensor | None = None  # [B, L], and of its last one
 
 
 @dataclass(slots=True)
@@ -56,18 +67,18 @@ class TextEncoder:
 
     @property
     def longest(self) -> int:
-        positions = self.recipe.encoder.embed.positions
-        return positions.length if isinstance(positions, LearnedPositions) else 1 << 20
+        return self.recipe.length
 
     @property
     def kind(self) -> Literal["full", "causal"]:
-        """Whom a token sees: all, or those before it."""
-        corruption = self.recipe.objective.corruption
-        return "causal" if corruption is not None and corruption.kind == "causal" else "full"
+        """Whom a token that the encoder reads sees: all, or those before it."""
+        return self.recipe.reading
 
     @property
     def language_head(self) -> "LanguageHead | None":
-        """The head that gives words their scores."""
+        """The head that gives words their scores, where it reads what the encoder gives."""
+        if self.recipe.decoder is not None:
+            return None
         heads = (self.model.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
         return next((head for head in heads if isinstance(head, LanguageHead)), None)
 
@@ -78,10 +89,12 @@ class TextEncoder:
         token_type_ids: Tensor | None = None,
         logits: bool = True,
         mc_token_ids: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
     ) -> Outputs:
         """Rows of ids, as `transformers` takes them: any padding, masked as keys and never as queries.
 
         `mc_token_ids` [B] are the places of the tokens that a head for choices scores; None: the last ones.
+        `global_attention_mask` [B, L] is 1 for tokens that see and are seen from afar; None: those that the task marks.
         """
         rows, width = input_ids.shape
         if width > self.longest:
@@ -95,26 +108,65 @@ class TextEncoder:
                 "input_ids", given, f"the model has tokens 0 to {vocab - 1}", "use the model's own tokenizer"
             )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-        document = torch.zeros_like(input_ids)
-        position = self._positions(input_ids)
-        query = Side.make(position, document, self.kind, token_type_ids)
-        memory = Side.make(position, torch.where(mask.bool(), 0, PADDING), self.kind, token_type_ids)
-        context = Context(query, memory, self.kind, offset=None)
+        position, real = self._positions(input_ids), torch.where(mask.bool(), 0, PADDING)
+        query = Side.make(position, torch.zeros_like(input_ids), self.kind, token_type_ids)
+        task = self.recipe.task
+        if self._windowed:
+            if global_attention_mask is None and task is not None and task.frame.marks:
+                global_attention_mask = task.marks(input_ids, self.tokenizer)
+            context = self._near(real, token_type_ids, global_attention_mask)
+        elif global_attention_mask is not None:
+            needed = "no layer of the model has global tokens"
+            raise InputError("global_attention_mask", "a mask", needed, "leave it out, or convert the model")
+        else:
+            memory = Side.make(position, real, self.kind, token_type_ids)
+            if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
+                query = memory  # such mixers have one side: padding sees padding
+            context = Context(query, memory, self.kind, offset=None)
         firsts = torch.arange(rows, device=input_ids.device) * width
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
+            hidden.real = mask.bool()
             out = Outputs(hidden.last, hidden.layers, pooler_output=hidden.pooled)
-            head, pair, choice = self.language_head, *map(self.model.head, ("sentence_pair", "choice"))
+            head, pair = self.language_head, self.model.head("sentence_pair")
             if logits and head is not None:
                 out.logits = head.logits(hidden.last)
             if isinstance(pair, SentenceRelationLayer) and hidden.pooled is not None:
                 out.seq_relationship_logits = pair.logits(hidden.pooled)
-            if isinstance(choice, ChoiceLayer):
-                at = torch.full((rows,), width - 1) if mc_token_ids is None else mc_token_ids
-                out.mc_logits = choice.logits(hidden.last[torch.arange(rows), at])
+            decides = None if task is None else self.model.head(task.name)
+            if isinstance(decides, TaskLayer):
+                batch = self._as_batch(input_ids, mask, query, firsts, mc_token_ids)
+                for name, scores in decides.shown(hidden, batch).items():
+                    setattr(out, name, scores if getattr(out, name) is None else getattr(out, name))
         return out
 
     __call__ = forward
+
+    def _as_batch(self, tokens: Tensor, mask: Tensor, side: Side, firsts: Tensor, at: Tensor | None) -> Batch:
+        """Rows as heads see them, a document each; `at`: the place of the token that stands for it."""
+        rows, width = tokens.shape
+        number = torch.arange(rows, device=tokens.device)[:, None]
+        side = dataclasses.replace(side, document=torch.where(mask.bool(), number, PADDING))
+        place = torch.arange(width, device=tokens.device)
+        last = torch.where(mask.bool(), place, 0).amax(1) if at is None else at
+        return Batch(tokens, side, self.kind, Borders((), (), rows, width), firsts, firsts + last)
+
+    @property
+    def _windowed(self) -> bool:
+        return any(getattr(mixer, "window", None) is not None for mixer in self.recipe.encoder.stack.mixers())
+
+    def _near(self, document: Tensor, segment: Tensor | None, marked: Tensor | None) -> Context:
+        """What windows see: distances are those of places in the row, and padding is a document of its own."""
+        place = torch.arange(document.shape[1], device=document.device).expand_as(document)
+        side = Side.make(place, document, self.kind, segment)
+        if marked is None:
+            return Context(side, side, self.kind)
+        if marked.shape != document.shape:
+            given, needed = list(marked.shape), f"a number for each token, {list(document.shape)}, is needed"
+            raise InputError("global_attention_mask", given, needed, "give 1 for a global token and 0 for others")
+        marked = marked.bool() & (document != PADDING)
+        side = dataclasses.replace(side, marked=marked)
+        return Context(side, side, self.kind, most_marked=int(marked.sum(1).max()))
 
     def _positions(self, input_ids: Tensor) -> Tensor:
         positions = self.recipe.encoder.embed.positions
@@ -148,21 +200,15 @@ class TextEncoder:
             guesses = []
             for score, token in zip(scores, tokens, strict=True):
                 filled = [*ids[begin:at], token, *ids[at + 1 : begin - 2]]
-                guesses.append(
-                    {
-                        "token": self._word(token),
-                        "score": score,
-                        "id": token,
-                        "text": tokenizer.decode(filled, skip_specials=False),
-                    }
-                )
+                text = tokenizer.decode(filled, skip_specials=False)
+                guesses.append({"token": self.word(token), "score": score, "id": token, "text": text})
             found.append(guesses)
         return found if len(found) > 1 else found[0]
 
     def _framed(self, ids: list[int]) -> tuple[list[int], int]:
         """A text between its specials, and where it begins there."""
         tokenizer = self._tokenizer()
-        cls, sep = tokenizer.need("cls"), tokenizer.need("sep")
+        cls, sep = tokenizer.need(self.recipe.opener), tokenizer.need("sep")
         return ([*ids, sep, cls], 0) if self._class_last else ([cls, *ids, sep], 1)
 
     def _segments(self, tokens: Tensor) -> Tensor | None:
@@ -199,7 +245,13 @@ class TextEncoder:
         seed: int = 0,
     ) -> list[dict[str, Any]]:
         """Continuations of a text by a model that reads one way: drawn as `how` says, or the best of several beams."""
+        if self.recipe.decoder is not None:
+            needed = "it writes from a source, and goes on with nothing else"
+            raise InputError(self.recipe.name, "a model with a decoder", needed, "use clozeworks translate")
         tokenizer = self._tokenizer()
+        if self.recipe.decoder is not None:
+            needed = "a model that goes on with a text is needed, and this one writes from a source"
+            raise InputError(self.recipe.name, "a decoder", needed, "translate with it")
         given = tokenizer.encode([prompt])[0].ids.tolist()
         segments = self.recipe.objective.segments
         border = tokenizer.sep if hasattr(segments, "lanes") else tokenizer.cls  # what a document begins after
@@ -211,32 +263,69 @@ class TextEncoder:
         reader = Reader(self.model, length=segments.length)
         most = min(tokens, self.longest - len(start))
         if beams > 1:
-            found = search(reader, start, most, beams, end=tokenizer.sep, penalty=penalty)[:count]
+            found = search(reader, start, most, Beams(beams, penalty), end=tokenizer.sep)[:count]
         else:
             found = draw(reader, start, most, how or Draw(), end=tokenizer.sep, count=count, seed=seed)
         return [
             {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
         ]
 
-    def _word(self, token: int) -> str:
+    def translate(self, texts: Sequence[str] | str, *, beams: int = 4, penalty: float = 0.6) -> list[str]:
+        """What a model with a decoder writes from each text, in the order given."""
+        return [one.text for one in self.translations(texts, beams=beams, penalty=penalty)]
+
+    def translations(self, texts: Sequence[str] | str, **more: Any) -> list[Translation]:
+        """The same with tokens and scores; `more` goes to `clozeworks.translate.translate`."""
+        if self.recipe.decoder is not None:
+            more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
+        return translate(self.model, self._tokenizer(), strings(texts), longest=self.longest, **more)
+
+    def alignment(self, found: Translation) -> Alignment:
+        """Where the decoder looked in the source while it wrote this translation."""
+        decoder = self.recipe.decoder
+        ends = {} if decoder is None else {"start": decoder.start, "end": decoder.end}
+        return align(self.model, self._tokenizer(), found, longest=self.longest, **ends)
+
+    def predict(self, given: Any, columns: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """What a fine-tuned model answers to a text, to several, or to rows: dicts, a frame, a dataset, a Path.
+
+        One answer for each, in the order given: label and scores, tags, a span, as the task has it.
+        """
+        given = [given] if isinstance(given, str | dict) else given
+        pieces = predicted(self.model, self.recipe, self._tokenizer(), given, columns)
+        return [answer for _, some in pieces for answer in some]
+
+    def word(self, token: int) -> str:
+        """A token as it is shown: its text, or its own name where it has none."""
         tokenizer = self._tokenizer()
         return tokenizer.decode([token], skip_specials=False).strip() or tokenizer.token(token)
 
     def encode(
         self,
         texts: Sequence[str] | str,
-        pool: Literal["mean", "first", "pooled"] = "mean",
+        pool: Pool | None = None,
         batch_tokens: int = 8192,
+        normalise: bool | None = None,
     ) -> np.ndarray:
-        """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut."""
-        if not isinstance(texts, Iterable):
-            raise InputError("texts", repr(texts)[:60], "a string or a list of strings is needed", "convert it")
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise InputError(f"texts[{number}]", repr(text)[:60], "a string is needed", "convert it")
-        tokenizer = self._tokenizer()
-        rows = [self._framed(e.ids[: self.longest - 2].tolist())[0] for e in tokenizer.encode(texts)]
+        """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut.
+
+        `pool` and `normalise` are the recipe's where they are not given; one that says nothing makes means.
+        """
+        made = self.recipe.sentence or SentenceVector()
+        pool, normalise = pool or made.pool, made.normalise if normalise is None else normalise
+        if pool not in get_args(Pool) or (pool == "pooled" and self.model.encoder.pooler is None):
+            needed = "the model has no pooler" if pool == "pooled" else f"one of {', '.join(get_args(Pool))} is needed"
+            raise InputError("pool", pool, needed, "use mean or first")
+        most = min(made.length or self.longest, self.longest) - 2
+        texts = strings(texts)
+        model, tokenizer = opened(self.model, self._tokenizer(), [made.prompt, *texts])
+        if model is not self.model:
+            encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
+            recipe = dataclasses.replace(self.recipe, encoder=encoder)
+            return TextEncoder(model, tokenizer, recipe).encode(texts, pool, batch_tokens, normalise)
+        rows = [
+            self._framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])
+        ]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         while order:
@@ -248,7 +337,8 @@ class TextEncoder:
             for at, n in enumerate(chosen):
                 ids[at, : len(rows[n])], mask[at, : len(rows[n])] = torch.tensor(rows[n]), 1
             result = self.forward(ids, mask, self._segments(ids), logits=False)
-            out[chosen] = _pool(result, mask, pool).numpy()
+            found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
+            out[chosen] = (F.normalize(found) if normalise else found).numpy()
         return out
 
     def vocabulary(self) -> Vocabulary:
@@ -262,15 +352,15 @@ class TextEncoder:
         return self.tokenizer
 
 
-def _pool(result: Outputs, mask: Tensor, pool: str) -> Tensor:
-    if pool == "mean":
-        weights = mask[..., None].to(result.last_hidden_state.dtype)
-        return (result.last_hidden_state * weights).sum(1) / weights.sum(1)
-    if pool == "first":
-        return result.last_hidden_state[:, 0]
-    if result.pooler_output is None:
-        raise InputError("pool", pool, "the model has no pooler", "use mean or first")
-    return result.pooler_output
+def strings(texts: Sequence[str] | str) -> list[str]:
+    """One text or several, as a list; refused where something else is among them."""
+    if not isinstance(texts, Iterable):
+        raise InputError("texts", repr(texts)[:60], "a string or a list of strings is needed", "convert it")
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise InputError(f"texts[{number}]", repr(text)[:60], "a string is needed", "convert it")
+    return texts
 
 
 def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
@@ -285,10 +375,18 @@ def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_p
         weights, facts, place = _weights(directory)
         recipe = files.read_recipe(place / files.RECIPE, parts)
         return TextEncoder(files.build(recipe, weights, directory), files.read_tokenizer(place), recipe, facts)
-    if (directory / huggingface.CONFIG).is_file():
-        found = huggingface.read(directory, allow_pickle)
+    vectors = (directory / sentence_transformers.MODULES).is_file()
+    place = sentence_transformers.model_in(directory) if vectors else directory
+    if (place / huggingface.CONFIG).is_file():
+        tokenizer = files.read_tokenizer(place)
+        found = huggingface.read(place, allow_pickle, tokenizer)
+        if vectors:
+            found.recipe.sentence = sentence_transformers.read(directory, tokenizer)
         model = files.build(found.recipe, found.tensors, directory)
-        return TextEncoder(model, files.read_tokenizer(directory), found.recipe, unused=found.unused)
+        return TextEncoder(model, tokenizer, found.recipe, unused=found.unused)
+    if elmo.is_in(directory):
+        found = elmo.read(directory)
+        return TextEncoder(files.build(found.recipe, found.tensors, directory), found.tokenizer, found.recipe)
     needed = f"{files.RECIPE} or {huggingface.CONFIG} is needed"
     raise InputError(path, "neither a model nor a run", needed, "give the directory that `pretrain` or `export` wrote")
 
@@ -315,31 +413,36 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
     return newest.tensors(), card.read_facts(directory), place
 
 
-def _tell_tokenizer(file: Path, encoder: TextEncoder) -> None:
-    """What their tokenizer must know of the model: how long a text may be, and whether segments are told apart."""
-    names = ["input_ids", "token_type_ids", "attention_mask"]
-    biases = (getattr(mixer, "bias", None) for mixer in encoder.recipe.encoder.stack.mixers())
-    if encoder.recipe.encoder.embed.segments < 2 and not any(getattr(bias, "segments", False) for bias in biases):
-        names.remove("token_type_ids")
-    config = json.loads(file.read_text(encoding="utf-8"))
-    atomic.write_json(file, {**config, "model_input_names": names, "model_max_length": encoder.longest})
+def _bordered(encoder: TextEncoder) -> Recipe:
+    """The recipe, a decoder of which says where a text begins and ends even if that is for the tokenizer to say."""
+    recipe, tokenizer = encoder.recipe, encoder.tokenizer
+    if recipe.decoder is None or tokenizer is None:
+        return recipe
+    start = tokenizer.cls if recipe.decoder.start is None else recipe.decoder.start
+    end = tokenizer.sep if recipe.decoder.end is None else recipe.decoder.end
+    return dataclasses.replace(recipe, decoder=dataclasses.replace(recipe.decoder, start=start, end=end))
 
 
-def save(
-    encoder: TextEncoder, path: str | os.PathLike[str], format: Literal["clozeworks", "hf"] = "clozeworks"
-) -> Path:
-    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained."""
-    if format not in ("clozeworks", "hf"):
-        raise InputError("format", format, "clozeworks or hf is needed", "choose one")
+def save(encoder: TextEncoder, path: str | os.PathLike[str], format: Format = "clozeworks") -> Path:
+    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained, and
+    `sentence-transformers` that with the files of the library of this name: the encoder alone, and how `encode` makes
+    vectors."""
+    if format not in get_args(Format):
+        raise InputError("format", format, f"one of {', '.join(get_args(Format))} is needed", "choose one")
     with atomic.directory(path) as folder:
-        if format == "hf":
-            pad = encoder.tokenizer.pad if encoder.tokenizer else None
-            huggingface.write(folder, encoder.model, encoder.recipe, pad)
+        recipe = _bordered(encoder)
+        if format == "sentence-transformers" or (format == "hf" and isinstance(recipe.task, Towers)):
+            recipe = dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=()))
+        if format == "sentence-transformers":
+            sentence_transformers.write(folder, recipe)
+        if format != "clozeworks":
+            pad, sep = (encoder.tokenizer.pad, encoder.tokenizer.sep) if encoder.tokenizer else (None, None)
+            huggingface.write(folder, encoder.model, recipe, pad, sep)
         else:
             files.write(folder, encoder.model, encoder.recipe)
-        if encoder.tokenizer is not None:
+        if encoder.tokenizer is not None and format != "clozeworks":
+            specials.write(folder, encoder.tokenizer, recipe)
+        elif encoder.tokenizer is not None:
             encoder.tokenizer.save(folder)
-            if format == "hf":
-                _tell_tokenizer(folder / "tokenizer_config.json", encoder)
         card.write(folder, encoder.recipe, encoder.facts, format)
     return Path(path)

@@ -87,12 +87,20 @@ def whole(least: int = 1) -> Callable[[str], int]:
 
 
 def share(text: str) -> float:
+    return _below_one(text, "a share", "0.02")
+
+
+def rate(text: str) -> float:
+    return _below_one(text, "a rate", "0.1")
+
+
+def _below_one(text: str, what: str, usual: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < 1:
-        raise _wrong(text, "a share from 0 up to 1 is needed", "0.02 is usual")
+        raise _wrong(text, f"{what} from 0 up to 1 is needed", f"{usual} is usual")
     return number
 
 
@@ -125,6 +133,23 @@ def model(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", help=MODEL)
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the model is made of")
     allow_pickle(parser)
+
+
+def columns(parser: Parser) -> None:
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="NAME=YOURS",
+        help="which column is which, such as text=review label=stars (guessed from usual names)",
+    )
+
+
+def beams(parser: Parser) -> None:
+    parser.add_argument("--beams", type=whole(), default=4, metavar="N", help="a translation is the best of N (4)")
+    parser.add_argument(
+        "--penalty", type=float, default=0.6, metavar="A", help="they are scored by log p / ((5 + length) / 6)**A (0.6)"
+    )
 
 
 def allow_pickle(parser: Parser) -> None:

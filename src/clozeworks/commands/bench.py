@@ -16,4 +16,6 @@ def run(options: Options) -> int:
         cells=tuple(options.only),
         profile=options.profile,
         plot=options.plot,
+        dropout=options.dropout,
+        judge=tuple(options.judge),
     )

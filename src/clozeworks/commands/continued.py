@@ -17,7 +17,7 @@ def continued(recipe: Recipe, source: TextEncoder, tokenizer: Tokenizer) -> tupl
     source, notes = _under(source, tokenizer)
     theirs, recipe = source.recipe, copy.deepcopy(recipe)
     notes += _shape(recipe, theirs)
-    recipe.encoder = copy.deepcopy(theirs.encoder)
+    recipe.encoder, recipe.decoder = copy.deepcopy(theirs.encoder), copy.deepcopy(theirs.decoder)
     heads = {loss.name: loss for loss in theirs.objective.losses}
     recipe.objective.losses = tuple(
         dataclasses.replace(copy.deepcopy(heads[loss.name]), weight=loss.weight) if loss.name in heads else loss
@@ -25,7 +25,7 @@ def continued(recipe: Recipe, source: TextEncoder, tokenizer: Tokenizer) -> tupl
     )
     for name in heads.keys() - {loss.name for loss in recipe.objective.losses}:
         notes.append(f"the head {name} is left behind: {recipe.name} does not train it")
-    if recipe.encoder.pooler is None and any("pooled" in loss.reads for loss in recipe.objective.losses):
+    if recipe.encoder.pooler is None and any(loss.pools for loss in recipe.objective.losses):
         recipe.encoder.pooler = Pooler()
     if "pair_label" in recipe.objective.segments.writes and recipe.encoder.embed.segments < 2:
         given = f"{recipe.name} learns from pairs"

@@ -5,11 +5,15 @@ The first line is the summary, lines that begin with `clozeworks` are examples. 
 
 from collections.abc import Callable
 
-from clozeworks.commands.arguments import MODEL, RECIPE, Parser, one_of, share, whole
+from clozeworks.commands.arguments import MODEL, RECIPE, Parser, one_of, rate, share, whole
 from clozeworks.commands.arguments import allow_pickle as _allow_pickle
+from clozeworks.commands.arguments import beams as _beams
+from clozeworks.commands.arguments import columns as _columns
 from clozeworks.commands.arguments import json_facts as _json
 from clozeworks.commands.arguments import model as _model
 from clozeworks.commands.arguments import recipe as _recipe
+from clozeworks.commands.declared_tasks import finetune, predict
+from clozeworks.commands.declared_vectors import vectors
 
 
 def quickstart(parser: Parser) -> None:
@@ -27,7 +31,8 @@ def quickstart(parser: Parser) -> None:
 def doctor(parser: Parser) -> None:
     """What this machine can do, measured once and remembered
 
-    Tries threads, bf16 and devices in child processes, in about fifteen seconds. Every command uses the verdict.
+    Tries threads, bf16, devices and windows in child processes, in about seventeen seconds. Every command uses the
+    verdict.
 
     clozeworks doctor
     """
@@ -181,6 +186,8 @@ def pretrain(parser: Parser) -> None:
         help="continue from a run, a model or a Hugging Face directory; the encoder is then that one",
     )
     parser.add_argument("--teacher", metavar="DIR", help=f"{MODEL}, to learn from; for recipes that distil")
+    parser.add_argument("--words", metavar="FILE", help="vectors that the table of words begins as")
+    parser.add_argument("--freeze-words", action="store_true", help="that table never learns")
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own, of --from and --teacher")
     parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
     parser.add_argument(
@@ -220,16 +227,26 @@ def evaluate(parser: Parser) -> None:
     """Held-out figures beside those of word frequencies alone
 
     A model that reads one way may also be asked for each token from the window of so many before it, read anew; one
-    with a memory is then measured both ways.
+    with a memory is then measured both ways. One that translates is scored by BLEU (sacrebleu), too: on the held-out
+    text, or on a file of pairs. One that was fine-tuned is measured on labelled rows: figures with intervals, classes,
+    what was told for what, and the worst mistakes.
 
     clozeworks evaluate run --data data
     clozeworks evaluate run --data data --window 128 --stride 32
+    clozeworks evaluate run --test pairs.jsonl --pairs en,de
+    clozeworks evaluate task --test test.jsonl --report report.html
     """
     _model(parser)
-    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the model's tokenizer")
+    parser.add_argument("--data", metavar="DIR", help="what prepare wrote, with the model's tokenizer")
+    parser.add_argument("--test", metavar="FILE", help="instead of --data: labelled rows, or pairs to translate")
+    parser.add_argument("--report", metavar="FILE", help="of labelled rows: write it all as one HTML page")
+    _columns(parser)
+    parser.add_argument("--pairs", metavar="A,B", help="fields of source and target in FILE (the two it has)")
+    _beams(parser)
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
     parser.add_argument("--length", type=whole(), metavar="N", help="tokens of an example (as in training)")
     parser.add_argument("--memory", type=whole(0), metavar="N", help="rows that it remembers (as in training)")
+    parser.add_argument("--rounds", type=whole(), metavar="N", help="of hashing in LSH attention (as in training)")
     parser.add_argument("--window", type=whole(), metavar="N", help="slide a window of N tokens over the text")
     parser.add_argument("--stride", type=whole(), metavar="K", help="tokens by which the window slides (1)")
     parser.add_argument("--tokens", type=whole(2), metavar="N", help="of the text to read by the window (all)")
@@ -239,15 +256,17 @@ def evaluate(parser: Parser) -> None:
 def inspect(parser: Parser) -> None:
     """What the layers of models do to a text
 
-    How far each layer moves a token, and by which angle: the mean distance and cosine between its input and its output.
+    layers: how far each one moves a token, and by which angle, the mean distance and cosine between its input and its
+    output. spans: how far back each head has learned to look.
 
     clozeworks inspect layers run --data data
     clozeworks inspect layers run-a run-b --data data --out layers.svg
+    clozeworks inspect spans run --out spans.svg
     """
-    parser.add_argument("what", type=one_of("layers"), metavar="layers", help="what to look at")
+    parser.add_argument("what", type=one_of("layers", "spans"), metavar="layers|spans", help="what to look at")
     parser.add_argument("models", nargs="+", metavar="MODEL", help=f"{MODEL}; several are compared")
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that a model is made of")
-    parser.add_argument("--data", required=True, metavar="DIR", help="what prepare wrote, with the models' tokenizer")
+    parser.add_argument("--data", metavar="DIR", help="what prepare wrote, with the models' tokenizer (for layers)")
     parser.add_argument("--out", metavar="FILE", help="draw it, too: .svg, .png or .pdf")
     _allow_pickle(parser)
     _json(parser)
@@ -292,6 +311,26 @@ def generate(parser: Parser) -> None:
     _json(parser)
 
 
+def translate(parser: Parser) -> None:
+    """Translate texts with a model that has a decoder
+
+    The best of several beams for each text; those of like length are searched together, which changes none of them.
+
+    clozeworks translate run "A man is sleeping."
+    clozeworks translate run --file test.en --out test.de
+    clozeworks translate run "A man is sleeping." --alignment alignment.svg
+    """
+    _model(parser)
+    parser.add_argument("text", nargs="*", metavar="TEXT", help="one or several")
+    parser.add_argument("--file", metavar="FILE", help="instead of TEXT: one text a line; - for standard input")
+    _beams(parser)
+    parser.add_argument("--out", metavar="FILE", help="write the translations there, one a line")
+    parser.add_argument(
+        "--alignment", metavar="FILE", help="of one TEXT, draw where the decoder looked: .svg, .png, .pdf"
+    )
+    _json(parser)
+
+
 def export(parser: Parser) -> None:
     """Write a model that others can load
 
@@ -300,10 +339,10 @@ def export(parser: Parser) -> None:
     _model(parser)
     parser.add_argument(
         "--to",
-        type=one_of("hf", "clozeworks"),
+        type=one_of("hf", "clozeworks", "sentence-transformers"),
         default="hf",
-        metavar="hf|clozeworks",
-        help="for transformers' from_pretrained, or in our own format (hf)",
+        metavar="hf|clozeworks|sentence-transformers",
+        help="for transformers' from_pretrained, in our own format, or for sentence-transformers (hf)",
     )
     parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
     _json(parser)
@@ -320,6 +359,31 @@ def import_(parser: Parser) -> None:
     _json(parser)
 
 
+def convert(parser: Parser) -> None:
+    """Make a model for long texts of one for short texts
+
+    Positions are laid end to end, and each token looks through a window and at global tokens. In texts that a window
+    covers, without global tokens, the model stays the same. It then wants some training on long texts.
+
+    clozeworks convert run --to longformer --out long
+    clozeworks convert run --to longformer --length 2048 --window 256 --out long
+    clozeworks convert long-run --refresh-global --out long
+    """
+    _model(parser)
+    parser.add_argument(
+        "--to", type=one_of("longformer"), default="longformer", metavar="longformer", help="what to make (longformer)"
+    )
+    parser.add_argument("--length", type=whole(), metavar="N", help="of the longest text, in tokens (4096)")
+    parser.add_argument("--window", type=whole(), metavar="N", help="tokens in sight, half to either side (512)")
+    parser.add_argument(
+        "--refresh-global",
+        action="store_true",
+        help="of a converted model: copy the projections of global tokens again, which pretraining leaves behind",
+    )
+    parser.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    _json(parser)
+
+
 def bench(parser: Parser) -> None:
     """This machine: us and the peers in one run
 
@@ -329,14 +393,18 @@ def bench(parser: Parser) -> None:
     clozeworks bench lm --only gpt
     clozeworks bench prepare --data corpus.jsonl
     clozeworks bench xl --plot xl.svg
+    clozeworks bench long --dropout 0.1
+    clozeworks bench vectors --judge pairs.txt analogies.txt
     """
-    names = "pretrain, lm, quality, masking, prepare, loader, xl or family"
+    names = "pretrain, lm, quality, masking, prepare, loader, xl, long, tune, family or vectors"
     parser.add_argument("name", nargs="?", metavar="NAME", help=names)
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain and lm: mini-8k, gpt ...")
-    parser.add_argument("--data", metavar="FILE", help="for prepare and quality: text of your own (embedded)")
-    parser.add_argument("--plot", metavar="FILE", help="for xl: draw it, too: .svg, .png or .pdf")
+    parser.add_argument("--data", metavar="FILE", help="for prepare, quality, vectors: text of your own (embedded)")
+    parser.add_argument("--judge", nargs="+", default=[], metavar="FILE", help="for vectors: judged pairs, analogies")
+    parser.add_argument("--plot", metavar="FILE", help="for xl and long: draw it, too: .svg, .png or .pdf")
+    parser.add_argument("--dropout", type=rate, metavar="RATE", help="for long: drop on every side while it learns (0)")
     parser.add_argument("--out", metavar="FILE", help="write the figures there too")
     _json(parser)
 
@@ -361,7 +429,9 @@ def name_of(declare: Callable[[Parser], None]) -> str:
 GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
     "start": (quickstart, doctor),
     "models": (recipes, show, diff),
-    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, generate, export),
-    "and": (import_, bench, conformance),
+    "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, generate, translate, export),
+    "tasks": (finetune, predict),
+    "words": (vectors,),
+    "and": (import_, convert, bench, conformance),
 }
 COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}

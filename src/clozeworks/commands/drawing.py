@@ -38,7 +38,7 @@ class Piece:
 
     text: str
     hidden: str | None  # what is to be predicted
-    fate: str  # "", "masked", "random" or "kept"; "asked" where the answer is hidden by the order
+    fate: str  # "", "masked", "random" or "kept"; "asked" where the order or the time hides the answer
     segment: int
     word: bool  # begins a word, or is a special token
     opens: str  # marks of the spans and units that begin before it
@@ -55,12 +55,14 @@ class Piece:
 def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
     begin, end = int(ragged.first[at]), int(ragged.first[at + 1])
     opens, closes = marks(ragged, begin, end)
-    mask = tokenizer.need("mask")
+    mask, following = tokenizer.need("mask"), ahead(ragged, begin, end)
     for place in range(begin, end):
         token, label = int(ragged.tokens[place]), int(ragged.labels[place])
         fate = ""
         if label != NOTHING:
             fate = "masked" if token == mask else "kept" if token == label else "random"
+        if following:  # what is predicted stands there; of the last token it does not
+            fate = "asked" if fate and place == end - 1 else ""
         turn = None
         if ragged.order is not None and (fate or ragged.special[place]):
             fate, turn = "asked" if fate else "", int(ragged.order[place])
@@ -75,6 +77,15 @@ def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
             inside=ragged.span is not None and bool(ragged.span[place] >= 0),
             turn=turn,
         )
+
+
+def ahead(ragged: Ragged, begin: int, end: int) -> bool:
+    """Whether what is predicted at each token of an example is the one after it."""
+    labels = ragged.labels[begin : end - 1]
+    asked = labels != NOTHING
+    return bool(asked.any() and ragged.labels[end - 1] != NOTHING) and bool(
+        (labels[asked] == ragged.tokens[begin + 1 : end][asked]).all()
+    )
 
 
 def marks(ragged: Ragged, begin: int, end: int) -> tuple[list[str], list[str]]:
@@ -204,6 +215,8 @@ def legend(
     if ragged is not None and ragged.order is not None:
         seen = " is predicted from what has no number, and from numbers below n"
         parts += [("word", STYLES["asked"]), ("(n)", ANSWER), seen, "   "]
+    elif ragged is not None and ahead(ragged, 0, int(ragged.first[1])):
+        parts += ["each token is predicted from those before it; behind the last one stands ", ("(the next)", ANSWER)]
     elif ragged is None or (ragged.labels != NOTHING).any():
         parts += [
             (tokenizer.names["mask"], STYLES["masked"]), (f"({hidden})", ANSWER), "   ",

@@ -58,7 +58,7 @@ def forecast(
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
         piece, update = _measure(model, adam, micro[0].to(device), precision, teach)
         seconds += (end - before) * (piece * len(micro) + update)
-        tokens += (end - before) * sum(batch.real for batch in micro)
+        tokens += (end - before) * sum(batch.read for batch in micro)
         before = end
     corpus = sum(corpus.counts.tokens for corpus, _ in corpora)
     return Forecast(

@@ -11,13 +11,14 @@ import numpy as np
 from rich.console import Console
 
 from clozeworks.batch import Batch
-from clozeworks.commands import named, sliding
+from clozeworks.commands import named, pair_figures, sliding, task_figures
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, columns, emit, screen
 from clozeworks.data.shards import Corpus
 from clozeworks.errors import InputError
 from clozeworks.evaluate import heldout
+from clozeworks.nn.lsh import LSHLayer
 from clozeworks.text_encoder import TextEncoder
 
 ENGLISH = {
@@ -34,7 +35,23 @@ ORDERED = {**ENGLISH, "accuracy": "accuracy in a drawn order", "loss": "loss in 
 
 
 def run(options: Options) -> None:
-    encoder = adapted(named.model(options.model, options.parts, options.allow_pickle), options.length, options.memory)
+    if (options.data is None) == (options.test is None):
+        given = "neither --data nor --test" if options.data is None else "both --data and --test"
+        raise InputError("clozeworks evaluate", given, "one of them is needed", "for example: --data data")
+    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    if encoder.recipe.task is not None:
+        task_figures.run(options, encoder, screen())
+        return
+    for name in ("report", "columns"):
+        if getattr(options, name):
+            needed = "it is about labelled rows, and the model has no task"
+            raise InputError(f"--{name}", options.model, needed, "leave it out, or see clozeworks finetune")
+    encoder = adapted(encoder, options.length, options.memory, options.rounds)
+    if options.test is not None or encoder.recipe.decoder is not None:
+        if options.window is not None:
+            raise InputError("--window", options.window, "it slides over text of one side", "leave it out")
+        pair_figures.run(options, encoder, screen(), figures_of)
+        return
     directory = existing(options.data, "a prepared directory")
     console = screen()
     if options.window is not None:
@@ -70,20 +87,31 @@ def run(options: Options) -> None:
 
 def to_try(encoder: TextEncoder, model: str) -> str:
     """The command that shows what a model has learnt."""
+    if encoder.recipe.decoder is not None:
+        return f'clozeworks translate {shlex.quote(model)} "..."'
     if encoder.kind == "causal":
         return f"clozeworks generate {shlex.quote(model)}"
     mask = encoder.tokenizer.names["mask"] if encoder.tokenizer else "[MASK]"
     return f'clozeworks fill-mask {shlex.quote(model)} "... {mask} ..."'
 
 
-def adapted(encoder: TextEncoder, length: int | None = None, memory: int | None = None) -> TextEncoder:
-    """The model, to read examples of another length, and set to remember more or less than in training."""
+def adapted(
+    encoder: TextEncoder, length: int | None = None, memory: int | None = None, rounds: int | None = None
+) -> TextEncoder:
+    """The model, to read examples of another length, and set to remember or to hash more or less than in training."""
     objective, stack = encoder.recipe.objective, encoder.model.encoder.stack
     if memory is not None:
         if not encoder.recipe.encoder.stack.memory:
             given, needed = f"{memory} for {encoder.recipe.name}", "it was trained without a memory"
             raise InputError("--memory", given, needed, "leave it out")
         stack.memory = memory
+    if rounds is not None:
+        hashing = [layer for layer in encoder.model.modules() if isinstance(layer, LSHLayer)]
+        if not hashing:
+            given = f"{rounds} for {encoder.recipe.name}"
+            raise InputError("--rounds", given, "none of its layers is LSH attention", "leave it out")
+        for layer in hashing:
+            layer.rounds = rounds
     if length is not None:
         if length > encoder.longest:
             raise InputError("--length", length, f"the model has {encoder.longest} positions", "use no more")
@@ -115,7 +143,9 @@ def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str
     batches = heldout.batches(text, encoder.recipe.objective, encoder.vocabulary(), seed)
     figures = heldout.measure(encoder.model, watched(batches))
     if labels:
-        figures |= heldout.unigram_baseline(training.unigram(), np.concatenate(labels))
+        sides = encoder.recipe.decoder is not None
+        counts = pair_figures.target_counts(training, encoder.vocabulary().size) if sides else training.unigram()
+        figures |= heldout.unigram_baseline(counts, np.concatenate(labels))
     if "next_token" in figures and encoder.tokenizer is not None:
         characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
         figures["bits_per_character"] = figures["next_token"] * figures["count"] / math.log(2) / characters

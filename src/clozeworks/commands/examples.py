@@ -18,7 +18,7 @@ from clozeworks.errors import InputError, RecipeError
 from clozeworks.examples import Ragged
 from clozeworks.pretraining import Recipe
 from clozeworks.train.feed import Feed
-from clozeworks.train.run import fitted, rehearse
+from clozeworks.train.run import fitted
 
 
 def run(options: Options) -> None:
@@ -80,7 +80,7 @@ def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError
     """What `pretrain` would say against this sound recipe on this data, if anything."""
     try:
         text = Corpus.open(directory, "train")
-        rehearse(Feed(fitted(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()))
+        Feed(fitted(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()).rehearse()
     except InputError as error:
         return error
     return None

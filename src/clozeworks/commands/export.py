@@ -1,10 +1,13 @@
 """clozeworks export"""
 
 import shlex
+from pathlib import Path
 
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, emit, screen
+from clozeworks.exchange.card import PIPELINES, USES
+from clozeworks.recipes import named as recipes
 from clozeworks.text_encoder import save
 
 
@@ -17,11 +20,18 @@ def run(options: Options) -> None:
         return
     console = screen()
     console.print(f"{encoder.recipe.name}: {', '.join(files)}")
-    commands = [f"clozeworks pretrain {encoder.recipe.name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
+    name, own = encoder.recipe.name, Path(options.model) / "recipe.json"
+    if name not in recipes():
+        name = shlex.quote(str(options.model)) if own.exists() else "RECIPE"
+    commands = [f"clozeworks pretrain {name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
     heads = {loss.name for loss in encoder.recipe.objective.losses}
-    if options.to == "hf" and encoder.tokenizer is not None and "masked_lm" in heads:
-        loads = f"""from transformers import pipeline; print(pipeline("fill-mask", "{out}"))"""
+    task = encoder.recipe.task
+    use = "fill-mask" if "masked_lm" in heads else None if task is None else USES.get(task.name)
+    if options.to == "hf" and encoder.tokenizer is not None and use in PIPELINES:
+        loads = f"""from transformers import pipeline; print(pipeline("{use}", "{out}"))"""
         commands.insert(0, f"python3 -c {shlex.quote(loads)}")
+    elif encoder.recipe.decoder is not None:
+        commands.insert(0, f'clozeworks translate {shlex.quote(str(out))} "..."')
     elif "next_token" in heads:
         commands.insert(0, f"clozeworks generate {shlex.quote(str(out))}")
     closing(console, str(out), *commands)

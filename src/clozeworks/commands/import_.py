@@ -9,7 +9,7 @@ from clozeworks.text_encoder import save
 def run(options: Options) -> None:
     encoder = named.model(options.model, None, options.allow_pickle)
     out = save(encoder, options.out)
-    parameters = sum(parameter.numel() for parameter in encoder.model.parameters())
+    parameters = sum(each.numel() for each in encoder.model.parameters() if each.is_floating_point())
     heads = [loss.name for loss in encoder.recipe.objective.losses]
     if options.json:
         emit({"out": str(out), "parameters": parameters, "heads": heads, "unused": encoder.unused})
@@ -24,6 +24,10 @@ def run(options: Options) -> None:
         note(console, f"not taken over, no part of ours reads them: {', '.join(encoder.unused)}")
     if encoder.tokenizer is None:
         note(console, "no tokenizer there: the model works on ids; put tokenizer.json beside it for text")
+    if encoder.recipe.task is not None:
+        labels = ", ".join(encoder.recipe.task.labels[:12])
+        closing(console, str(out) + (f" ({labels})" if labels else ""), f"clozeworks predict {out} rows.jsonl")
+        return
     mask = encoder.tokenizer.names.get("mask", "[MASK]") if encoder.tokenizer else "[MASK]"
     closing(
         console,

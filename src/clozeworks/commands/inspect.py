@@ -7,12 +7,13 @@ from rich.console import Console
 from rich.table import Table
 
 from clozeworks import plot
-from clozeworks.commands import named
+from clozeworks.commands import inspect_spans, named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.evaluate import check_tokenizer
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, screen
 from clozeworks.data.shards import Corpus
+from clozeworks.errors import InputError
 from clozeworks.evaluate import heldout
 from clozeworks.evaluate.layers import Changes, measure, open_text
 from clozeworks.text_encoder import TextEncoder
@@ -23,6 +24,12 @@ MEASURES = {"distance": "L2 distance", "cosine": "cosine"}
 
 
 def run(options: Options) -> None:
+    if options.what == "spans":
+        inspect_spans.run(options)
+        return
+    if not options.data:
+        todo = "give the directory that prepare wrote"
+        raise InputError("inspect layers", "no --data", "layers are looked at while they read a text", todo)
     if options.out:
         plot.check_ending(options.out)
     directory = existing(options.data, "a prepared directory")

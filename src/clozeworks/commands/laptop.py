@@ -10,6 +10,7 @@ TOKENIZERS = {
     "roberta_base": "bytes",
     "albert_base": "unigram",
     "gpt": "bpe",
+    "transformer_base": "bytes",
     "transformer_xl_mini": "bpe",
 }  # of the paper, for a recipe and all made from it
 CHINESE = ("chinese", "wwm", "ernie")  # words in the names of recipes that were made for Chinese
@@ -33,6 +34,9 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
     if isinstance(recipe.objective.corruption, MaskPhrases) and recipe.objective.corruption.stage != "basic":
         text = "annotated.jsonl"
         needs = "Its text has to be annotated: see [MaskPhrases](../masks/phrases.md)."
+    if recipe.decoder is not None:
+        text = "pairs.jsonl --pairs en,de"
+        needs = "Its text is pairs of sentences; see [the decoder](../decoder.md)."
     commands = [f"clozeworks prepare {text} --lang {lang} --tokenizer {kind} --out data"]
     teacher = ""
     if any("teacher" in loss.reads for loss in recipe.objective.losses):
@@ -41,6 +45,8 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         teacher = " --teacher run-bert_mini"
     asked = f'clozeworks fill-mask {run} "{ASKED[lang].format(mask="<mask>" if kind == "bytes" else "[MASK]")}"'
     causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
+    if recipe.decoder is not None:
+        asked, causal = f'clozeworks translate {run} "A red house."', False
     commands += [
         f"clozeworks pretrain {small} --data data --out {run}{teacher}",
         f"clozeworks evaluate {run} --data data",

@@ -53,14 +53,12 @@ def run(options: Options) -> int | None:
     for text in added:
         note(console, text)
     out = shlex.quote(str(options.out))
-    if options.pairs:
-        closing(console, str(done.out))
-        return
+    recipe = "transformer_mini" if options.pairs else "bert_mini"
     closing(
         console,
         str(done.out),
-        f"clozeworks examples bert_mini --data {out}",
-        f"clozeworks pretrain bert_mini --data {out} --out run",
+        f"clozeworks examples {recipe} --data {out}",
+        f"clozeworks pretrain {recipe} --data {out} --out run",
     )
 
 

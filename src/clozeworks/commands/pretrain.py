@@ -11,6 +11,7 @@ from clozeworks.commands import cluster, named, processes
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.continued import continued
 from clozeworks.commands.dry_run import Forecast, forecast
+from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
@@ -20,6 +21,7 @@ from clozeworks.text_encoder import TextEncoder
 from clozeworks.train import writers
 from clozeworks.train.run import Result, open_data, pretrain
 from clozeworks.train.world import LostError, several
+from clozeworks.vectors.table import Vectors, load_vectors
 
 
 def run(options: Options) -> int:
@@ -28,13 +30,14 @@ def run(options: Options) -> int:
     device(options.device)
     data = named.weighted(options.data)
     recipe, source, notes = start(options, data)
+    words = vectors(options, recipe)
     teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     if recipe.train.processes > 1 and not options.dry_run and not several():
         needed(options)
         return processes.run(options.command, recipe.train.processes)
     main = os.environ.get("RANK", "0") == "0"
     try:
-        return train(options, recipe, data, source, teacher, notes if main else [])
+        return train(options, recipe, data, source, teacher, words, notes if main else [])
     except LostError as error:
         print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
         return processes.LOST
@@ -46,6 +49,7 @@ def train(
     data: list,
     source: Model | None,
     teacher: TextEncoder | None,
+    words: Vectors | None,
     notes: list[str],
 ) -> int:
     """In this process, alone or as one of several."""
@@ -68,6 +72,7 @@ def train(
         progress=not options.json,
         console=console,
         writers=writers.named(options.log, options.out),
+        words=words,
     )
     if os.environ.get("RANK", "0") != "0":
         pass  # the first process reports
@@ -75,7 +80,7 @@ def train(
         paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}
         emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
     else:
-        report(options, done)
+        report(options, recipe, done)
     return 128 + done.signal if done.signal else 0
 
 
@@ -107,6 +112,19 @@ def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]
     return spread(named.changed(recipe, options.set), options), encoder.model, notes
 
 
+def vectors(options: Options, recipe: Recipe) -> Vectors | None:
+    """What the table of words begins as; that it never learns is a fact of the recipe."""
+    if options.words is None:
+        if options.freeze_words:
+            raise InputError("--freeze-words", "no --words", "it keeps the vectors of a file", "add --words FILE")
+        return None
+    if options.source is not None:
+        needed = "the model brings a table of words that it was trained with"
+        raise InputError("--words", "together with --from", needed, "leave one of them out")
+    recipe.encoder.embed.frozen |= options.freeze_words
+    return load_vectors(existing(options.words, "a file of vectors"))
+
+
 def spread(recipe: Recipe, options: Options) -> Recipe:
     if options.processes is not None:
         recipe.train.processes = options.processes
@@ -123,7 +141,7 @@ def device(name: str) -> None:
         raise InputError("--device", given, "a device of this machine is needed", "see clozeworks doctor") from None
 
 
-def report(options: Options, done: Result) -> None:
+def report(options: Options, recipe: Recipe, done: Result) -> None:
     console = screen()
     console.print()
     if not done.finished:
@@ -134,15 +152,26 @@ def report(options: Options, done: Result) -> None:
         told = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]
         rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *told])))
     console.print(facts(rows))
-    mask, causal = Tokenizer.load(done.run).names["mask"], "next_accuracy" in (done.heldout or {})
     run, first = shlex.quote(str(done.run)), shlex.quote(options.data[0].rpartition(":")[0] or options.data[0])
+    published = recipe.decoder is None and recipe.encoder.stack.ways == 1
     closing(
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
-        f"clozeworks generate {run}" if causal else f'clozeworks fill-mask {run} "... {mask} ..."',
-        f"clozeworks export {run} --to hf --out my-model",
+        to_try(recipe, done, run),
+        f"clozeworks export {run} --to {'hf' if published else 'clozeworks'} --out my-model",
     )
+
+
+def to_try(recipe: Recipe, done: Result, run: str) -> str:
+    """The command that shows what the model has learnt."""
+    if recipe.decoder is not None:
+        return f'clozeworks translate {run} "..."'
+    if recipe.encoder.stack.ways == 2:
+        return f"clozeworks finetune tag --model {run} --train train.jsonl --freeze --features mix --out tags"
+    if "next_accuracy" in (done.heldout or {}):
+        return f"clozeworks generate {run}"
+    return f'clozeworks fill-mask {run} "... {Tokenizer.load(done.run).names["mask"]} ..."'
 
 
 def tell(found: Forecast) -> None:

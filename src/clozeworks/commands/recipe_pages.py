@@ -18,9 +18,8 @@ from clozeworks import atomic, spec
 from clozeworks.commands.diff import shown
 from clozeworks.commands.laptop import Laptop, laptop_of
 from clozeworks.commands.recipes import changes, family, summary
-from clozeworks.model import Model
 from clozeworks.nn.stack import Share
-from clozeworks.pretraining import Recipe, count_parameters
+from clozeworks.pretraining import Recipe, assembled, count_parameters
 from clozeworks.recipes import named
 from clozeworks.train.settings import Train
 
@@ -143,25 +142,32 @@ def _sets(count: int) -> str:
 def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     """Part, what it is, and its parameters, each shared tensor once; nothing is allocated."""
     with torch.device("meta"):
-        model = Model(recipe.encoder, recipe.objective.losses)
-    counts = {name: parameter.numel() for name, parameter in model.named_parameters()}
+        model = assembled(recipe)
+    counts = {name: each.numel() for name, each in model.named_parameters() if each.is_floating_point()}
     encoder, rows = recipe.encoder, []
 
     def add(name: str, what: str, *begins: str) -> None:
         if count := sum(count for path, count in counts.items() if path.startswith(begins)):
             rows.append((name, what, count))
 
-    def inside(*names: str) -> tuple[str, ...]:
-        return tuple(f"encoder.stack.blocks.{layer}.{name}." for layer in range(encoder.stack.depth) for name in names)
-
     tables = encoder.embed.width or encoder.width
     add("embedding", f"{encoder.vocab:,} tokens, width {tables}", "encoder.embed.")
-    block = encoder.stack.block_at(0)
-    alike = not isinstance(encoder.stack.block, tuple)
-    add("attention" if alike else "mixers", _code(shown(block.mixer)) if alike else "", *inside("mixer"))
-    add("cross-attention", _code(shown(block.cross)) if alike else "", *inside("cross"))
-    add("feed-forward", _code(shown(block.ffn)) if alike else "", *inside("ffn"))
-    add("norms", "", *inside("mixer_norm", "cross_norm", "ffn_norm"), "encoder.stack.norm.")
+    for side, part in (("encoder", encoder), ("decoder", recipe.decoder)):
+        if part is None:
+            continue
+        ways = ("", "back.") if part.stack.ways == 2 else ("",)
+        begins = [f"{side}.stack.{way}blocks.{layer}." for way in ways for layer in range(part.stack.depth)]
+        inside = lambda *names, begins=begins: [begin + f"{name}." for begin in begins for name in names]  # noqa: E731
+        block, whose = part.stack.block_at(0), "" if side == "encoder" else "decoder's "
+        alike = not isinstance(part.stack.block, tuple)
+        if whose:
+            add(f"{whose}embedding", "", "decoder.embed.")
+        attends = any(hasattr(mixer, "heads") for _, mixer in spec.walk(block.mixer))
+        mixers = "mixers" if not alike else "attention" if attends else "mixer"
+        add(whose + mixers, _code(shown(block.mixer)) if alike else "", *inside("mixer"))
+        add("cross-attention", _code(shown(block.cross)) if alike else "", *inside("cross"))
+        add(f"{whose}feed-forward", _code(shown(block.ffn)) if alike else "", *inside("ffn"))
+        add(f"{whose}norms", "", *inside("mixer_norm", "cross_norm", "ffn_norm"), f"{side}.stack.norm.")
     add("second stream", "the vector it begins as", "encoder.stack.blank")
     add("pooler", _code(shown(encoder.pooler)), "encoder.pooler.")
     for loss in recipe.objective.losses:
@@ -170,7 +176,8 @@ def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     if told < whole:
         rows.append(("other", "", whole - told))
     without = count_parameters(recipe, heads=False)
-    return [*rows, ("**all**", f"as pretrained; {without:,} as the published encoder", whole)]
+    published = "the published encoder" if recipe.decoder is None else "encoder and decoder alone"
+    return [*rows, ("**all**", f"as pretrained; {without:,} as {published}", whole)]
 
 
 def _training(recipe: Recipe) -> Iterator[str]:

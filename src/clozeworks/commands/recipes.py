@@ -5,9 +5,8 @@ from typing import Any
 from rich.text import Text
 from rich.tree import Tree
 
-from clozeworks import spec
 from clozeworks.commands.arguments import Options
-from clozeworks.commands.diff import shown
+from clozeworks.commands.diff import differences, shown
 from clozeworks.commands.drawing import laid
 from clozeworks.commands.screen import closing, columns, emit, screen, short
 from clozeworks.pretraining import Recipe, count_parameters
@@ -57,7 +56,7 @@ def family() -> dict[str, str | None]:
 
 
 def changes(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
-    return {path: pair for path, pair in spec.diff(before, after).items() if path != "name"}
+    return {path: pair for path, pair in differences(before, after).items() if path != "name"}
 
 
 def tree(made: dict[str, Recipe], width: int = 80) -> Tree:

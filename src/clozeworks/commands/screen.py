@@ -59,7 +59,7 @@ def closing(console: Console, wrote: str | None, *commands: str, words: tuple[st
     console.print()
     width = max(map(cell_len, words)) + 2
     lines = [(words[0], wrote, "")] if wrote else []
-    typed = [re.sub("^clozeworks(?= )", program(), command) for command in commands]
+    typed = [re.sub(r"^(.* \| )?clozeworks(?= )", rf"\1{program()}", command) for command in commands]
     lines += [(words[1] if number == 0 else "", command, "cyan") for number, command in enumerate(typed)]
     for label, content, style in lines:
         text = Text.assemble((label, "bold"), " " * (width - cell_len(label)), (content, style))

@@ -10,7 +10,7 @@ from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.diff import shown
 from clozeworks.commands.screen import closing, columns, emit, facts, screen, short, size
-from clozeworks.nn.stack import Share
+from clozeworks.nn.stack import Share, Stack
 from clozeworks.pretraining import Recipe
 from clozeworks.train.cost import Cost, cost_of
 
@@ -50,23 +50,31 @@ def run(options: Options) -> None:
 def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
     """Name, spec, parameters and arithmetic of each part, parts of parts indented."""
     encoder = recipe.encoder
-    block = encoder.stack.block_at(0)
-    alike = all(encoder.stack.block_at(layer) == block for layer in range(encoder.stack.depth))
     yield "embed", f"{encoder.vocab:,} x {encoder.embed.width or encoder.width}", *cost.of("encoder.embed")
     for name in ("words", "positions", "segments", "norm", "project"):
         if (found := cost.of(f"encoder.embed.{name}"))[0]:
             yield f"  {name}", "", *found
-    shared = f", {shown(encoder.stack.share)}" if encoder.stack.share != Share() else ""
-    yield "stack", f"{encoder.stack.depth} layers of width {encoder.width}{shared}", *cost.of("encoder.stack")
-    for name in ("mixer", "cross", "ffn", "norm"):
-        if (found := cost.of_blocks(name))[0]:
-            what = getattr(block, name, None)
-            yield f"  {name}", shown(what) if alike and name != "norm" else "", *found
+    yield from _stack(recipe, cost, "encoder", "stack", encoder.stack)
+    if recipe.decoder is not None:
+        if (found := cost.of("decoder.embed"))[0]:
+            yield "decoder's embed", f"{encoder.vocab:,} tokens", *found
+        yield from _stack(recipe, cost, "decoder", "decoder", recipe.decoder.stack)
     if (found := cost.of("encoder.pooler"))[0]:
         yield "pooler", shown(encoder.pooler), *found
     for loss in recipe.objective.losses:
         yield loss.name, shown(loss), *cost.of(f"heads.{loss.name}")
     yield "all", "", cost.parameters, cost.flops
+
+
+def _stack(recipe: Recipe, cost: Cost, side: str, name: str, stack: Stack) -> Iterator[tuple[str, str, int, float]]:
+    block = stack.block_at(0)
+    alike = all(stack.block_at(layer) == block for layer in range(stack.depth))
+    shared = f", {shown(stack.share)}" if stack.share != Share() else ""
+    yield name, f"{stack.depth} layers of width {recipe.encoder.width}{shared}", *cost.of(f"{side}.stack")
+    for part in ("mixer", "cross", "ffn", "norm"):
+        if (found := cost.of_blocks(part, side))[0]:
+            what = getattr(block, part, None)
+            yield f"  {part}", shown(what) if alike and part != "norm" else "", *found
 
 
 def as_json(recipe: Recipe, cost: Cost) -> dict[str, Any]:

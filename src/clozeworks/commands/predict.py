@@ -1,0 +1,38 @@
+"""clozeworks predict"""
+
+import json
+import sys
+import time
+
+from clozeworks.commands import named
+from clozeworks.commands.arguments import Options
+from clozeworks.commands.finetune import pairs_of
+from clozeworks.commands.paths import existing
+from clozeworks.commands.screen import screen, span
+from clozeworks.errors import InputError
+from clozeworks.predict import joined, predicted, task_of
+
+
+def run(options: Options) -> None:
+    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    task = task_of(encoder.recipe)
+    if encoder.tokenizer is None:
+        raise InputError(options.model, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it")
+    if options.text and len(task.columns) > 1:
+        needed = f"a row has {', '.join(task.columns)}, and a line is one text"
+        raise InputError("--text", f"a model for {task.name}", needed, "give rows, in .jsonl or .csv")
+    given = options.file if options.file == "-" else existing(options.file, "a file of rows")
+    kind = ".txt" if options.text else None
+    columns = pairs_of(options.columns, "--columns")
+    console, done, begin = screen(stderr=True), 0, time.perf_counter()
+    with console.status("reading") as status:
+        pieces = predicted(encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind)
+        for table, answers in pieces:
+            for row, answer in zip(table.given, answers, strict=True):
+                sys.stdout.write(json.dumps(joined(row, answer), ensure_ascii=False, default=str) + "\n")
+            sys.stdout.flush()
+            done += len(answers)
+            seconds = time.perf_counter() - begin
+            status.update(f"{done:,} rows, {done / seconds:,.0f} a second")
+    if console.is_terminal:
+        console.print(f"{done:,} rows in {span(time.perf_counter() - begin)}")

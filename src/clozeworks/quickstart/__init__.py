@@ -1,0 +1,5 @@
+"""The first two minutes."""
+
+from clozeworks.quickstart.road import run
+
+__all__ = ["run"]

@@ -1,0 +1,166 @@
+"""The whole road on text that is already here, from a tokenizer to a model to take away and a task that it learned.
+
+    out/  data/ (tokenizer and shards)  run/ (recipe, metrics, checkpoints)  model/ (for transformers)  loss.png
+          area/ (a task, fine-tuned)  area-fresh/ (the same from fresh weights)
+
+Each stage is the function behind a command. What an earlier call has finished is not done again.
+"""
+
+import itertools
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.text import Text
+
+from clozeworks import corpus, plot
+from clozeworks.commands.drawing import drawn, legend
+from clozeworks.commands.evaluate import figures_of, tell
+from clozeworks.commands.examples import epoch_of
+from clozeworks.commands.prepare import Bar
+from clozeworks.commands.screen import closing
+from clozeworks.data.prepare import prepare
+from clozeworks.data.shards import MANIFEST, Corpus
+from clozeworks.data.text.documents import Document
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.objectives.segments import FullSentences
+from clozeworks.pretraining import Recipe, build
+from clozeworks.quickstart.clozes import show_guesses
+from clozeworks.quickstart.said import CLOSING, FIGURES, LEGENDS, SAID
+from clozeworks.quickstart.taught import taught
+from clozeworks.recipes.bert import bert_tiny
+from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.train import log
+from clozeworks.train.run import fitted, pretrain
+
+VOCAB, HELDOUT = 4096, 0.05
+
+
+def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
+    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can go on."""
+    said = SAID[lang]
+    say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
+    recipe = recipe_for(lang, steps, seed)
+    finished = (out / "model").is_dir()
+    if finished:
+        say("again", out=out)
+    else:
+        console.print(Text(said["title"].format(threads=torch.get_num_threads()), "bold"))
+
+    data = out / "data"
+    say("text")
+    text, heldout, tokenizer = prepared(lang, data, console)
+    console.print(said["counts"].format(**_counts(text), heldout=heldout.counts.documents))
+    say("tokenizer", size=tokenizer.size)
+    console.print(cut_words(text, tokenizer))
+    if not finished:
+        say("examples")
+        show_examples(recipe, text, tokenizer, lang, console)
+
+    recipe = fitted(recipe, tokenizer)
+    fresh = TextEncoder(build(recipe).eval(), tokenizer, recipe)
+    parameters = sum(parameter.numel() for parameter in fresh.model.parameters())
+    shape = recipe.encoder
+    say("training", depth=shape.stack.depth, width=shape.width, parameters=parameters, steps=recipe.train.steps)
+    done = pretrain(recipe, [(data, 1.0)], out / "run", console=console)
+    if not done.finished:
+        console.print(f"\n{done.notes[-1]}")
+        return 128 + done.signal
+    console.print(said["took"].format(seconds=done.seconds))
+
+    trained = load(out / "run")
+    say("sentences")
+    show_guesses(fresh, trained, text, heldout, lang, console)
+    figures = figures_of(trained, data)
+    say("figures", count=figures["count"])
+    tell(console, figures, FIGURES[lang])
+    title = said["plot"]
+    plot.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
+    say("task")
+    signal = taught(trained, lang, out, seed, console)
+    if signal:
+        return 128 + signal
+    if not finished:
+        save(trained, out / "model", format="hf")
+    name = shlex.quote(str(out))
+    closing(
+        console,
+        said["wrote"].format(out=out),
+        f'clozeworks fill-mask {name}/model "{said["ask"]}"',
+        f'echo "{said["read"]}" | clozeworks predict {name}/area --text',
+        f"clozeworks evaluate {name}/run --data {name}/data",
+        f"clozeworks pretrain bert_mini --data {name}/data --dry-run",
+        words=CLOSING[lang],
+    )
+    return 0
+
+
+def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
+    """A BERT for eighty seconds on two cores; LOG.md has what was tried."""
+    r = bert_tiny()
+    block = r.encoder.stack.block_at(0)
+    r.encoder.embed.dropout = block.dropout = block.mixer.dropout = 0.0  # a few epochs: nothing to overfit yet
+    r.encoder.init = 0.06  # 0.02 suits a width of 768; narrow rows start nearer to each other
+    r.objective.segments = FullSentences(length=32)  # fewer positions, each learnt the sooner
+    r.objective.losses = r.objective.losses[:1]  # the masked words alone
+    r.train.batch_tokens = 1024  # many small steps: the budget is a number of tokens
+    r.train.learning_rate = 2e-3
+    r.train.steps, r.train.seed = steps or 2400, seed
+    r.train.evaluate_every = max(1, r.train.steps // 6)
+    return r
+
+
+def masked_rows(run: Path) -> list[dict]:
+    """The rows of a run with the masked loss alone, which is what the baseline compares with."""
+    return [{**row, "loss": row["masked_lm"]} for row in log.read(run / "metrics.jsonl") if "masked_lm" in row]
+
+
+# ---- text
+
+
+def prepared(lang: str, data: Path, console: Console) -> tuple[Corpus, Corpus, Tokenizer]:
+    if not (data / MANIFEST).is_file():
+        with Bar(console) as bar:
+            prepare(documents(lang), data, vocab=VOCAB, lang=lang, heldout=HELDOUT, progress=bar.update)
+    return Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
+
+
+def documents(lang: str) -> Iterator[Document]:
+    found = corpus.documents(lang)
+    return itertools.islice(found, 0, None, 3) if lang == "zh" else found  # a third is more than the run can read
+
+
+def _counts(text: Corpus) -> dict[str, int]:
+    counts = text.counts
+    return {name: getattr(counts, name) for name in ("documents", "sentences", "words", "tokens")}
+
+
+def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
+    """Some words of the text that the tokenizer cuts into several pieces: assert·ion·s."""
+    tokens, starts, _ = text.take(np.array([0]), np.array([min(len(text), 20_000)]))
+    found: dict[str, None] = {}
+    begins = np.flatnonzero(starts)
+    for begin, end in itertools.pairwise(begins.tolist()):
+        pieces = [tokenizer.token(token).removeprefix("##") for token in tokens[begin:end]]
+        if 2 <= len(pieces) <= 4 and all(len(piece) > 2 or not piece.isascii() for piece in pieces):
+            found["·".join(pieces)] = None
+        if len(found) == count:
+            break
+    return "   ".join(found)
+
+
+def show_examples(
+    recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console, count: int = 2
+) -> None:
+    """The first short examples, in colour."""
+    epoch = epoch_of(recipe, text, tokenizer, recipe.train.seed, 0)
+    short = np.flatnonzero(epoch.plan.lengths > 20)[:count]
+    ragged = epoch.examples(short)
+    legend(console, tokenizer, LEGENDS[lang])
+    for at in range(len(short)):
+        console.print()
+        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, width=console.width):
+            console.print(line)
