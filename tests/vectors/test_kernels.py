@@ -119,7 +119,7 @@ def test_a_step_goes_down_the_gradient_of_its_loss(count):
     by_u = slope(u, h, lambda u, h: loss_of(h, u, labels[:3]))
     before = inputs.copy(), outputs.copy()
     rate = np.float32(0.01)
-    loss = kernels.step(inputs, inputs, rows, count, outputs, targets, labels, 3, held, found, rate, True)
+    loss = kernels.step(inputs, rows, count, outputs, targets, labels, 3, held, np.arange(3), found, rate, True)
     assert loss == pytest.approx(loss_of(h, u, labels[:3]), rel=1e-5)
     assert np.allclose((inputs - before[0])[rows[:count], :dim], -rate * by_h, atol=1e-7)
     assert np.allclose((outputs - before[1])[targets, :dim], -rate * by_u, atol=1e-7)

@@ -31,52 +31,57 @@ def unpadded(table: np.ndarray, dim: int) -> np.ndarray:
 
 
 @compiled
-def products(inputs, row, targets, count, found, at, width):
-    """found[at, k] = inputs[row] . targets[k], for the first `count` targets."""
+def products(inputs, row, targets, rows, count, found, at, width):
+    """found[at, k] = inputs[row] . targets[rows[k]], for the first `count` rows."""
     k = 0
     while k + 4 <= count:
+        e, f, g, h = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
         a = b = c = d = np.float32(0)
         for n in range(width):
             x = inputs[row, n]
-            a += x * targets[k, n]
-            b += x * targets[k + 1, n]
-            c += x * targets[k + 2, n]
-            d += x * targets[k + 3, n]
+            a += x * targets[e, n]
+            b += x * targets[f, n]
+            c += x * targets[g, n]
+            d += x * targets[h, n]
         found[at, k], found[at, k + 1], found[at, k + 2], found[at, k + 3] = a, b, c, d
         k += 4
     while k + 2 <= count:
+        e, f = rows[k], rows[k + 1]
         a = b = np.float32(0)
         for n in range(width):
             x = inputs[row, n]
-            a += x * targets[k, n]
-            b += x * targets[k + 1, n]
+            a += x * targets[e, n]
+            b += x * targets[f, n]
         found[at, k], found[at, k + 1] = a, b
         k += 2
     if k < count:
+        e = rows[k]
         a = np.float32(0)
         for n in range(width):
-            a += inputs[row, n] * targets[k, n]
+            a += inputs[row, n] * targets[e, n]
         found[at, k] = a
 
 
 @compiled
-def add_targets(table, row, targets, count, weights, at, width):
-    """table[row] += sum over k of weights[at, k] targets[k]."""
+def add_targets(table, row, targets, rows, count, weights, at, width):
+    """table[row] += sum over k of weights[at, k] targets[rows[k]]; the two are different tables."""
     k = 0
     while k + 4 <= count:
+        e, f, g, h = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
         a, b, c, d = weights[at, k], weights[at, k + 1], weights[at, k + 2], weights[at, k + 3]
         for n in range(width):
-            table[row, n] += a * targets[k, n] + b * targets[k + 1, n] + c * targets[k + 2, n] + d * targets[k + 3, n]
+            table[row, n] += a * targets[e, n] + b * targets[f, n] + c * targets[g, n] + d * targets[h, n]
         k += 4
     while k + 2 <= count:
+        e, f = rows[k], rows[k + 1]
         a, b = weights[at, k], weights[at, k + 1]
         for n in range(width):
-            table[row, n] += a * targets[k, n] + b * targets[k + 1, n]
+            table[row, n] += a * targets[e, n] + b * targets[f, n]
         k += 2
     if k < count:
-        a = weights[at, k]
+        e, a = rows[k], weights[at, k]
         for n in range(width):
-            table[row, n] += a * targets[k, n]
+            table[row, n] += a * targets[e, n]
 
 
 @compiled
@@ -107,15 +112,16 @@ def mean_rows(table, rows, count, mean, width):
     for n in range(width):
         mean[0, n] = np.float32(0)
     at = 0
-    while at + 2 <= count:
-        p, q = rows[at], rows[at + 1]
+    while at + 4 <= count:
+        p, q, r, s = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
         for n in range(width):
-            mean[0, n] += table[p, n] + table[q, n]
-        at += 2
-    if at < count:
+            mean[0, n] += table[p, n] + table[q, n] + table[r, n] + table[s, n]
+        at += 4
+    while at < count:
         p = rows[at]
         for n in range(width):
             mean[0, n] += table[p, n]
+        at += 1
     share = np.float32(1) / np.float32(count)
     for n in range(width):
         mean[0, n] *= share

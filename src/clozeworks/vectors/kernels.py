@@ -110,10 +110,10 @@ def way_to(word, starts, points, bits, targets, labels):
 
 
 @compiled
-def step(inputs, changed, rows, count, outputs, targets, labels, amount, held, found, rate, told):
+def step(inputs, rows, count, outputs, targets, labels, amount, held, each, found, rate, told):
     """One step of a group: `count` input rows against `amount` target rows; its loss if it is to be told.
 
-    `changed[rows]` take the gradients of the inputs: the table of the inputs itself, or one aside.
+    Both sides change by what the other was before, so the targets are copied into `held`, whose rows are 0, 1, ...
     """
     width = outputs.shape[1]
     for k in range(amount):
@@ -122,14 +122,34 @@ def step(inputs, changed, rows, count, outputs, targets, labels, amount, held, f
             held[k, n] = outputs[row, n]
     loss = 0.0
     for at in range(count):
-        products(inputs, rows[at], held, amount, found, at, width)
+        products(inputs, rows[at], held, each, amount, found, at, width)
         if told:
             loss += add_loss(found, at, labels, amount)
         to_gradients(found, at, labels, found.shape[1], rate)
     for k in range(amount):
         add_inputs(outputs, targets[k], inputs, rows, count, found, k, width)
     for at in range(count):
-        add_targets(changed, rows[at], held, amount, found, at, width)
+        add_targets(inputs, rows[at], held, each, amount, found, at, width)
+    return loss
+
+
+@compiled
+def bag_step(inputs, rows, count, outputs, targets, labels, amount, mean, error, one, found, rate, told):
+    """One step of the mean of `count` input rows against `amount` target rows; its loss if it is to be told.
+
+    The gradient of the mean is gathered aside, so the targets are read where they are.
+    """
+    width = outputs.shape[1]
+    mean_rows(inputs, rows, count, mean, width)
+    products(mean, 0, outputs, targets, amount, found, 0, width)
+    loss = add_loss(found, 0, labels, amount) if told else 0.0
+    to_gradients(found, 0, labels, found.shape[1], rate)
+    for n in range(width):
+        error[0, n] = np.float32(0)
+    add_targets(error, 0, outputs, targets, amount, found, 0, width)
+    for k in range(amount):
+        add_inputs(outputs, targets[k], mean, one, 1, found, k, width)
+    add_row(inputs, rows, count, error, width)
     return loss
 
 
@@ -144,6 +164,7 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
     most = longest if negative == 0 else negative + 1
     lanes = (most + LANES - 1) // LANES * LANES
     held, found = np.zeros((most, width), np.float32), np.zeros((2 * window, lanes), np.float32)
+    each = np.arange(most)
     targets, labels = np.zeros(most, np.int64), np.zeros(lanes, np.float32)
     labels[0] = np.float32(1)
     kept, around, one = np.empty(LONGEST, np.int32), np.empty(2 * window, np.int64), np.zeros(1, np.int64)
@@ -165,24 +186,20 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
                 places += 1
                 tell = places % LOSS_EVERY == 0
                 word = np.int64(kept[at])
-                if bags:
-                    mean_rows(inputs, around, size, mean, width)
-                    for n in range(width):
-                        error[0, n] = np.float32(0)
                 for group in range(size if alone else 1):
                     if negative == 0:
                         amount = way_to(word, starts, points, bits, targets, labels)
                     else:
                         amount, state = noise_for(word, negative, noise[0], noise[1], state, targets)
-                    given, changed, rows, count = inputs, inputs, around, size
                     if bags:
-                        given, changed, rows, count = mean, error, one, 1
-                    elif alone:
-                        rows, count = around[group : group + 1], 1
-                    loss += step(given, changed, rows, count, outputs, targets, labels, amount, held, found, rate, tell)
+                        loss += bag_step(
+                            inputs, around, size, outputs, targets, labels, amount, mean, error, one, found, rate, tell
+                        )
+                        told += tell
+                        continue
+                    rows, count = (around[group : group + 1], 1) if alone else (around, size)
+                    loss += step(inputs, rows, count, outputs, targets, labels, amount, held, each, found, rate, tell)
                     told += count * tell
-                if bags:
-                    add_row(inputs, around, size, error, width)
     return loss, told, places
 
 
@@ -196,7 +213,7 @@ def train_parts(ids, ends, first, last, inputs, outputs, keep, noise, parts, win
     starts, pieces, longest = parts
     most = negative + 1 if bags else 2 * window * (negative + 1)
     lanes = (most + LANES - 1) // LANES * LANES
-    held, found = np.zeros((most, width), np.float32), np.zeros((1, lanes), np.float32)
+    found = np.zeros((1, lanes), np.float32)
     targets, labels = np.zeros(most, np.int64), np.zeros(lanes, np.float32)
     kept, around, one = np.empty(LONGEST, np.int32), np.empty(2 * window, np.int64), np.zeros(1, np.int64)
     rows = np.empty(longest * (2 * window if bags else 1), np.int64)
@@ -228,11 +245,9 @@ def train_parts(ids, ends, first, last, inputs, outputs, keep, noise, parts, win
                     goal = word if bags else around[other]
                     drawn_now, state = noise_for(goal, negative, noise[0], noise[1], state, targets[amount:])
                     amount += drawn_now
-                mean_rows(inputs, rows, count, mean, width)
-                for n in range(width):
-                    error[0, n] = np.float32(0)
                 tell = places % LOSS_EVERY == 0
-                loss += step(mean, error, one, 1, outputs, targets, labels, amount, held, found, rate, tell)
+                loss += bag_step(
+                    inputs, rows, count, outputs, targets, labels, amount, mean, error, one, found, rate, tell
+                )
                 told += (1 if bags else size) * tell
-                add_row(inputs, rows, count, error, width)
     return loss, told, places
