@@ -24,6 +24,7 @@ from clozeworks.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 CELLS = ("skipgram", "cbow", "skipgram-tree", "cbow-tree")
 THEIRS = ("lists", "file")
@@ -194,26 +195,25 @@ def need_peer() -> None:
 def render(figures: dict[str, Any]) -> "RenderableType":
     """The figures for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
     work = figures["workload"]
     names = {"ours": "clozeworks", "lists": "gensim, lists", "file": "gensim, file"}
     files = next(iter(figures["cells"].values()))["sides"]["ours"]["quality"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("", "words/s", "a cpu second", "memory", *files):
-        table.add_column(column, justify="right" if column else "left")
-    ratios = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("ratio", "words/s", "a cpu second", "memory"):
-        ratios.add_column(column, justify="left" if column == "ratio" else "right")
+    speeds = _table("", "words/s", "a cpu second", "memory")
+    ratios = _table("ratio", "words/s", "a cpu second", "memory")
+    quality = _table("quality", *names.values())
     for cell, found in figures["cells"].items():
-        for name, row in found["sides"].items():
+        sides = found["sides"]
+        for name, row in sides.items():
             memory = row["above_bare_mb"]
-            quality = (f"{each['mean']:.3f} ± {each['deviation']:.3f}" for each in row["quality"].values())
-            speeds = (f"{row[each]:,.0f}" for each in MEASURED[:2])
-            table.add_row(f"{cell}, {names[name]}", *speeds, "?" if memory is None else f"{memory:,.0f}", *quality)
+            fast = (f"{row[each]:,.0f}" for each in MEASURED[:2])
+            speeds.add_row(f"{cell}, {names[name]}", *fast, "?" if memory is None else f"{memory:,.0f}")
         for their, ratio in found["ratio"].items():
             shown = (told(ratio[name]) if name in ratio else "?" for name in (*MEASURED[:2], "above_bare_mb"))
-            ratios.add_row(f"{cell}, by {names[their]}", *shown)
+            ratios.add_row(f"{cell}, {names[their]}", *shown)
+        for file in files:
+            scores = (sides[name]["quality"][file] for name in names)
+            quality.add_row(f"{cell}, {file}", *(f"{each['mean']:.3f} ± {each['deviation']:.3f}" for each in scores))
     about = (
         f"{work['words']:,} words, {work['vocabulary']:,} different ones, {work['sentences']:,} sentences; "
         f"{work['dim']} dimensions, window {work['window']}, {work['negative']} negatives, {work['epochs']} epochs"
@@ -221,10 +221,20 @@ def render(figures: dict[str, Any]) -> "RenderableType":
     return Group(
         about,
         "",
-        table,
+        speeds,
         "",
         ratios,
         "",
+        *((quality, "") if files else ()),
         "Memory is the peak in MB above a bare interpreter; quality the mean over seeds with its deviation.",
         f"{figures['machine']['threads']} threads; {footer(figures)}; {figures['seconds']:,.0f} s",
     )
+
+
+def _table(*columns: str) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    return table
