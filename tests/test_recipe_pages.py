@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import clozeworks as cw
 from clozeworks.cli import COMMANDS, parser_of
 from clozeworks.commands.laptop import laptop_of, small, stand_in
 from clozeworks.commands.recipe_pages import MEASURED, pages, schedule, sizes, write
 from clozeworks.commands.recipes import family
 from clozeworks.pretraining import count_parameters
 from clozeworks.recipes import named
+from clozeworks.text_encoder import TextEncoder
 from clozeworks.train.settings import Phase, Train
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -103,3 +105,21 @@ def test_writing_deletes_pages_of_recipes_that_are_gone(tmp_path: Path):
     before = {file.name: file.read_bytes() for file in tmp_path.rglob("*.md")}
     write(tmp_path)
     assert before == {file.name: file.read_bytes() for file in tmp_path.rglob("*.md")}
+
+
+MADE = {name: make() for name, make in named().items()}
+
+
+@pytest.mark.parametrize("name", sorted({stand_in(name, MADE) for name in MADE if "mini" in stand_in(name, MADE)}))
+def test_a_page_exports_what_has_a_class_elsewhere(name: str, tmp_path: Path):
+    recipe, said = named()[name](), "\n".join(laptop_of(name, MADE, family()).commands)
+    recipe.encoder.vocab = 100
+    if recipe.decoder is not None:
+        recipe.decoder.start, recipe.decoder.end = 1, 2
+    encoder = TextEncoder(cw.build(recipe), None, recipe)
+    if "--to hf" in said:
+        cw.save(encoder, tmp_path / name, format="hf")
+        assert (tmp_path / name / "config.json").is_file()
+    else:
+        with pytest.raises(cw.InputError):
+            cw.save(encoder, tmp_path / name, format="hf")

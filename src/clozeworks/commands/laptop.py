@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.objectives.mask import MaskPhrases
 from clozeworks.pretraining import Recipe
 
@@ -12,7 +13,22 @@ TOKENIZERS = {
     "gpt": "bpe",
     "transformer_base": "bytes",
     "transformer_xl_mini": "bpe",
+    "adaptive_span_text8": "chars",
+    "lite_transformer_lm": "bpe",
+    "elmo_base": "words",
+    "nnlm": "words",
 }  # of the paper, for a recipe and all made from it
+OURS = (  # recipes that no class of transformers has, and all made from them
+    "adaptive_span_text8",
+    "awd_lstm",
+    "elmo_base",
+    "lite_transformer_lm",
+    "lite_transformer_mini",
+    "lite_transformer_wmt",
+    "longformer_enwik8",
+    "nnlm",
+    "rnn_attention_mini",
+)
 CHINESE = ("chinese", "wwm", "ernie")  # words in the names of recipes that were made for Chinese
 ASKED = {"en": "The value must be a {mask}.", "zh": "中国经济{mask}展很快。"}
 
@@ -47,12 +63,16 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
     causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
     if recipe.decoder is not None:
         asked, causal = f'clozeworks translate {run} "A red house."', False
+    if isinstance(recipe.encoder.stack, Bidirectional):
+        features = "--train train.jsonl --freeze --features mix --out tags"
+        asked, causal = f"clozeworks finetune tag --model {run} {features}", False
     commands += [
         f"clozeworks pretrain {small} --data data --out {run}{teacher}",
         f"clozeworks evaluate {run} --data data",
         f'clozeworks generate {run} "The first"' if causal else asked,
-        f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}",
     ]
+    if not set(OURS).intersection(line(small, kin)):
+        commands.append(f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}")
     return Laptop(small, commands, needs)
 
 

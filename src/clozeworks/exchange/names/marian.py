@@ -223,6 +223,7 @@ def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     positions = recipe.encoder.embed.positions
     if isinstance(positions, SinusoidalPositions) and positions.order == "pairs":
         positions.order = "halves"
+        write(recipe)  # what the class does not have is refused before its tensors are taken apart
         _reorder(tensors, recipe.encoder.width)
 
 

@@ -248,6 +248,7 @@ def write(recipe: Recipe) -> dict[str, Any]:
 
 
 def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    write(recipe)  # what the class does not have is refused before its tensors are taken apart
     stack, embed, vocab = recipe.encoder.stack, recipe.encoder.embed, recipe.encoder.vocab
     even = torch.arange(0.0, recipe.encoder.width, 2.0) / recipe.encoder.width
     tensors[CONSTANT + "frequencies"] = 1 / 10000**even
