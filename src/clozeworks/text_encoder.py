@@ -184,7 +184,7 @@ class TextEncoder:
             raise InputError(self.recipe.name, "no masked-LM head", needed, "pretrain it")
         mask = tokenizer.need("mask")
         written = tokenizer.names["mask"]
-        ids, begin = self._framed(tokenizer.encode([text], specials=True)[0].ids.tolist())
+        ids, begin = self.framed(tokenizer.encode([text], specials=True)[0].ids.tolist())
         holes = [at for at, token in enumerate(ids) if token == mask]
         if not holes:
             raise InputError(
@@ -205,7 +205,7 @@ class TextEncoder:
             found.append(guesses)
         return found if len(found) > 1 else found[0]
 
-    def _framed(self, ids: list[int]) -> tuple[list[int], int]:
+    def framed(self, ids: list[int]) -> tuple[list[int], int]:
         """A text between its specials, and where it begins there."""
         tokenizer = self._tokenizer()
         cls, sep = tokenizer.need(self.recipe.opener), tokenizer.need("sep")
@@ -324,7 +324,7 @@ class TextEncoder:
             recipe = dataclasses.replace(self.recipe, encoder=encoder)
             return TextEncoder(model, tokenizer, recipe).encode(texts, pool, batch_tokens, normalise)
         rows = [
-            self._framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])
+            self.framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])
         ]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
