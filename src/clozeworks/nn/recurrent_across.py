@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Context
-from clozeworks.carry import Carry
+from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
-from clozeworks.nn.cell import Cell, CellLayer, State, run
+from clozeworks.nn.cell import Cell, CellLayer, run
 from clozeworks.nn.documents import Documents
 from clozeworks.nn.linear import Linear, linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
