@@ -10,7 +10,7 @@ from clozeworks.batch import PADDING, Context
 from clozeworks.carry import State
 from clozeworks.errors import RecipeError
 from clozeworks.model import initialise
-from clozeworks.nn import lstm, texts
+from clozeworks.nn import lstm
 from clozeworks.nn.block import Block
 from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
@@ -120,7 +120,6 @@ def test_the_state_of_a_padded_row_is_that_before_the_padding():
 
 def test_borders_are_found_where_nobody_tells_them():
     context = packed(ROWS, 7, "causal")
-    assert texts.found(dataclasses.replace(context, borders=None)) == context.borders
     ours = layer(LSTM(CELLS))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double)
     told = [ours(x, None, each)[0] for each in (context, dataclasses.replace(context, borders=None, scratch={}))]

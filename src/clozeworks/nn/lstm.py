@@ -13,12 +13,12 @@ from clozeworks.batch import PADDING, Borders, Context
 from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key, dropout
+from clozeworks.nn.documents import borders_of
 from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.linear import linear
 from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import Mixer, MixerLayer
 from clozeworks.nn.recurrence import GATES, Steps, recur
-from clozeworks.nn.texts import borders_of
 from clozeworks.spec import LATE
 
 

@@ -10,7 +10,7 @@ from clozeworks.batch import Context
 from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run, step_by_step
-from clozeworks.nn.documents import Documents
+from clozeworks.nn.documents import Documents, documents_of
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
 
@@ -83,7 +83,7 @@ class RecurrentLayer(MixerLayer):
         if context.carry:
             read = self.extend(None, query)
             return read.out, read
-        documents = ragged(context)
+        documents = documents_of(context)
         x = documents.pack(query)
         state = self.cell.zeros(x, len(documents))
         if context.backend == "dense":
@@ -106,7 +106,7 @@ class BothWaysLayer(MixerLayer):
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
         if context.kind != "full" or memory is not None:
             raise ValueError(f"text is read from both sides, which {context.kind} visibility and memories do not allow")
-        documents = ragged(context)
+        documents = documents_of(context)
         x = documents.pack(query)
         state = self.forth.zeros(x, len(documents))
         if context.backend == "dense":
@@ -116,8 +116,3 @@ class BothWaysLayer(MixerLayer):
             return documents.unpack(torch.cat(list(ways), -1)), None
         out, _ = run((self.forth, self.back), x, documents.counts, (state, state))
         return documents.unpack(out), None
-
-
-def ragged(context: Context) -> Documents:
-    """The documents of the queries, found once a pass."""
-    return context.once("documents", lambda: Documents.of(context.query, context.borders))
