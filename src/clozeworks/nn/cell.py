@@ -1,6 +1,6 @@
 """The recurrent cells: one step of them, and many at once by torch's kernels."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
@@ -47,9 +47,15 @@ class CellLayer(nn.Module):
             (xr, xz, xn), (hr, hz, hn) = read.chunk(3, -1), asked.chunk(3, -1)
             new = torch.tanh(xn + torch.sigmoid(xr + hr) * hn)
             return State(new + torch.sigmoid(xz + hz) * (state.h - new), state.c)
-        i, f, g, o = (read + asked).chunk(4, -1)
-        c = torch.sigmoid(f) * state.c + torch.sigmoid(i) * torch.tanh(g)
-        return State(torch.sigmoid(o) * torch.tanh(c), c)
+        return remember(read + asked, state.c)
+
+
+def remember(gates: Tensor, c: Tensor, clip: float | None = None) -> State:
+    """One step of an LSTM from its four gates side by side, with its cells in [-clip, clip]."""
+    i, f, g, o = gates.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    c = c if clip is None else c.clamp(-clip, clip)
+    return State(torch.sigmoid(o) * torch.tanh(c), c)
 
 
 def run(cells: Sequence[CellLayer], x: Tensor, counts: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
@@ -72,11 +78,13 @@ def run(cells: Sequence[CellLayer], x: Tensor, counts: Tensor, states: Sequence[
     return out, [State(a, b) for a, b in zip(h, c, strict=True)]
 
 
-def step_by_step(cell: CellLayer, x: Tensor, counts: Tensor, state: State, back: bool = False) -> tuple[Tensor, State]:
-    """The same of one cell by its definition: a step at a time; `back`: from the last token of each to its first."""
-    pieces = cell.inner(x).split(counts.tolist())
+def step_by_step(
+    step: Callable[[Tensor, State], State], read: Tensor, counts: Tensor, state: State, back: bool = False
+) -> tuple[Tensor, State]:
+    """The same by the definition of a step, which takes pieces of `read`; `back`: from the last token to the first."""
+    pieces = read.split(counts.tolist())
     out: list[Tensor] = []
     for piece in reversed(pieces) if back else pieces:
-        state = cell.step(piece, state.first(len(piece))).then(state)
+        state = step(piece, state.first(len(piece))).then(state)
         out.append(state.h[: len(piece)])
     return torch.cat(out[::-1] if back else out), state

@@ -87,7 +87,7 @@ class RecurrentLayer(MixerLayer):
         x = documents.pack(query)
         state = self.cell.zeros(x, len(documents))
         if context.backend == "dense":
-            out, _ = step_by_step(self.cell, x, documents.counts, state)
+            out, _ = step_by_step(self.cell.step, self.cell.inner(x), documents.counts, state)
         else:
             out, _ = run((self.cell,), x, documents.counts, (state,))
         return documents.unpack(out), None
@@ -111,7 +111,8 @@ class BothWaysLayer(MixerLayer):
         state = self.forth.zeros(x, len(documents))
         if context.backend == "dense":
             ways = (
-                step_by_step(cell, x, documents.counts, state, cell is self.back)[0] for cell in (self.forth, self.back)
+                step_by_step(cell.step, cell.inner(x), documents.counts, state, cell is self.back)[0]
+                for cell in (self.forth, self.back)
             )
             return documents.unpack(torch.cat(list(ways), -1)), None
         out, _ = run((self.forth, self.back), x, documents.counts, (state, state))
