@@ -92,7 +92,8 @@ def test_gradients_of_the_written_out_recurrence():
     torch.manual_seed(1)
     make = lambda *shape: torch.randn(*shape, dtype=torch.double, requires_grad=True)  # noqa: E731
     inputs = (make(6, 12), make(12, 2), make(2, 3), make(3, 2), make(3, 3))
-    assert torch.autograd.gradcheck(lambda *t: recur(*t, (3, 2, 1), 0.8, 0.9)[0], inputs)
+    counts = torch.tensor([3, 2, 1])
+    assert torch.autograd.gradcheck(lambda x, r, p, h, c: recur(x, r, p, State(h, c), counts, 0.8, 0.9)[0], inputs)
 
 
 def test_a_state_carried_on_is_one_long_row():
