@@ -4,6 +4,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Self
 
+import torch
 from torch import Tensor
 
 
@@ -65,13 +66,26 @@ class Both(Carry):
 
 @dataclass(frozen=True, slots=True)
 class State(Carry):
-    """The last output [B, D] and the cells [B, C]: what a recurrence carries, all that it knows of the past."""
+    """The last output [B, D] and the cells [B, C]: what a recurrence carries, all that it knows of the past.
+
+    C is 0 where its output is all of its state, as in a GRU.
+    """
 
     h: Tensor
     c: Tensor
 
     def rows(self, index: Tensor) -> "State":
         return State(self.h[index], self.c[index])
+
+    def first(self, count: int) -> "State":
+        return self if count == len(self.h) else State(self.h[:count], self.c[:count])
+
+    def then(self, others: "State") -> "State":
+        """These rows, and behind them those of another that are not among them."""
+        count = len(self.h)
+        if count == len(others.h):
+            return self
+        return State(torch.cat([self.h, others.h[count:]]), torch.cat([self.c, others.c[count:]]))
 
     def tail(self, count: int, unread: int = 0) -> "State":
         if unread:

@@ -32,7 +32,7 @@ def test_sequences_of_different_lengths_are_those_of_torch(kind: str, how: str):
     if how == "at once":
         out, (found,) = run((cell,), packed.data, packed.batch_sizes, (state,))
     else:
-        out, found = step_by_step(cell, packed.data, packed.batch_sizes, state)
+        out, found = step_by_step(cell.step, cell.inner(packed.data), packed.batch_sizes, state)
     torch.testing.assert_close(out, expected.data)
     torch.testing.assert_close(found.h, (last[0] if kind == "lstm" else last)[0])
     if kind == "lstm":
@@ -47,7 +47,7 @@ def test_both_ways_at_once_are_one_way_and_the_other(kind: str):
     states = [cell.zeros(packed.data, len(LENGTHS)) for cell in cells]
     out, _ = run(cells, packed.data, packed.batch_sizes, states)
     ways = [
-        step_by_step(cell, packed.data, packed.batch_sizes, state, back)[0]
+        step_by_step(cell.step, cell.inner(packed.data), packed.batch_sizes, state, back)[0]
         for cell, state, back in zip(cells, states, (False, True), strict=True)
     ]
     torch.testing.assert_close(out, torch.cat(ways, -1))

@@ -8,11 +8,11 @@ import torch
 from clozeworks.batch import Context
 from clozeworks.key import Key
 from clozeworks.nn.block import Block
+from clozeworks.nn.documents import owners
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.locked import locked
 from clozeworks.nn.lstm import LSTM
 from clozeworks.nn.stack import Stack
-from clozeworks.nn.texts import owners
 from tests.toys import packed
 
 WIDTH, RATE = 50, 0.4

@@ -10,7 +10,7 @@ from clozeworks.batch import PADDING, Context
 from clozeworks.carry import State
 from clozeworks.errors import RecipeError
 from clozeworks.model import initialise
-from clozeworks.nn import lstm, texts
+from clozeworks.nn import lstm
 from clozeworks.nn.block import Block
 from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
@@ -92,7 +92,8 @@ def test_gradients_of_the_written_out_recurrence():
     torch.manual_seed(1)
     make = lambda *shape: torch.randn(*shape, dtype=torch.double, requires_grad=True)  # noqa: E731
     inputs = (make(6, 12), make(12, 2), make(2, 3), make(3, 2), make(3, 3))
-    assert torch.autograd.gradcheck(lambda *t: recur(*t, (3, 2, 1), 0.8, 0.9)[0], inputs)
+    counts = torch.tensor([3, 2, 1])
+    assert torch.autograd.gradcheck(lambda x, r, p, h, c: recur(x, r, p, State(h, c), counts, 0.8, 0.9)[0], inputs)
 
 
 def test_a_state_carried_on_is_one_long_row():
@@ -109,6 +110,24 @@ def test_a_state_carried_on_is_one_long_row():
         torch.testing.assert_close(dataclasses.astuple(state), dataclasses.astuple(end))
 
 
+def test_only_the_first_document_of_a_row_goes_on_from_its_state():
+    ours = layer(LSTM(CELLS, 0.4, 0.3))
+    x, past = torch.randn(1, 7, WIDTH).double(), State(torch.randn(1, WIDTH).double(), torch.randn(1, CELLS).double())
+    out, _ = ours(x, past, packed([[3, 4]], 7, "causal"))
+    torch.testing.assert_close(out[:, :3], ours(x[:, :3], past, packed([[3]], 3, "causal"))[0])
+    torch.testing.assert_close(out[:, 3:], ours(x[:, 3:], None, packed([[4]], 4, "causal"))[0])
+
+
+@pytest.mark.parametrize("lengths", [[[7]] * 4, ROWS], ids=["plain", "packed"])
+def test_states_are_those_of_the_rows_in_whatever_order_borders_are_told(lengths):
+    ours, x = layer(LSTM(CELLS, 0.4, 0.3)), torch.randn(4, 7, WIDTH, dtype=torch.double)
+    context = packed(lengths, 7, "causal", carry=True)
+    told = context.borders
+    turned = dataclasses.replace(told, starts=told.starts[::-1], lengths=told.lengths[::-1])
+    states = [ours(x, None, dataclasses.replace(context, borders=each, scratch={}))[1] for each in (told, turned)]
+    torch.testing.assert_close(*(dataclasses.astuple(state) for state in states))
+
+
 def test_the_state_of_a_padded_row_is_that_before_the_padding():
     ours = layer(LSTM(CELLS, 0.4, 0.3))
     x = torch.randn(2, 7, WIDTH, dtype=torch.double)
@@ -120,7 +139,6 @@ def test_the_state_of_a_padded_row_is_that_before_the_padding():
 
 def test_borders_are_found_where_nobody_tells_them():
     context = packed(ROWS, 7, "causal")
-    assert texts.found(dataclasses.replace(context, borders=None)) == context.borders
     ours = layer(LSTM(CELLS))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double)
     told = [ours(x, None, each)[0] for each in (context, dataclasses.replace(context, borders=None, scratch={}))]

@@ -10,9 +10,9 @@ from torch import Tensor
 from clozeworks.batch import Borders, Context, Hidden, Memory, Side
 from clozeworks.carry import Both, Carry, State
 from clozeworks.errors import RecipeError
+from clozeworks.nn.documents import borders_of
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.stack import Stack, StackLayer
-from clozeworks.nn.texts import found
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class BidirectionalLayer(StackLayer):
         return self.one_way(x, context, layers)
 
     def both(self, x: Tensor, context: Context, layers: bool) -> Hidden:
-        borders = context.borders if context.borders is not None else found(context)
+        borders = borders_of(context)
         turn = mirrored(borders, x.device)
         turned = x.flatten(0, 1).index_select(0, turn).view_as(x)
         side = Side.make(context.query.position, context.query.document, "causal", context.query.segment)

@@ -1,39 +1,15 @@
 """The recurrent cells: one step of them, and many at once by torch's kernels."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from clozeworks.carry import State
 from clozeworks.nn.linear import Linear
 
 Cell = Literal["gru", "lstm"]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """What a cell knows of the steps before: h [N, D], and the inner c [N, D] of an LSTM."""
-
-    h: Tensor
-    c: Tensor | None = None
-
-    def rows(self, index: Tensor) -> "State":
-        return State(self.h[index], None if self.c is None else self.c[index])
-
-    def first(self, count: int) -> "State":
-        if count == len(self.h):
-            return self
-        return State(self.h[:count], None if self.c is None else self.c[:count])
-
-    def then(self, others: "State") -> "State":
-        """These rows, and behind them those of another that are not among them."""
-        count = len(self.h)
-        if count == len(others.h):
-            return self
-        c = None if self.c is None or others.c is None else torch.cat([self.c, others.c[count:]])
-        return State(torch.cat([self.h, others.h[count:]]), c)
 
 
 class CellLayer(nn.Module):
@@ -51,15 +27,14 @@ class CellLayer(nn.Module):
     def __init__(self, kind: Cell, inputs: int, width: int):
         super().__init__()
         self.kind, self.width = kind, width
-        gates = (3 if kind == "gru" else 4) * width
+        gates, self.cells = (3 * width, 0) if kind == "gru" else (4 * width, width)
         self.inner, self.hidden = Linear(inputs, gates), Linear(width, gates)
 
     def zeros(self, like: Tensor, count: int) -> State:
-        h = like.new_zeros(count, self.width)
-        return State(h, None if self.kind == "gru" else h)
+        return self.begin(like.new_zeros(count, self.width))
 
     def begin(self, h: Tensor) -> State:
-        return State(h, None if self.kind == "gru" else torch.zeros_like(h))
+        return State(h, h.new_zeros(len(h), self.cells))
 
     def reads(self, *widths: int) -> tuple[Tensor, ...]:
         """W in parts, for inputs side by side of these widths; each a tensor of its own, for the sake of speed."""
@@ -71,11 +46,16 @@ class CellLayer(nn.Module):
         if self.kind == "gru":
             (xr, xz, xn), (hr, hz, hn) = read.chunk(3, -1), asked.chunk(3, -1)
             new = torch.tanh(xn + torch.sigmoid(xr + hr) * hn)
-            return State(new + torch.sigmoid(xz + hz) * (state.h - new))
-        assert state.c is not None
-        i, f, g, o = (read + asked).chunk(4, -1)
-        c = torch.sigmoid(f) * state.c + torch.sigmoid(i) * torch.tanh(g)
-        return State(torch.sigmoid(o) * torch.tanh(c), c)
+            return State(new + torch.sigmoid(xz + hz) * (state.h - new), state.c)
+        return remember(read + asked, state.c)
+
+
+def remember(gates: Tensor, c: Tensor, clip: float | None = None) -> State:
+    """One step of an LSTM from its four gates side by side, with its cells in [-clip, clip]."""
+    i, f, g, o = gates.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    c = c if clip is None else c.clamp(-clip, clip)
+    return State(torch.sigmoid(o) * torch.tanh(c), c)
 
 
 def run(cells: Sequence[CellLayer], x: Tensor, counts: Tensor, states: Sequence[State]) -> tuple[Tensor, list[State]]:
@@ -92,17 +72,19 @@ def run(cells: Sequence[CellLayer], x: Tensor, counts: Tensor, states: Sequence[
     how = (flat, True, 1, 0.0, torch.is_grad_enabled(), len(cells) == 2)
     if cells[0].kind == "gru":
         out, h = torch.gru(x, counts, h, *how)
-        return out, [State(each) for each in h]
-    c = torch.stack([state.c for state in states if state.c is not None]).to(x.dtype)
+        return out, [State(each, state.c) for each, state in zip(h, states, strict=True)]
+    c = torch.stack([state.c for state in states]).to(x.dtype)
     out, h, c = torch.lstm(x, counts, (h, c), *how)
     return out, [State(a, b) for a, b in zip(h, c, strict=True)]
 
 
-def step_by_step(cell: CellLayer, x: Tensor, counts: Tensor, state: State, back: bool = False) -> tuple[Tensor, State]:
-    """The same of one cell by its definition: a step at a time; `back`: from the last token of each to its first."""
-    pieces = cell.inner(x).split(counts.tolist())
+def step_by_step(
+    step: Callable[[Tensor, State], State], read: Tensor, counts: Tensor, state: State, back: bool = False
+) -> tuple[Tensor, State]:
+    """The same by the definition of a step, which takes pieces of `read`; `back`: from the last token to the first."""
+    pieces = read.split(counts.tolist())
     out: list[Tensor] = []
     for piece in reversed(pieces) if back else pieces:
-        state = cell.step(piece, state.first(len(piece))).then(state)
+        state = step(piece, state.first(len(piece))).then(state)
         out.append(state.h[: len(piece)])
     return torch.cat(out[::-1] if back else out), state

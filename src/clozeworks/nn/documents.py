@@ -1,21 +1,24 @@
-"""The documents of packed rows as one ragged table: for what must be done token by token along each of them."""
+"""Where the documents of packed rows lie, and all of them as one ragged table: for parts that treat each as one."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Borders, Side
+from clozeworks.batch import Borders, Context, Side
 
 
 @dataclass(frozen=True, slots=True)
 class Documents:
     """Documents in columns, the longest first; a row of the table has one token of each that is so long.
 
-    In this order (time, then document) torch's recurrent kernels take sequences of different lengths.
+    Padding counts as documents, too. In this order (time, then document) torch's recurrent kernels take sequences of
+    different lengths: a step is a stretch of tokens, and what is already over costs nothing.
     """
 
     order: Tensor  # [n] flat offset of each token
+    back: Tensor  # [n] where in this order each token of the rows is
     document: Tensor  # [n] which one it belongs to
     time: Tensor  # [n] its place there
     counts: Tensor  # [longest], on the host: documents that have a token at this time
@@ -24,36 +27,23 @@ class Documents:
     shape: tuple[int, int]  # of the rows they are packed in
 
     @staticmethod
-    def of(side: Side, borders: Borders | None = None) -> "Documents":
-        """Padding counts as documents, too; without borders the tokens are asked."""
-        rows, width = side.document.shape
-        if borders is not None:
-            return Documents.make(torch.tensor(borders.starts), torch.tensor(borders.lengths), rows, width, side)
-        begins = torch.ones_like(side.document, dtype=torch.bool)
-        begins[:, 1:] = side.document[:, 1:] != side.document[:, :-1]
-        first = begins.flatten().nonzero()[:, 0].cpu()
-        lengths = torch.cat([first, first.new_tensor([rows * width])]).diff()
-        return Documents.make(first, lengths, rows, width, side)
-
-    @staticmethod
-    def make(first: Tensor, lengths: Tensor, rows: int, width: int, side: Side) -> "Documents":
+    def of(borders: Borders, device: torch.device) -> "Documents":
+        first, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
         by_length = lengths.argsort(descending=True, stable=True)
-        return Documents.sorted(first[by_length], lengths[by_length], (rows, width), side.document.device)
+        first, lengths = first[by_length], lengths[by_length]
+        there = torch.arange(int(lengths[0]))[:, None] < lengths
+        time, document = there.nonzero(as_tuple=True)
+        order = first[document] + time
+        back = torch.empty_like(order).index_copy_(0, order, torch.arange(len(order)))
+        order, back, document, time = (each.to(device) for each in (order, back, document, time))
+        shape = borders.rows, borders.width
+        return Documents(order, back, document, time, there.sum(1), first, lengths, shape)
 
     @staticmethod
     def rows(x: Tensor) -> "Documents":
         """Every row of x [B, L, D] is one."""
         rows, width = x.shape[:2]
-        return Documents.sorted(torch.arange(rows) * width, torch.full((rows,), width), (rows, width), x.device)
-
-    @staticmethod
-    def sorted(first: Tensor, lengths: Tensor, shape: tuple[int, int], device: torch.device) -> "Documents":
-        time = torch.arange(int(lengths[0]))[:, None]
-        there = time < lengths
-        document = torch.arange(len(first)).expand_as(there)[there]
-        places = (first + time)[there], document, time.expand_as(there)[there]
-        order, document, time = (each.to(device) for each in places)
-        return Documents(order, document, time, there.sum(1), first, lengths, shape)
+        return Documents.of(Borders(tuple(range(0, rows * width, width)), (width,) * rows, rows, width), x.device)
 
     def __len__(self) -> int:
         return len(self.first)
@@ -64,7 +54,7 @@ class Documents:
 
     def unpack(self, x: Tensor) -> Tensor:
         """[n, D] -> [B, L, D]."""
-        return torch.zeros_like(x).index_copy(0, self.order, x).view(*self.shape, x.shape[-1])
+        return x.index_select(0, self.back).view(*self.shape, x.shape[-1])
 
     def grid(self, x: Tensor) -> Tensor:
         """[n, D] -> [N, longest, D], zeros behind the end of each."""
@@ -89,3 +79,30 @@ class Documents:
         """The row and the number of each."""
         numbers = side.document.flatten()[self.first.to(side.document.device)]
         return list(zip((self.first // self.shape[1]).tolist(), numbers.tolist(), strict=True))
+
+
+def documents_of(context: Context) -> Documents:
+    """The documents of the queries, laid out once a pass."""
+    return context.once("documents", lambda: Documents.of(borders_of(context), context.query.document.device))
+
+
+def borders_of(context: Context) -> Borders:
+    """As the context tells them, or found once a pass."""
+    return context.borders or context.once("borders", lambda: found(context.query))
+
+
+def found(side: Side) -> Borders:
+    """The borders that nobody has told: the tokens are asked."""
+    rows, width = side.document.shape
+    begins = torch.ones_like(side.document, dtype=torch.bool)
+    begins[:, 1:] = side.document[:, 1:] != side.document[:, :-1]
+    starts = begins.flatten().nonzero()[:, 0].tolist()
+    return Borders(tuple(starts), tuple(b - a for a, b in pairwise([*starts, rows * width])), rows, width)
+
+
+def owners(borders: Borders, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[N] the flat offsets at which documents begin, rising, and [B * L] the number among these of each token's."""
+    starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
+    order = starts.argsort()
+    owner = torch.arange(len(starts)).repeat_interleave(lengths[order])
+    return starts[order].to(device), owner.to(device)

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from clozeworks.batch import Context
 from clozeworks.key import dropout
-from clozeworks.nn.texts import borders_of, owners
+from clozeworks.nn.documents import borders_of, owners
 
 
 def locked(x: Tensor, rate: float, context: Context) -> Tensor:

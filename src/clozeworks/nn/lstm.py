@@ -3,22 +3,24 @@
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.batch import PADDING, Borders, Context
+from clozeworks.batch import PADDING, Context
 from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
 from clozeworks.key import Key, dropout
+from clozeworks.nn.cell import remember, step_by_step
+from clozeworks.nn.documents import Documents, borders_of, documents_of
 from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.linear import linear
 from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import Mixer, MixerLayer
-from clozeworks.nn.recurrence import GATES, Steps, recur
-from clozeworks.nn.texts import borders_of
+from clozeworks.nn.recurrence import GATES, recur
 from clozeworks.spec import LATE
 
 
@@ -105,60 +107,31 @@ class LSTMLayer(MixerLayer, Fresh):
         if context.kind != "causal":
             raise ValueError(f"a recurrence reads one way, and {context.kind} visibility is another")
         assert memory is None or isinstance(memory, State)
-        borders = borders_of(context)
         query = locked(query, self.locked, context.at("locked"))
         with _exactly(query.device.type):
-            mixed, state = self.run(query.to(self.bias.dtype), memory, borders, context)
-        return mixed, state if context.carry else None
+            mixed, state = self.run(query.to(self.bias.dtype), memory, context)
+        return mixed, State(state.h.detach(), state.c.detach()) if context.carry else None
 
-    def run(self, x: Tensor, past: State | None, borders: Borders, context: Context) -> tuple[Tensor, State]:
+    def run(self, x: Tensor, past: State | None, context: Context) -> tuple[Tensor, State]:
+        """What is given for each token, and the state behind each row, or behind each document if none is carried."""
         clips = self.clip is not None or self.clip_out is not None
         by_torch = not clips and (self.out is None or self.cells > self.width) and context.backend != "dense"
         recurrent = self._recurrent(context.key)
-        if by_torch and borders.plain:
+        past = past or State(x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.cells))
+        if by_torch and borders_of(context).plain:
             return self._torch(x, past, recurrent)
-        by_torch = by_torch and not torch.is_grad_enabled()
-        steps = context.once("steps", lambda: Steps.of(borders, x.device))
-        h, c = self._start(x, past, borders, steps)
-        laid = x.flatten(0, 1).index_select(0, steps.into)
-        if by_torch:
-            outs, h, c = self._torch_ragged(laid, h, c, steps, recurrent)
+        documents = documents_of(context)
+        laid, counts, start = documents.pack(x), documents.counts, _start(past, documents, x)
+        if by_torch and not torch.is_grad_enabled():
+            begin, weights = (start.h[None], start.c[None]), self._weights(recurrent)
+            outs, h, c = torch.lstm(laid, counts, begin, weights, True, 1, 0.0, False, False)
+            state = State(h[0], c[0])
         elif context.backend == "dense":
-            outs, h, c = self._plainly(laid, h, c, steps, recurrent)
+            outs, state = step_by_step(partial(self._step, recurrent), laid, counts, start)
         else:
             entering = linear(laid, self.enter, self.bias)
-            outs, h, c = recur(entering, recurrent, self.out, h, c, steps.counts, self.clip, self.clip_out)
-        mixed = outs.index_select(0, steps.back).view(*x.shape[:-1], self.width)
-        return mixed, self._end(h, c, past, borders, steps, context) if context.carry else State(h, c)
-
-    def _start(self, x: Tensor, past: State | None, borders: Borders, steps: Steps) -> tuple[Tensor, Tensor]:
-        """What each text begins with: nothing, unless it goes on where its row ended."""
-        h, c = x.new_zeros(len(steps.texts), self.width), x.new_zeros(len(steps.texts), self.cells)
-        if past is None:
-            return h, c
-        heads = [n for n, text in enumerate(steps.texts) if borders.starts[text] % borders.width == 0]
-        rows = [borders.starts[steps.texts[n]] // borders.width for n in heads]
-        at = torch.tensor(heads, device=x.device)
-        return h.index_copy(0, at, past.h[rows].to(x.dtype)), c.index_copy(0, at, past.c[rows].to(x.dtype))
-
-    def _end(self, h: Tensor, c: Tensor, past: State | None, borders: Borders, steps: Steps, context: Context) -> State:
-        """Of each row the state after its last text that is not padding."""
-        if borders.plain:
-            order = torch.tensor(steps.texts, device=h.device).argsort()
-            return State(h[order], c[order])
-        flat = context.query.document.flatten()
-        padding = (flat[torch.tensor(borders.starts, device=flat.device)] == PADDING).tolist()
-        last = dict.fromkeys(range(borders.rows), -1)
-        place = {text: n for n, text in enumerate(steps.texts)}
-        for text, start in sorted(enumerate(borders.starts), key=lambda each: each[1]):
-            if not padding[text]:
-                last[start // borders.width] = place[text]
-        rows = torch.tensor([last[row] for row in range(borders.rows)], device=h.device)
-        nothing = (rows < 0)[:, None]
-        old = State(torch.zeros_like(h[:1]), torch.zeros_like(c[:1])) if past is None else past
-        return State(
-            torch.where(nothing, old.h, h[rows.clamp(min=0)]), torch.where(nothing, old.c, c[rows.clamp(min=0)])
-        )
+            outs, state = recur(entering, recurrent, self.out, start, counts, self.clip, self.clip_out)
+        return documents.unpack(outs), _end(state, past, documents, context) if context.carry else state
 
     def _recurrent(self, key: Key | None) -> Tensor:
         """R, of which a step under a key has not all: one draw for all that the step reads."""
@@ -168,42 +141,38 @@ class LSTMLayer(MixerLayer, Fresh):
         weights = [self.enter, recurrent, self.bias, torch.zeros_like(self.bias)]
         return weights if self.out is None else [*weights, self.out]
 
-    def _torch(self, x: Tensor, past: State | None, recurrent: Tensor) -> tuple[Tensor, State]:
-        """Rows of one text each."""
-        if past is None:
-            past = State(x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.cells))
+    def _torch(self, x: Tensor, past: State, recurrent: Tensor) -> tuple[Tensor, State]:
+        """Rows of one document each."""
         start = (past.h[None].to(x.dtype), past.c[None].to(x.dtype))
         with _without_onednn() if self.out is not None else contextlib.nullcontext():
             weights, learns = self._weights(recurrent), torch.is_grad_enabled()
             mixed, h, c = torch.lstm(x, start, weights, True, 1, 0.0, learns, False, True)
-        return mixed, State(h[0].detach(), c[0].detach())
+        return mixed, State(h[0], c[0])
 
-    def _torch_ragged(
-        self, laid: Tensor, h: Tensor, c: Tensor, steps: Steps, recurrent: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        counts, weights, learns = torch.tensor(steps.counts), self._weights(recurrent), torch.is_grad_enabled()
-        outs, h, c = torch.lstm(laid, counts, (h[None], c[None]), weights, True, 1, 0.0, learns, False)
-        return outs, h[0].detach(), c[0].detach()
+    def _step(self, recurrent: Tensor, x: Tensor, state: State) -> State:
+        """The definition."""
+        new = remember(F.linear(x, self.enter, self.bias) + F.linear(state.h, recurrent), state.c, self.clip)
+        given = new.h if self.out is None else F.linear(new.h, self.out)
+        return State(given if self.clip_out is None else given.clamp(-self.clip_out, self.clip_out), new.c)
 
-    def _plainly(
-        self, laid: Tensor, h: Tensor, c: Tensor, steps: Steps, recurrent: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The definition, step by step."""
-        outs, states = [], [h, c]
-        last = [*states]
-        for x in laid.split(list(steps.counts)):
-            n = len(x)
-            gates = F.linear(x, self.enter, self.bias) + F.linear(states[0][:n], recurrent)
-            i, f, g, o = gates.chunk(GATES, 1)
-            cell = f.sigmoid() * states[1][:n] + i.sigmoid() * g.tanh()
-            cell = cell if self.clip is None else cell.clamp(-self.clip, self.clip)
-            given = o.sigmoid() * cell.tanh()
-            given = given if self.out is None else F.linear(given, self.out)
-            given = given if self.clip_out is None else given.clamp(-self.clip_out, self.clip_out)
-            outs.append(given)
-            states = [given, cell]
-            last = [torch.cat([new, old[n:]]) for new, old in zip(states, last, strict=True)]
-        return torch.cat(outs), last[0].detach(), last[1].detach()
+
+def _start(past: State, documents: Documents, like: Tensor) -> State:
+    """What each document begins with: nothing, unless it goes on where its row ended."""
+    width = documents.shape[1]
+    row, inside = documents.first // width, (documents.first % width > 0).to(like.device)[:, None]
+    return State(*(each[row].to(like.dtype).masked_fill(inside, 0) for each in (past.h, past.c)))
+
+
+def _end(state: State, past: State, documents: Documents, context: Context) -> State:
+    """Of each row the state after its last document that is not padding."""
+    rising = documents.first.argsort()
+    if len(documents) == documents.shape[0]:  # a document a row: no need to ask the device which are padding
+        return state.rows(rising)
+    names = documents.names(context.query)
+    last = {names[number][0]: number for number in rising.tolist() if names[number][1] != PADDING}
+    rows = torch.tensor([last.get(row, -1) for row in range(documents.shape[0])], device=state.h.device)
+    nothing, ended = (rows < 0)[:, None], state.rows(rows)
+    return State(torch.where(nothing, past.h, ended.h), torch.where(nothing, past.c, ended.c))
 
 
 def _exactly(device: str) -> contextlib.AbstractContextManager[Any]:

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Context
-from clozeworks.carry import Carry
+from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
-from clozeworks.nn.cell import Cell, CellLayer, State, run, step_by_step
-from clozeworks.nn.documents import Documents
+from clozeworks.nn.cell import Cell, CellLayer, run, step_by_step
+from clozeworks.nn.documents import Documents, documents_of
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
 
@@ -83,11 +83,11 @@ class RecurrentLayer(MixerLayer):
         if context.carry:
             read = self.extend(None, query)
             return read.out, read
-        documents = ragged(context)
+        documents = documents_of(context)
         x = documents.pack(query)
         state = self.cell.zeros(x, len(documents))
         if context.backend == "dense":
-            out, _ = step_by_step(self.cell, x, documents.counts, state)
+            out, _ = step_by_step(self.cell.step, self.cell.inner(x), documents.counts, state)
         else:
             out, _ = run((self.cell,), x, documents.counts, (state,))
         return documents.unpack(out), None
@@ -106,18 +106,14 @@ class BothWaysLayer(MixerLayer):
     def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
         if context.kind != "full" or memory is not None:
             raise ValueError(f"text is read from both sides, which {context.kind} visibility and memories do not allow")
-        documents = ragged(context)
+        documents = documents_of(context)
         x = documents.pack(query)
         state = self.forth.zeros(x, len(documents))
         if context.backend == "dense":
             ways = (
-                step_by_step(cell, x, documents.counts, state, cell is self.back)[0] for cell in (self.forth, self.back)
+                step_by_step(cell.step, cell.inner(x), documents.counts, state, cell is self.back)[0]
+                for cell in (self.forth, self.back)
             )
             return documents.unpack(torch.cat(list(ways), -1)), None
         out, _ = run((self.forth, self.back), x, documents.counts, (state, state))
         return documents.unpack(out), None
-
-
-def ragged(context: Context) -> Documents:
-    """The documents of the queries, found once a pass."""
-    return context.once("documents", lambda: Documents.of(context.query, context.borders))

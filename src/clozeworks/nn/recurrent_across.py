@@ -8,13 +8,12 @@ import torch
 from torch import Tensor
 
 from clozeworks.batch import Context
-from clozeworks.carry import Carry
+from clozeworks.carry import Carry, State
 from clozeworks.errors import RecipeError
-from clozeworks.nn.cell import Cell, CellLayer, State, run
-from clozeworks.nn.documents import Documents
+from clozeworks.nn.cell import Cell, CellLayer, run
+from clozeworks.nn.documents import Documents, documents_of, found
 from clozeworks.nn.linear import Linear, linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
-from clozeworks.nn.recurrent import ragged
 from clozeworks.nn.score import Score, attend
 
 
@@ -103,7 +102,7 @@ class RecurrentAcrossLayer(MixerLayer):
             raise ValueError("a state cannot hide what an order hides, and takes no rows but its own")
         if isinstance(memory, Wrote):
             return memory.out, memory if context.carry else None
-        documents = ragged(context)
+        documents = documents_of(context)
         if context.carry and len(documents) != len(query):
             raise ValueError("a state is carried for each row, and some row here has several documents")
         source, start = self._open(documents, context)
@@ -194,7 +193,8 @@ def sources(documents: Documents, context: Context) -> tuple[Tensor, Tensor]:
         raise ValueError("a decoder needs context.source")
 
     def find() -> tuple[Tensor, Tensor]:
-        side, others = source.side, Documents.of(source.side, source.borders)
+        side = source.side
+        others = Documents.of(source.borders or found(side), side.document.device)
         partner = documents.partners(context.query, others, side)
         return others.first[partner.clamp(min=0)], others.lengths[partner.clamp(min=0)] * (partner >= 0)
 
