@@ -62,6 +62,8 @@ def test_the_text_may_lie_on_disk_and_stretches_do_not_change_what_is_read(monke
     assert training.train(mapped, settings).table.tobytes() == whole.table.tobytes()
     monkeypatch.setattr(training, "STRETCH", 50)
     inputs, outputs = training.fresh(words, settings)
+    assert 0.24 < np.abs(inputs[:, :4]).max() <= 0.25  # 1 / (2 sqrt(4))
+    assert not outputs.any()
     seen = []
     run = training.Run(words, settings, inputs, outputs, lambda *told: seen.append(told))
     passed = []

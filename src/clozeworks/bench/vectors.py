@@ -200,7 +200,7 @@ def render(figures: dict[str, Any]) -> "RenderableType":
     names = {"ours": "clozeworks", "lists": "gensim, lists", "file": "gensim, file"}
     files = next(iter(figures["cells"].values()))["sides"]["ours"]["quality"]
     speeds = _table("", "words/s", "a cpu second", "memory")
-    ratios = _table("ratio", "words/s", "a cpu second", "memory")
+    ratios = _table("by gensim", "words/s", "a cpu second", "memory")
     quality = _table("quality", *names.values())
     for cell, found in figures["cells"].items():
         sides = found["sides"]
@@ -210,7 +210,7 @@ def render(figures: dict[str, Any]) -> "RenderableType":
             speeds.add_row(f"{cell}, {names[name]}", *fast, "?" if memory is None else f"{memory:,.0f}")
         for their, ratio in found["ratio"].items():
             shown = (told(ratio[name]) if name in ratio else "?" for name in (*MEASURED[:2], "above_bare_mb"))
-            ratios.add_row(f"{cell}, {names[their]}", *shown)
+            ratios.add_row(f"{cell}, {their}", *shown)
         for file in files:
             scores = (sides[name]["quality"][file] for name in names)
             quality.add_row(f"{cell}, {file}", *(f"{each['mean']:.3f} ± {each['deviation']:.3f}" for each in scores))
