@@ -164,3 +164,42 @@ def test_json_is_one_line(words, capsys):
     capsys.readouterr()
     assert main(["vectors", "similar", str(words), "fox", "--json"]) == 0
     assert list(json.loads(capsys.readouterr().out)) == ["words", "minus", "similar"]
+
+
+def test_words_are_shown_as_they_are_written(tmp_path, capsys):
+    (tmp_path / "marks.txt").write_text("[/b] 1 0\nking .9 .1\n[red] 0 1\n")
+    assert main(["vectors", "similar", str(tmp_path / "marks.txt"), "king"]) == 0
+    shown = capsys.readouterr().out
+    assert "[/b]" in shown
+    assert "[red]" in shown
+    (tmp_path / "asked.txt").write_text(": a[/b]\n[/b] king [red] king\n: total\nking [/b] king [red]\n")
+    assert main(["vectors", "evaluate", str(tmp_path / "marks.txt"), "--analogies", str(tmp_path / "asked.txt")]) == 0
+    assert "a[/b]" in capsys.readouterr().out
+
+
+def test_files_of_one_name_and_sections_of_one_name_are_all_judged(words, tmp_path, capsys):
+    for folder, pair in (("p", "fox\tdog\t3\nfox\tcat\t1\n"), ("q", "fox\tdog\t1\nfox\tcat\t3\ndog\tcat\t2\n")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "s.txt").write_text(pair)
+    asked = tmp_path / "asked.txt"
+    asked.write_text(": total\nfox dog cat fox\n: a\nfox dog cat fox\n: a\nfox dog cat dog\n")
+    found = facts(capsys, "vectors", "evaluate", words, "--similarity", tmp_path / "p" / "s.txt",
+                  tmp_path / "q" / "s.txt", "--analogies", asked)["files"][0]  # fmt: skip
+    assert {name: each["pairs"] for name, each in found["similarity"].items()} == {"p/s.txt": 2, "q/s.txt": 3}
+    sections = {name: each["questions"] for name, each in found["analogies"]["asked.txt"].items()}
+    assert sections == {"total (section)": 1, "a": 2, "total": 3}
+
+
+def test_what_cannot_be_done_is_told_before_any_work(corpus, words, tmp_path, capsys):
+    def told(*given: object) -> str:
+        return refused(capsys, *map(str, given))
+
+    assert "first line" in told("vectors", "skipgram", corpus, "--out", tmp_path / "v.bin", "--no-header")
+    assert "a file and a word are needed" in told("vectors", "similar", "--minus", "fox")
+    (tmp_path / "two.txt").write_text("king 1 0\nqueen 0 1\n")
+    assert "another word is needed" in told("vectors", "similar", tmp_path / "two.txt", "king", "queen")
+    hs = ("vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--hs", "--negative", "5")
+    assert "hierarchical softmax draws none" in told(*hs)
+    many = ("vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--deterministic", "--workers", "2")
+    assert "one thread repeats itself exactly" in told(*many)
+    assert not (tmp_path / "v.txt").exists()

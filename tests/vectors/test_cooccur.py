@@ -1,5 +1,6 @@
 """Pairs of words near each other: the sums of a plain dictionary, however little memory there is."""
 
+import tracemalloc
 from collections import defaultdict
 
 import numpy as np
@@ -143,3 +144,21 @@ def test_mistakes_are_told():
         count(words, memory=5)
     with pytest.raises(InputError, match="no two words stand in one sentence"):
         count(gathered([["a"], ["b"]]))
+
+
+def test_a_wide_window_and_little_memory():
+    words = text(sentences=20)
+    same(told(count(words, 5000, memory=cooccur.LEAST), words), plain(words, 5000, True))
+
+
+def test_no_more_memory_is_held_than_was_given(tmp_path):
+    rng = np.random.default_rng(0)
+    words = gathered([str(word) for word in row] for row in rng.zipf(1.15, (4000, 60)).clip(max=20_000).tolist())
+    count(words, 2)  # what is compiled is not counted
+    memory = 12 << 20
+    tracemalloc.start()
+    pairs = count(words, 15, memory=memory, folder=tmp_path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(pairs) * 16 > memory / 2
+    assert peak < memory

@@ -234,3 +234,38 @@ def test_paths_that_are_no_files(tmp_path):
         formats.read(tmp_path / "v.txt", mapped=True)
     with pytest.raises(InputError, match="1 or more words"):
         formats.read(tmp_path / "v.txt", limit=0)
+
+
+def test_no_line_behind_the_limit_is_looked_at(tmp_path):
+    (tmp_path / "v.txt").write_text("queen 1 2 3\nking 1 2 3\nnew york 1 2 3\n")
+    assert load_vectors(tmp_path / "v.txt", limit=2).words == ["queen", "king"]
+    (tmp_path / "v.txt").write_text("2 3\nqueen 1 2 3\nking 1 2 3\nprince 1 2 3\n")
+    with pytest.raises(InputError, match="more rows"):
+        load_vectors(tmp_path / "v.txt")
+
+
+def test_a_faulty_beginning_can_be_left_out_and_a_mark_of_bytes_is_no_fault(tmp_path):
+    (tmp_path / "v.txt").write_text("queen 1 2 x\n\nking 1 2 3\nprince 3 2 1\n")
+    found = load_vectors(tmp_path / "v.txt", errors="skip")
+    assert (found.words, found.about["skipped"]) == (["king", "prince"], 2)
+    with pytest.raises(InputError, match="line 1"):
+        load_vectors(tmp_path / "v.txt")
+    (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbf2 3\nking 1 2 3\nprince 3 2 1\n")
+    assert load_vectors(tmp_path / "v.txt").words == ["king", "prince"]
+
+
+@pytest.mark.parametrize("fault", ["letters", "json", "bfloat16"])
+def test_tensors_of_another_kind_are_told(vectors, tmp_path, fault):
+    torch, save_file = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch").save_file
+    letters = torch.tensor(list(b"\xff\xfe" if fault == "letters" else b"a\nb"), dtype=torch.uint8)
+    kind = torch.bfloat16 if fault == "bfloat16" else torch.float32
+    about = {"about": "{" if fault == "json" else "{}"}
+    save_file({"words": letters, "table": torch.ones(2, 3, dtype=kind)}, tmp_path / "v.safetensors", about)
+    with pytest.raises(InputError, match="unreadable"):
+        load_vectors(tmp_path / "v.safetensors")
+
+
+def test_words_that_are_no_strings_are_told(tmp_path):
+    for name in ("v.txt", "v.safetensors"):
+        with pytest.raises(InputError, match="words are strings"):
+            Vectors([7, "b"], np.eye(2, dtype=np.float32)).save(tmp_path / name)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,28 @@ def test_sentences_of_one_word_teach_nothing():
 def test_a_rate_that_is_too_high_is_told():
     with pytest.raises(InputError, match="training went out of bounds"):
         skipgram(text(300), dim=4, rate=9.9, sample=0, epochs=40, workers=1)
+
+
+def test_a_text_without_sentences_is_trained_in_pieces():
+    ends = np.array([3, 40, 42, 75])
+    assert training.cut(ends, 10).tolist() == [3, 13, 23, 33, 40, 42, 52, 62, 72, 75]
+    assert training.cut(ends, 37) is ends
+    words = gathered([["a", "b", "c", "d"] * 12_000])
+    run = training.train(words, training.Settings(dim=4, epochs=1, workers=2))
+    assert len(run.words) == 4
+    settings = training.Settings(dim=4, epochs=1, workers=1)
+    cut = dataclasses.replace(words, ends=training.cut(words.ends, 10_000))
+    passed = []
+    made = training.Run(cut, settings, *training.fresh(cut, settings))
+    made._step = lambda first, last, rate, seed: passed.append(float(rate)) or (1.0, 1, 1)
+    made.epochs()
+    assert len(passed) == 4
+    assert passed == sorted(passed, reverse=True)
+
+
+def test_a_tree_draws_nothing():
+    with pytest.raises(InputError, match="hierarchical softmax draws none"):
+        training.Settings(hs=True)
+    assert training.Settings(hs=True, negative=0).negative == 0
+    with pytest.raises(InputError, match="0 or more"):
+        training.Settings(seed=-1)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.text import Text
 
 from clozeworks import atomic, corpus
 from clozeworks.commands.arguments import Options
@@ -43,7 +44,7 @@ def train(options: Options) -> None:
     if options.out is None:
         todo = "for example: --out words.safetensors"
         raise InputError(f"clozeworks vectors {options.what}", "no --out", "a file to write is needed", todo)
-    formats.ending_of(options.out)
+    formats.check_writable(options.out, not options.no_header)
     begin, console = time.perf_counter(), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
         made = trainer(options)(source(options), **settings(options), **reading(options), progress=bar.update)
@@ -140,7 +141,7 @@ def phrases(options: Options) -> None:
         return
     table = columns("phrase", "score", right=("score",))
     for phrase, score in rows[: options.top]:
-        table.add_row(phrase, f"{score:,.1f}")
+        table.add_row(Text(phrase), f"{score:,.1f}")
     console.print(table if rows else "no phrases; try a lower --threshold")
     console.print(f"\n{len(rows):,} phrases of two words in {words.read:,} words")
     typed = " ".join(map(shlex.quote, options.given)) or f"--corpus {options.corpus}"
@@ -177,10 +178,25 @@ def judged(options: Options, path: str) -> dict[str, Any]:
     pairs = [evaluate.similarity(vectors, file, fold=fold) for file in options.similarity]
     asked = [evaluate.analogies(vectors, file, options.method, fold=fold) for file in options.analogies]
     names = ("spearman", "pearson", "covered", "pairs")
-    similarity = {each.name: {name: getattr(each, name) for name in names} for each in pairs}
-    analogies = {each.name: {part.name: _section(part) for part in (*each.sections, each.total)} for each in asked}
+    similarity = {
+        title: {name: getattr(each, name) for name in names}
+        for title, each in zip(titles(options.similarity), pairs, strict=True)
+    }
+    analogies = {
+        title: {part.name: _section(part) for part in (*each.sections, each.total)}
+        for title, each in zip(titles(options.analogies), asked, strict=True)
+    }
     about = {"vectors": str(path), "words": len(vectors), "dim": vectors.dim}
     return {**about, "similarity": similarity, "analogies": analogies, "method": options.method}
+
+
+def titles(paths: Sequence[str]) -> list[str]:
+    """The names of files, with as much of their paths as tells them apart."""
+    for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
+        found = ["/".join(Path(path).parts[-parts:]) for path in paths]
+        if len(set(found)) == len(set(paths)):
+            return found
+    return list(paths)
 
 
 def _section(part: evaluate.Section) -> dict[str, Any]:
@@ -190,14 +206,13 @@ def _section(part: evaluate.Section) -> dict[str, Any]:
 
 def tell(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any]]) -> None:
     """A row for each judged file or section, a column for each file of vectors."""
-    heads = [Path(path).name for path in paths]
-    heads = heads if len(set(heads)) == len(heads) else ["/".join(Path(path).parts[-2:]) for path in paths]
+    heads = titles(paths)
     if results[0]["similarity"]:
         table = columns("spearman", *heads, "found", right=(*heads, "found"))
         for name, first in results[0]["similarity"].items():
             found = [each["similarity"][name] for each in results]
             told = [_figure(one["spearman"], 4) for one in found]
-            table.add_row(name, *told, _found([(one["covered"], first["pairs"]) for one in found]))
+            table.add_row(Text(name), *told, _found([(one["covered"], first["pairs"]) for one in found]))
         console.print(table)
     for name, sections in results[0]["analogies"].items():
         console.print()
@@ -205,7 +220,7 @@ def tell(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any
         for part, first in sections.items():
             found = [each["analogies"][name][part] for each in results]
             told = [_figure(one["accuracy"], None) for one in found]
-            table.add_row(part, *told, _found([(one["covered"], first["questions"]) for one in found]))
+            table.add_row(Text(part), *told, _found([(one["covered"], first["questions"]) for one in found]))
         console.print(table)
     closing(console, None, f"clozeworks vectors similar {shlex.quote(str(paths[0]))} WORD")
 
@@ -223,7 +238,7 @@ def _found(counts: Sequence[tuple[int, int]]) -> str:
 
 
 def similar(options: Options) -> None:
-    if len(options.given) < 2 and not options.minus:
+    if not options.given or (len(options.given) < 2 and not options.minus):
         todo = "for example: clozeworks vectors similar words.txt king"
         given = "no word" if options.given else "no file of vectors"
         raise InputError("clozeworks vectors similar", given, "a file and a word are needed", todo)
@@ -235,13 +250,16 @@ def similar(options: Options) -> None:
         minus = options.minus
     near, far = ([_met(vectors, word) for word in each] for each in (words, minus))
     found = vectors.most_similar(near, far, options.top)
+    if not found:
+        given = f"all of its {len(vectors):,} words are asked for"
+        raise InputError(path, given, "another word is needed to be near", "ask for fewer words, or a larger --limit")
     if options.json:
         emit({"words": words, "minus": minus, "similar": dict(found)})
         return
     console = screen()
     table = columns("word", "cosine", right=("cosine",))
     for word, score in found:
-        table.add_row(word, f"{score:.4f}")
+        table.add_row(Text(word), f"{score:.4f}")
     console.print(table)
     closing(console, None, f"clozeworks vectors similar {shlex.quote(path)} {shlex.quote(found[0][0])}")
 
@@ -266,7 +284,7 @@ def convert(options: Options) -> None:
         given = f"{len(options.given)} files"
         raise InputError("clozeworks vectors convert", given, "one to read and one to write are needed", todo)
     before, after = options.given
-    formats.ending_of(after)
+    formats.check_writable(after, not options.no_header)
     vectors = opened(options, before)
     vectors.save(after, header=not options.no_header)
     left_out = vectors.about.get("skipped", 0)

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from clozeworks.errors import InputError
-from clozeworks.vectors.column import Column
+from clozeworks.vectors.column import IN_MEMORY, Column
 from clozeworks.vectors.words import Words
 
 Progress = Callable[[str, int, int], None]  # stage, done, in all
@@ -77,13 +77,13 @@ def _counted(
     folder: str | os.PathLike[str] | None,
     progress: Progress | None,
 ) -> list[_Run]:
-    """A quarter of the memory is for the cells, a quarter for the table, as much for its way to the disk."""
+    """A sixth of the memory is for the cells and one for the table; its way to the disk takes three times as much."""
     from clozeworks.vectors.pair_kernels import EMPTY, count_pairs
 
     vocab = len(words)
-    starts, widths, cells = _cells(vocab, both, memory // 4 // 8)
+    starts, widths, cells = _cells(vocab, both, memory // 6 // 8)
     dense = np.zeros(cells)
-    slots = max(1 << int(np.log2(memory // 4 // 16)), 4 * len(weights))
+    slots = 1 << max((memory // 6 // 16).bit_length() - 1, (4 * len(weights)).bit_length())  # a power of two
     keys, values = np.full(slots, EMPTY, np.int64), np.zeros(slots)
     room = slots * 7 // 8
     ids, ends = np.asarray(words.ids), np.asarray(words.ends)
@@ -100,11 +100,9 @@ def _counted(
             free = room
         if progress:
             progress("pairs", at, len(ids))
-    runs.append(_emptied(keys, values, folder, memory // 8))
+    runs.append(_emptied(keys, values, folder, memory // 16))
     del keys, values
-    cell = np.flatnonzero(dense)
-    row = np.searchsorted(starts + (np.arange(len(starts)) if both else 0), cell, side="right") - 1
-    return [(row * vocab + (cell - starts[row]), dense[cell]), *runs]
+    return [_listed(dense, starts, both, folder, memory // 16), *runs]
 
 
 def _cells(vocab: int, both: bool, most: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -128,6 +126,21 @@ def _cells(vocab: int, both: bool, most: int) -> tuple[np.ndarray, np.ndarray, i
     offsets = np.concatenate([[0], np.cumsum(widths - begins)])
     starts = offsets[:-1] - (ranks - 1 if both else 0)
     return starts, widths, int(offsets[-1])
+
+
+def _listed(
+    dense: np.ndarray, starts: np.ndarray, both: bool, folder: str | os.PathLike[str] | None, held: int
+) -> _Run:
+    """The cells that count anything, in order of their keys, in files beyond `held` bytes."""
+    kept = Column(np.int64, folder, held), Column(np.float64, folder, held)
+    begins = starts + (np.arange(len(starts)) if both else 0)
+    step = max(held // 8, 1)
+    for begin in range(0, len(dense), step):
+        cell = begin + np.flatnonzero(dense[begin : begin + step])
+        row = np.searchsorted(begins, cell, side="right") - 1
+        kept[0].append(row * len(starts) + (cell - starts[row]))
+        kept[1].append(dense[cell])
+    return kept[0].array(), kept[1].array()
 
 
 def _emptied(keys: np.ndarray, values: np.ndarray, folder: str | os.PathLike[str] | None, held: int) -> _Run:
@@ -191,7 +204,8 @@ def _shuffled(
         done += len(keys)
         if progress:
             progress("merge", done, total)
-    first, second, sums = (Column(dtype, folder) for dtype in (np.int32, np.int32, np.float32))
+    held = min(IN_MEMORY, memory // 16)
+    first, second, sums = (Column(dtype, folder, held) for dtype in (np.int32, np.int32, np.float32))
     while piles:
         keys, values = (column.array() for column in piles.pop())
         order = rng.permutation(len(keys))

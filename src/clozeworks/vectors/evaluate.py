@@ -16,6 +16,7 @@ from clozeworks.vectors.search import ROOM, cosines, unit
 from clozeworks.vectors.table import Vectors, products
 
 StrPath = str | os.PathLike[str]
+TOTAL = "total"  # what all sections together are called
 FIRST = 300_000  # words that are looked at, the most frequent
 
 
@@ -53,7 +54,7 @@ class Analogies:
     @property
     def total(self) -> Section:
         sums = (sum(getattr(each, part) for each in self.sections) for part in ("right", "covered", "questions"))
-        return Section("total", *sums)
+        return Section(TOTAL, *sums)
 
 
 def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold: bool = True) -> Similarity:
@@ -145,17 +146,17 @@ def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
 
 def read_questions(path: StrPath) -> list[tuple[str, list[list[str]]]]:
     """Four words on each line; a line that begins with a colon names what follows."""
-    sections: list[tuple[str, list[list[str]]]] = []
+    sections: dict[str, list[list[str]]] = {}
+    name = "questions"
     for number, line in _lines(path):
         if line.startswith(":"):
-            sections.append((line[1:].strip(), []))
+            name = line[1:].strip()
+            name = f"{name} (section)" if name == TOTAL else name
             continue
         if len(words := line.split()) != 4:
             raise InputError(f"{path} line {number}", repr(line[:60]), "four words are needed", "mend it")
-        if not sections:
-            sections.append(("questions", []))
-        sections[-1][1].append(words)
-    return _some([section for section in sections if section[1]], path)
+        sections.setdefault(name, []).append(words)
+    return _some(list(sections.items()), path)
 
 
 def _lines(path: StrPath) -> Iterable[tuple[int, str]]:

@@ -21,7 +21,7 @@ from clozeworks import atomic
 from clozeworks.data.text.compressed import open_bytes, packing_of
 from clozeworks.errors import InputError
 from clozeworks.vectors.rows import header_of, is_binary, read_bytes, read_text, write_rows
-from clozeworks.vectors.stored import BREAKS, Errors, Stored
+from clozeworks.vectors.stored import BREAKS, MEND, Errors, Stored
 
 StrPath = str | os.PathLike[str]
 
@@ -40,9 +40,20 @@ def ending_of(path: StrPath) -> str:
     return ending
 
 
+def check_writable(path: StrPath, header: bool = True) -> str:
+    """The ending of a file to write, if vectors can be written so at all."""
+    ending = ending_of(path)
+    if not header and ending == BINARY:
+        needed, todo = "only text can do without its first line", f"write {TEXT[0]}"
+        raise InputError(path, "rows of bytes without a header", needed, todo)
+    return ending
+
+
 def write(path: StrPath, stored: Stored, header: bool = True) -> None:
     """The whole file or none; text without `header` has no first line that tells n and D."""
-    ending = ending_of(path)
+    ending = check_writable(path, header)
+    if odd := next((word for word in stored.words if not isinstance(word, str)), None):
+        raise InputError(path, f"the word {odd!r}", "words are strings", "write them as str(word)")
     if ending == TENSORS:
         if broken := next((word for word in stored.words if "\n" in word), None):
             raise InputError(path, f"the word {broken!r}", "words have no line breaks", "rename it")
@@ -52,9 +63,6 @@ def write(path: StrPath, stored: Stored, header: bool = True) -> None:
     if broken := next((word for word in stored.words if not word or BREAKS.intersection(word)), None):
         todo = f"rename it, or write {TENSORS}"
         raise InputError(path, f"the word {broken!r}", "words have letters and no spaces in this format", todo)
-    if not header and ending == BINARY:
-        needed, todo = "only text can do without its first line", f"write {TEXT[0]}"
-        raise InputError(path, "rows of bytes without a header", needed, todo)
     with atomic.file(path) as new:
         write_rows(new, stored, ending == BINARY, header)
 
@@ -111,11 +119,14 @@ def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -
                                  "write it with clozeworks vectors")  # fmt: skip
             tensors = {name: opened.get_tensor(name) for name in names if name != "table" or not mapped}
             about = json.loads((opened.metadata() or {}).get("about", "{}"))
+            words = tensors.pop("words").tobytes().decode().split("\n")
     except (SafetensorError, OSError) as error:
         raise InputError(file, f"unreadable ({error})", "a whole safetensors file is needed", "copy it again") from None
+    except (TypeError, ValueError) as error:  # numbers, letters or JSON of another kind than ours
+        needed = "float32 rows and words in UTF-8 are needed"
+        raise InputError(file, f"unreadable ({error})", needed, "write it with clozeworks vectors") from None
     if mapped:
         tensors["table"] = _mapped(file)
-    words = tensors.pop("words").tobytes().decode().split("\n")
     stored = Stored(
         words, tensors.pop("table"), tensors.pop("counts", None), tensors.pop("output", None), about, tensors
     )
@@ -150,7 +161,7 @@ def _finite(stored: Stored, file: Path, errors: Errors) -> Stored:
         return stored
     row = int(np.argmin(sound))
     if errors == "strict":
-        needed, todo = "NaN and infinity are no vectors", "train again, or leave such rows out with --errors skip"
+        needed, todo = "NaN and infinity are no vectors", f"train again, or {MEND}"
         raise InputError(f"{file} row {row + 1:,}", f"a number of {stored.words[row]} is not finite", needed, todo)
     n, words = len(stored.words), [word for word, good in zip(stored.words, sound, strict=True) if good]
     output = stored.output[sound] if stored.output is not None and len(stored.output) == n else None

@@ -22,6 +22,7 @@ from clozeworks.vectors.cooccur import BLOCK, MEMORY, Pairs, count
 from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.reading import read_words
 from clozeworks.vectors.table import Vectors
+from clozeworks.vectors.threads import cores, threads_of
 from clozeworks.vectors.words import Words
 
 CLIP = 100.0
@@ -121,6 +122,7 @@ def least_squares(
     each time. `told` hears of each epoch's number and mean loss.
     """
     _check(dim=dim, epochs=epochs, rate=rate, x_max=x_max, alpha=alpha)
+    threads_of(workers, deterministic)
     if phrases is None:
         words = read_words(source, min_count=min_count, most=max_words, folder=folder, progress=progress, **reading)
     else:
@@ -130,7 +132,7 @@ def least_squares(
         given, needed = f"one word, {words.words[0]}", "a vector tells words apart, so two are needed"
         raise InputError("text", given, needed, "give more text, or a smaller min_count")
     pairs = count(words, window, both, memory=memory, folder=folder, seed=seed, progress=progress)
-    workers = 1 if deterministic else workers or len(os.sched_getaffinity(0))
+    workers = threads_of(workers, deterministic) or cores()
     fit, order = Fit.begin(len(words), dim, seed), np.random.default_rng((seed, 1))
     losses: list[float] = []
     for epoch in range(1, epochs + 1):

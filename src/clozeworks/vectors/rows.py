@@ -18,6 +18,7 @@ from clozeworks.vectors.stored import LONGEST, Errors, Gathered, Stored
 
 LINES = 2048  # of text, parsed at once
 CHUNK = 1 << 20  # bytes, parsed at once
+BOM = b"\xef\xbb\xbf"
 _HEADER = re.compile(rb"(\d+)[ \t]+(\d+)[ \t]*\r?\n")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
@@ -47,27 +48,38 @@ def read_text(
     stream: IO[bytes], name: object, first: bytes, limit: int | None, errors: Errors, size: int | None
 ) -> Stored:
     """The rest of a text file whose first line was read."""
-    header = header_of(first)
-    expected = None
+    first = first.removeprefix(BOM)
+    header, number, expected = header_of(first), 1, None
     if header is None:
-        dim = len(first.split()) - 1
-        if dim < 1 or _parsed(b" ".join(first.split()[1:]), dim) is None:
+        while (dim := _numbers(first)) == 0 and errors == "skip" and (after := stream.readline()):
+            first, number = after, number + 1
+        if dim == 0:
             shown = repr(first[:40].decode(errors="replace").rstrip("\n"))
-            raise InputError(f"{name} line 1", shown, "a word and its numbers are needed", "is it a file of vectors?")
+            where = f"{name} line {number:,}"
+            raise InputError(where, shown, "a word and its numbers are needed", "is it a file of vectors?")
     else:
         check_header(name, header, size, 2)
         expected, dim = header
     gathered = Gathered(name, dim, expected, limit, errors)
-    lines, number = ([first], 1) if header is None else ([], 2)
+    lines, number, gathered.skipped = ([first], number, number - 1) if header is None else ([], 2, 0)
     while not gathered.full and (lines := lines + stream.readlines(dim * 12 * LINES)):
-        _add_lines(gathered, lines, number)
-        number, lines = number + len(lines), []
+        while lines and not gathered.full:  # no line behind the last one that is wanted is looked at
+            some = lines if gathered.limit is None else lines[: gathered.limit - len(gathered.words)]
+            _add_lines(gathered, some, number)
+            number, lines = number + len(some), lines[len(some) :]
     if expected is not None and gathered.limit == expected:
         seen = number - 2
-        if seen != expected or stream.read(1):
+        if seen != expected or lines or stream.read(1):
             given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line tells of {expected:,}"
             raise InputError(name, given, "a whole file is needed", "copy or download it again")
     return gathered.finish()
+
+
+def _numbers(line: bytes) -> int:
+    """How many numbers follow the word of a line; 0: it is no such line."""
+    parts = line.split()
+    dim = len(parts) - 1
+    return dim if dim > 0 and _parsed(b" ".join(parts[1:]), dim) is not None else 0
 
 
 def _add_lines(gathered: Gathered, lines: list[bytes], number: int) -> None:

@@ -11,7 +11,7 @@ from clozeworks.errors import InputError
 Errors = Literal["strict", "skip"]
 LONGEST = 1 << 16  # bytes of a word: what is longer is not a file of vectors
 BREAKS = frozenset(" \t\n\r\v\f")  # what no word may hold: files in text have no other sign between two fields
-MEND = "mend it, or leave such rows out with --errors skip"
+MEND = "mend it, or leave such rows out: clozeworks vectors convert FILE NEW --errors skip"
 
 
 @dataclass(slots=True)

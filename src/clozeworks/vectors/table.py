@@ -93,6 +93,7 @@ class Vectors(Stored):
         """
         matrix = np.atleast_2d(np.asarray(matrix, np.float32))
         self._fits(matrix)
+        _positive(top=top, first=first)
         return nearest(self.table[:first], self.norms[:first], matrix, top)
 
     def most_similar(
@@ -106,6 +107,7 @@ class Vectors(Stored):
 
         A word counts with its direction, a vector as it is.
         """
+        _positive(top=top)
         plus, minus = _listed(positive), _listed(negative)
         if not plus and not minus:
             raise InputError("most_similar", "no word and no vector", "at least one is needed", "give a word")
@@ -134,6 +136,7 @@ class Vectors(Stored):
             return self.most_similar([b, c], [a], top, first)
         if method != "multiply":
             raise InputError("method", method, "add or multiply is needed", "use add")
+        _positive(top=top, first=first)
         rows = unit(self[[a, b, c]])
         scores = products(*((1 + cosines(self.table[:first], self.norms[:first], rows)) / 2))
         given = self._given([a, b, c], [])
@@ -164,6 +167,12 @@ class Vectors(Stored):
     def _told(self, ids: np.ndarray, scores: np.ndarray, without: set[int], top: int) -> list[tuple[str, float]]:
         pairs = zip(ids.tolist(), scores.tolist(), strict=True)
         return [(self.words[place], score) for place, score in pairs if place not in without][:top]
+
+
+def _positive(**given: int | None) -> None:
+    for name, value in given.items():
+        if value is not None and value < 1:
+            raise InputError(name, value, "1 or more is needed", "leave it out")
 
 
 def products(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

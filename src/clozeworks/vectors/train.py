@@ -5,7 +5,7 @@ changes the tables where it is, without locks (Hogwild: two threads seldom meet 
 millions). Draws and rate of a stretch depend on the seed and its place alone, so one thread gives the same bytes twice.
 """
 
-import os
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +25,7 @@ from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.reading import Progress, read_words
 from clozeworks.vectors.subwords import BUCKETS, ROWS, Parts, Subwords, composed, parts_of
 from clozeworks.vectors.table import Vectors
+from clozeworks.vectors.threads import cores, threads_of
 from clozeworks.vectors.words import Words
 
 STRETCH = 10_000  # words that a thread takes at once: some milliseconds
@@ -60,12 +61,16 @@ class Settings:
         if self.negative < 0 or (self.negative == 0 and not self.hs):
             todo = "use 5, or --hs for hierarchical softmax"
             raise InputError("negative", self.negative, "1 or more words are drawn", todo)
+        if self.hs and self.negative:
+            needed = "hierarchical softmax draws none"
+            raise InputError("negative", f"{self.negative} with hs", needed, "leave one of them out")
+        if self.seed < 0:
+            raise InputError("seed", self.seed, "0 or more is needed", "leave it out")
         if self.hs and self.subwords:
             raise InputError("subwords", "with hs", "words are drawn against them", "leave one of them out")
         if not 0 < self.rate < 10:
             raise InputError("rate", self.rate, "a number above 0 is needed", "0.025 is usual, 0.05 for cbow")
-        if self.workers is not None and self.workers < 1:
-            raise InputError("workers", self.workers, "1 or more is needed", "leave it out")
+        threads_of(self.workers, False)
 
     @property
     def method(self) -> str:
@@ -73,8 +78,7 @@ class Settings:
 
     @property
     def threads(self) -> int:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        return self.workers or cores
+        return self.workers or cores()
 
 
 def skipgram(
@@ -82,7 +86,7 @@ def skipgram(
     *,
     dim: int = 100,
     window: int = 5,
-    negative: int = 5,
+    negative: int | None = None,
     hs: bool = False,
     sample: float = 1e-3,
     min_count: int = 5,
@@ -103,8 +107,8 @@ def skipgram(
     `source` is text as `read_words` takes it (files, rows, lists of words), or Words. `deterministic` is one thread:
     the same text and seed give the same bytes. More options are those of `read_words`, such as `lang`.
     """
-    threads = _threads(workers, deterministic)
-    given = dim, window, 0 if hs else negative, hs, False, sample, epochs, rate, shared, threads, seed, subwords
+    threads = threads_of(workers, deterministic)
+    given = dim, window, drawn(negative, hs), hs, False, sample, epochs, rate, shared, threads, seed, subwords
     settings = Settings(*given)
     return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
 
@@ -114,7 +118,7 @@ def cbow(
     *,
     dim: int = 100,
     window: int = 5,
-    negative: int = 5,
+    negative: int | None = None,
     hs: bool = False,
     sample: float = 1e-3,
     min_count: int = 5,
@@ -130,15 +134,21 @@ def cbow(
     **reading: Any,
 ) -> Vectors:
     """Vectors whose mean over a window predicts the word in its middle; otherwise as `skipgram`."""
-    threads = _threads(workers, deterministic)
-    given = dim, window, 0 if hs else negative, hs, True, sample, epochs, rate, True, threads, seed, subwords
+    threads = threads_of(workers, deterministic)
+    given = dim, window, drawn(negative, hs), hs, True, sample, epochs, rate, True, threads, seed, subwords
     settings = Settings(*given)
     return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
+
+
+def drawn(negative: int | None, hs: bool) -> int:
+    """How many words are drawn where nobody says: 5, and none beside a tree."""
+    return (0 if hs else 5) if negative is None else negative
 
 
 def train(words: Words, settings: Settings, progress: Progress | None = None) -> Vectors:
     """Train on a stream; the result tells in `about` the settings, the loss of each epoch and the words a second."""
     check(words)
+    words = dataclasses.replace(words, ends=cut(words.ends, kernels.LONGEST))
     parts = None if settings.subwords is None else parts_of(words.words, settings.subwords)
     inputs, outputs = fresh(words, settings, parts)
     run = Run(words, settings, inputs, outputs, progress, parts)
@@ -158,6 +168,18 @@ def train(words: Words, settings: Settings, progress: Progress | None = None) ->
     if parts is not None:
         table, more = composed(table, parts), {BUCKETS: parts.buckets, ROWS: table[len(words) :]}
     return Vectors(words.words, table, counts=words.counts, output=output, about=about, more=more)
+
+
+def cut(ends: np.ndarray, most: int) -> np.ndarray:
+    """Where sentences end if none is longer than that: the kernels lay no window over the borders of such pieces, and
+    threads and rates change between sentences."""
+    lengths = np.diff(ends, prepend=0)
+    if not len(ends) or lengths.max() <= most:
+        return ends
+    pieces = -(-lengths // most)
+    begins = np.repeat(ends - lengths, pieces)
+    number = np.arange(1, pieces.sum() + 1) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+    return np.minimum(begins + number * most, np.repeat(ends, pieces))
 
 
 def check(words: Words) -> None:
@@ -279,14 +301,6 @@ def stepper(
         return kernel(ids, ends, first, last, inputs, outputs, keep, tuple(noise), *more, rate, seed)
 
     return step
-
-
-def _threads(workers: int | None, deterministic: bool) -> int | None:
-    if deterministic and workers not in (None, 1):
-        raise InputError(
-            "workers", workers, "one thread repeats itself exactly, several do not", "leave one of them out"
-        )
-    return 1 if deterministic else workers
 
 
 def _words(
