@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from clozeworks.exchange.huggingface import fits
 from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.objectives.mask import MaskPhrases
 from clozeworks.pretraining import Recipe
@@ -18,17 +19,6 @@ TOKENIZERS = {
     "elmo_base": "words",
     "nnlm": "words",
 }  # of the paper, for a recipe and all made from it
-OURS = (  # recipes that no class of transformers has, and all made from them
-    "adaptive_span_text8",
-    "awd_lstm",
-    "elmo_base",
-    "lite_transformer_lm",
-    "lite_transformer_mini",
-    "lite_transformer_wmt",
-    "longformer_enwik8",
-    "nnlm",
-    "rnn_attention_mini",
-)
 CHINESE = ("chinese", "wwm", "ernie")  # words in the names of recipes that were made for Chinese
 ASKED = {"en": "The value must be a {mask}.", "zh": "中国经济{mask}展很快。"}
 
@@ -71,7 +61,7 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         f"clozeworks evaluate {run} --data data",
         f'clozeworks generate {run} "The first"' if causal else asked,
     ]
-    if not set(OURS).intersection(line(small, kin)):
+    if fits(recipe):
         commands.append(f"clozeworks export {run} --to hf --out my-{small.replace('_', '-')}")
     return Laptop(small, commands, needs)
 

@@ -15,6 +15,7 @@ from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
+from clozeworks.exchange.huggingface import fits
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
 from clozeworks.text_encoder import TextEncoder
@@ -153,13 +154,12 @@ def report(options: Options, recipe: Recipe, done: Result) -> None:
         rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *told])))
     console.print(facts(rows))
     run, first = shlex.quote(str(done.run)), shlex.quote(options.data[0].rpartition(":")[0] or options.data[0])
-    published = recipe.decoder is None and recipe.encoder.stack.ways == 1
     closing(
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
         to_try(recipe, done, run),
-        f"clozeworks export {run} --to {'hf' if published else 'clozeworks'} --out my-model",
+        f"clozeworks export {run} --to {'hf' if fits(recipe) else 'clozeworks'} --out my-model",
     )
 
 
@@ -169,7 +169,7 @@ def to_try(recipe: Recipe, done: Result, run: str) -> str:
         return f'clozeworks translate {run} "..."'
     if recipe.encoder.stack.ways == 2:
         return f"clozeworks finetune tag --model {run} --train train.jsonl --freeze --features mix --out tags"
-    if "next_accuracy" in (done.heldout or {}):
+    if recipe.reading == "causal":
         return f"clozeworks generate {run}"
     return f'clozeworks fill-mask {run} "... {Tokenizer.load(done.run).names["mask"]} ..."'
 

@@ -34,7 +34,7 @@ from clozeworks.exchange.names import (
 from clozeworks.framing import fitting, frame_of
 from clozeworks.model import Model
 from clozeworks.nn.global_window import GlobalWindow
-from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.mask.phrases import MaskPhrases
@@ -172,6 +172,25 @@ def _family(recipe: Recipe, pad: int | None) -> Family:
     if not embed.segments and getattr(getattr(recipe.task, "summary", None), "activation", "relu") == "relu":
         return FAMILIES["distilbert"]
     return FAMILIES["ernie" if isinstance(recipe.objective.corruption, MaskPhrases) else "bert"]
+
+
+def fits(recipe: Recipe) -> bool:
+    """Whether a class of theirs has these parts, as far as a recipe can tell."""
+    recipe = copy.deepcopy(recipe)
+    recipe.objective.losses = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.reads)
+    positions = recipe.encoder.embed.positions
+    if recipe.decoder is not None:
+        recipe.decoder.start, recipe.decoder.end = 0, 0  # a tokenizer has them
+    if isinstance(positions, SinusoidalPositions) and recipe.decoder is not None:
+        positions.order = "halves"  # units are put into that order on the way
+    family = _family(recipe, None)
+    if isinstance(positions, LearnedPositions) and family is not FAMILIES["roberta"]:
+        positions.offset = 0
+    try:
+        family.write(recipe)
+    except RecipeError:
+        return False
+    return True
 
 
 def _count_from(first: int, positions: LearnedPositions, state: dict[str, Tensor]) -> None:
