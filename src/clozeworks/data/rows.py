@@ -292,8 +292,10 @@ def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batc
         out.reshape(-1)[at] = values
         return torch.from_numpy(out)
 
-    # Padding is a document like any other: its positions begin at 0 too.
-    position = grid(ragged.position, 0 if full else np.maximum(np.arange(width) - used[:, None], 0))
+    # Padding is a document like any other: its positions begin at 0 too, but go no further than those of the longest
+    # example, which may be all that the model has positions for.
+    padding = 0 if full else np.clip(np.arange(width) - used[:, None], 0, lengths.max() - 1)
+    position = grid(ragged.position, padding)
     document = grid(ragged.example, PADDING)
     segment = grid(ragged.segment, 0) if ragged.segment.any() else None
     backward = torch.from_numpy(ragged.fields["backward"]) if "backward" in ragged.fields else None
