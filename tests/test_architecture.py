@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "metrics": {"errors"},
     "evaluate": {"spec", "batch", "draws", "examples", "recall", "nn", "model", "objectives", "tasks", "metrics",
                  "beams", "generate", "prefix", "data", "corpus.planted", "corpus.compounds", "corpus.english", "key",
-                 "plot", "spelling", "errors"},
+                 "plot", "spelling", "vectors", "errors"},
     "exchange": {"spec", "batch", "nn", "model", "objectives", "tasks", "framing", "sentence", "pretraining",
                  "metrics.schemes", "data.tokens.tokenizer", "train.settings", "train.checkpoint", "text_encoder",
                  "errors", "atomic"},

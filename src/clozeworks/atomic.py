@@ -131,6 +131,8 @@ def held(place: Path, doing: str) -> Iterator[None]:
     with explained(place):
         try:
             place.mkdir(parents=True, exist_ok=True)
+        except FileExistsError:
+            raise InputError(place, "a file", "a directory is needed", "choose another path") from None
         except FileNotFoundError as error:  # as /proc says it
             needed = "a place that can be written is needed"
             raise InputError(place, "it cannot be made here", needed, "choose another directory") from error

@@ -38,7 +38,7 @@ class TextClassifier(*BASES):
         features: str = "last",
         share: float = 0.0,
         patience: int | None = None,
-        random_state: int = 0,
+        random_state: Any = 0,
         out: str | Path | None = None,
     ):
         if BaseEstimator is None:
@@ -57,6 +57,7 @@ class TextClassifier(*BASES):
         self.out = out
 
     def fit(self, X: Sequence[str], y: Sequence[Any]) -> "TextClassifier":
+        from sklearn.utils import check_random_state  # pyright: ignore[reportMissingImports]
         from sklearn.utils.multiclass import check_classification_targets  # pyright: ignore[reportMissingImports]
 
         texts, classes = texts_of(X), np.asarray(y)
@@ -68,8 +69,11 @@ class TextClassifier(*BASES):
             raise ValueError(f"one class only, {self.classes_[0]!r}; two are needed to tell apart")
         width = len(str(len(self.classes_)))  # so that labels sort as the classes do
         rows = [{"text": text, "label": f"{number:0{width}}"} for text, number in zip(texts, numbers, strict=True)]
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):  # None or a generator, as elsewhere in scikit-learn
+            seed = check_random_state(seed).randint(2**31 - 1)
         changes = {
-            "train.seed": str(self.random_state),
+            "train.seed": str(seed),
             **({"train.learning_rate": str(self.rate)} if self.rate else {}),
         }
         names = ("epochs", "batch", "length", "freeze", "features", "share", "patience")

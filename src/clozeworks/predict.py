@@ -47,4 +47,5 @@ def predicted(
 def joined(row: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """A row as it was given with its answer; what both have a name for, but an id, is kept of the row as given_NAME."""
     twice = answer.keys() - {"id"}
-    return {f"given_{name}" if name in twice else name: value for name, value in row.items()} | dict(answer)
+    kept = {name: value for name, value in row.items() if name not in twice}
+    return {f"given_{name}": row[name] for name in row if name in twice} | kept | dict(answer)

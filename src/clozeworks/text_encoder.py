@@ -323,9 +323,7 @@ class TextEncoder:
             encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
             recipe = dataclasses.replace(self.recipe, encoder=encoder)
             return TextEncoder(model, tokenizer, recipe).encode(texts, pool, batch_tokens, normalise)
-        rows = [
-            self.framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])
-        ]
+        rows = [self.framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         while order:

@@ -195,9 +195,9 @@ def test_what_is_kept_of_a_run_may_change(whole: Path, data: Path, tiny: Tiny, t
 
 
 def test_other_data_is_refused(whole: Path, data: Path, more_data: Path, foreign_data: Path, tiny: Tiny):
-    with pytest.raises(InputError, match="holds other shards or weights"):
+    with pytest.raises(InputError, match="is other data, or has other weights"):
         pretrain(phased(tiny), [(more_data, 1.0)], whole, progress=False)
-    with pytest.raises(InputError, match="holds other shards or weights"):
+    with pytest.raises(InputError, match="is other data, or has other weights"):
         pretrain(phased(tiny), [(data, 1.0), (more_data, 1.0)], whole, progress=False)
     with pytest.raises(InputError, match="has another tokenizer than this run"):
         pretrain(phased(tiny), [(foreign_data, 1.0)], whole, progress=False)

@@ -2,6 +2,8 @@
 
 import shlex
 
+from rich.text import Text
+
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, columns, emit, screen
@@ -21,6 +23,6 @@ def run(options: Options) -> None:
         table = columns("word" if len(masks) == 1 else f"word {number + 1}", "chance", "", right=("chance",))
         for guess in guesses:
             bar = "█" * max(1, round(30 * guess["score"])) if guess["score"] > 0.01 else ""
-            table.add_row(guess["token"], f"{guess['score']:.1%}", f"[cyan]{bar}[/]")
+            table.add_row(Text(guess["token"]), f"{guess['score']:.1%}", f"[cyan]{bar}[/]")
         console.print(table)
     closing(console, None, f"clozeworks export {shlex.quote(options.model)} --to hf --out my-model")

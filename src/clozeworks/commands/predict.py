@@ -3,12 +3,13 @@
 import json
 import sys
 import time
+from typing import Any
 
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.finetune import pairs_of
 from clozeworks.commands.paths import existing
-from clozeworks.commands.screen import screen, span
+from clozeworks.commands.screen import finite, screen, span
 from clozeworks.errors import InputError
 from clozeworks.predict import joined, predicted, task_of
 
@@ -29,10 +30,20 @@ def run(options: Options) -> None:
         pieces = predicted(encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind)
         for table, answers in pieces:
             for row, answer in zip(table.given, answers, strict=True):
-                sys.stdout.write(json.dumps(joined(row, answer), ensure_ascii=False, default=str) + "\n")
+                write(joined(row, answer))
             sys.stdout.flush()
             done += len(answers)
             seconds = time.perf_counter() - begin
             status.update(f"{done:,} rows, {done / seconds:,.0f} a second")
     if console.is_terminal:
         console.print(f"{done:,} rows in {span(time.perf_counter() - begin)}")
+
+
+def write(found: dict[str, Any]) -> None:
+    """A line of JSON, whatever the row brought along and whatever the terminal can show."""
+    text = json.dumps(finite(found), ensure_ascii=False, default=str)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = json.dumps(finite(found), default=str)
+    sys.stdout.write(text + "\n")

@@ -24,14 +24,14 @@ def screen(stderr: bool = False) -> Console:
 
 def emit(value: Any) -> None:
     """One JSON object on one line of standard output; what is not finite, which JSON cannot say, is null."""
-    print(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False), flush=True)
+    print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(item) for name, item in value.items()}
+        return {name: finite(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -41,7 +41,7 @@ def facts(rows: Iterable[tuple[str, object]]) -> Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column()
     for name, value in rows:
-        table.add_row(name, value if isinstance(value, Text) else str(value))
+        table.add_row(name, value if isinstance(value, Text) else Text(str(value)))
     return table
 
 
@@ -50,7 +50,7 @@ def columns(*names: str, right: Iterable[str] = ()) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in names:
         whole = name in right or name == names[0]
-        table.add_column(name, justify="right" if name in right else "left", no_wrap=whole, overflow="fold")
+        table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=whole, overflow="fold")
     return table
 
 

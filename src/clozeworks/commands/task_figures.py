@@ -18,6 +18,7 @@ from clozeworks.errors import InputError
 from clozeworks.evaluate.examination import Examination, examine
 from clozeworks.evaluate.mistakes import Mistakes, mistakes
 from clozeworks.evaluate.report import page
+from clozeworks.finetuning.plan import cut
 from clozeworks.metrics.classes import Confusion
 from clozeworks.predict import columns_of, task_of
 from clozeworks.text_encoder import TextEncoder
@@ -38,13 +39,13 @@ def run(options: Options, encoder: TextEncoder, console: Console) -> None:
     if options.report is not None and not options.report.endswith((".html", ".htm")):
         raise InputError("--report", options.report, "it is one HTML page", "use an ending of .html")
     if options.length is not None:
-        task = dataclasses.replace(task, frame=dataclasses.replace(task.frame, length=options.length))
+        task = dataclasses.replace(task, frame=cut(task.frame, encoder.recipe, options.length))
         task.frame.check("--length")
     file = existing(options.test, "a labelled file")
     rows = read(file, columns_of(task), task.truth, pairs_of(options.columns, "--columns"), maybe=task.maybe)
     found = examine(encoder.model, task, rows.table, tokenizer, encoder.kind, options.seed)
     wrong = mistakes(task, found.answers, rows.table)
-    baseline = commonest(balance(rows.table).counts, len(rows.table)) if wrong.confusion is not None else {}
+    baseline = commonest(balance(rows.table).counts) if wrong.confusion is not None else {}
     if options.report is not None:
         told = [("model", options.model), ("task", task.name), ("rows", f"{len(rows.table):,} of {options.test}")]
         told += [("always the same", f"{name}: accuracy {share:.4f}") for name, share in baseline.items()]
@@ -64,10 +65,10 @@ def run(options: Options, encoder: TextEncoder, console: Console) -> None:
     closing(console, options.report, command, *([f"{more} --report report.html"] if more else []))
 
 
-def commonest(counts: dict[str, int], rows: int) -> dict[str, float]:
+def commonest(counts: dict[str, int]) -> dict[str, float]:
     """The commonest class with the accuracy of always saying so."""
     name = next(iter(counts))
-    return {name: counts[name] / rows}
+    return {name: counts[name] / sum(counts.values())}
 
 
 def outcome(

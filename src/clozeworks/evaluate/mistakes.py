@@ -13,7 +13,7 @@ from clozeworks.metrics.classes import Confusion, OfClass, confusion, several
 from clozeworks.metrics.entities import by_type
 from clozeworks.metrics.rouge import rouge
 from clozeworks.metrics.scores import ranks
-from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.classify import Classify, labels_of
 from clozeworks.tasks.span import Span
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
@@ -56,10 +56,11 @@ def _classes(task: Task, answers: Answers, table: Table) -> tuple[dict[str, OfCl
     if isinstance(task, Classify) and task.graded:
         return {}, None
     if isinstance(task, Classify) and task.many:
-        found = several([row["label"] for row in table.rows], [each["label"] for each in answers], task.labels)
+        right, told = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
+        found = several(right, told, task.labels)
         return found.classes, None
     if isinstance(task, Classify):
-        right, told = [str(row["label"]) for row in table.rows], [each["label"] for each in answers]
+        right, told = ([labels_of(each["label"])[0] for each in rows] for rows in (table.rows, answers))
         matrix = confusion(right, told, task.labels)
         return matrix.classes, matrix
     if isinstance(task, Tag):
@@ -79,11 +80,12 @@ def _badness(task: Task, answer: Mapping[str, Any], row: Row) -> float:
     if isinstance(task, Classify) and task.graded:
         return abs(answer["score"] - float(row["score"]))
     if isinstance(task, Classify) and task.many:
-        return sum(abs(chance - (name in row["label"])) for name, chance in answer["scores"].items()) * (
-            sorted(answer["label"]) != sorted(row["label"])
+        right = labels_of(row["label"])
+        return sum(abs(chance - (name in right)) for name, chance in answer["scores"].items()) * (
+            sorted(answer["label"]) != sorted(right)
         )
     if isinstance(task, Classify):
-        return 0.0 if answer["label"] == str(row["label"]) else max(answer["scores"].values())
+        return 0.0 if answer["label"] == labels_of(row["label"])[0] else max(answer["scores"].values())
     if isinstance(task, Tag):
         return sum(one != other for one, other in zip(answer["tags"], row["tags"], strict=True))
     if isinstance(task, Span):

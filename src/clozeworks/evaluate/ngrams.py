@@ -11,6 +11,8 @@ Below single words are all V, each as likely. Every word of the text but the fir
 
 import argparse
 import math
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,20 +100,27 @@ def line_of(corpus: Corpus, sep: int) -> np.ndarray:
     return np.concatenate(pieces).astype(np.int64)
 
 
-def main() -> None:
+def main(words: Sequence[str] | None = None) -> int:
+    """0 done, 2 bad input, told in one sentence."""
     parser = argparse.ArgumentParser(description="Perplexity of held-out text under a model of counts")
     parser.add_argument("data", type=Path, help="a prepared directory")
     parser.add_argument("--order", type=int, default=3, help="words of the longest n-gram (3)")
-    given = parser.parse_args()
-    vocabulary = Tokenizer.load(given.data).vocabulary()
-    text, unseen = (line_of(Corpus.open(given.data, split), vocabulary.sep) for split in ("train", "heldout"))
-    sides = {"before": (text, unseen), "behind": (text[::-1], unseen[::-1])}
-    found = {name: KneserNey(a, vocabulary.size, given.order).perplexity(b) for name, (a, b) in sides.items()}
+    given = parser.parse_args(words)
+    try:
+        splits = [Corpus.open(given.data, split) for split in ("train", "heldout")]
+        vocabulary = Tokenizer.load(given.data).vocabulary()
+        text, unseen = (line_of(split, vocabulary.sep) for split in splits)
+        sides = {"before": (text, unseen), "behind": (text[::-1], unseen[::-1])}
+        found = {name: KneserNey(a, vocabulary.size, given.order).perplexity(b) for name, (a, b) in sides.items()}
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
     print(f"{given.order}-grams of {len(text):,} words, perplexity of {len(unseen) - 1:,} others:")
     for name, value in found.items():
         print(f"  from the words {name} each  {value:.1f}")
     print(f"  both, as one mean  {math.sqrt(math.prod(found.values())):.1f}")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

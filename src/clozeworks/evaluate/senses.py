@@ -98,8 +98,8 @@ def homonyms(sentences: Sequence[Sequence[str]], seed: int) -> dict[str, tuple[s
 def planted(
     sentences: Sequence[Sequence[str]], which: dict[str, tuple[str, int]]
 ) -> tuple[list[list[str]], dict[str, list[Place]]]:
-    """The sentences to learn from with homonyms in them, and of each homonym places in the others, its meanings as often
-    as each other."""
+    """The sentences to learn from, with homonyms in them, and of each homonym places in the others: as many of one
+    meaning as of the other."""
     learned: list[list[str]] = []
     found: dict[str, tuple[list[Place], list[Place]]] = {name: ([], []) for name, _ in which.values()}
     for number, sentence in enumerate(sentences):

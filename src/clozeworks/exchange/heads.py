@@ -134,7 +134,9 @@ class Head:
             width = summary.out_width(encoder.stack.out_width(encoder.width))
             same = dataclasses.replace(same, width=summary.width) if width == encoder.width else same
             facts += [(summary == same, "summary", summary)]
-        facts += [(not getattr(task, name, None), name, getattr(task, name, None)) for name in ("both", "crf")]
+        facts += [
+            (not getattr(task, name, None), name, getattr(task, name, None)) for name in ("both", "crf", "readers")
+        ]
         for holds, name, value in facts:
             if not holds:
                 needed, todo = f"{self.name} has no such head", "keep the model in its own format"

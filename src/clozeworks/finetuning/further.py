@@ -1,9 +1,12 @@
 """Pretraining that goes on with the text of the task (Howard & Ruder 2018, 3.2; Gururangan et al. 2020)."""
 
 import copy
+import hashlib
+import json
 from pathlib import Path
 from typing import Any
 
+from clozeworks import atomic
 from clozeworks.data.prepare import prepare
 from clozeworks.data.shards import MANIFEST
 from clozeworks.data.tokens.given_words import joined
@@ -21,14 +24,20 @@ from clozeworks.train.settings import LayerRates, SlantedTriangular
 RATE = 1e-4  # of RoBERTa on the text of a task (Gururangan et al. 2020, appendix)
 RECURRENT = 4e-3  # of recurrent models (Howard & Ruder 2018, 4.1)
 HELDOUT = 0.05
+DIGEST = "rows.json"  # of the texts that were prepared
 
 
 def furthered(plan: Plan, run: Path, **how: Any) -> tuple[Result, TextEncoder]:
     """The encoder after so many steps more of its own objective on the texts of the rows, in directories of the run."""
     text, pretrained = (run / name for name in STAGES)
     recipe = objective_of(plan.encoder.recipe, plan.wishes.further or 0, plan.wishes)
+    found = texts_of(plan)
+    digest = hashlib.sha256("\0".join(found).encode("utf-8", "surrogatepass")).hexdigest()
     if not (text / MANIFEST).is_file():
-        prepare([{"text": each} for each in texts_of(plan)], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
+        prepare([{"text": each} for each in found], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
+        atomic.write_json(text / DIGEST, digest)
+    elif not (text / DIGEST).is_file() or json.loads((text / DIGEST).read_text()) != digest:
+        raise InputError(text, "the text of other rows", "a run goes on with its own", "choose another --out")
     done = pretrain(recipe, [(text, 1.0)], pretrained, source=plan.encoder.model, **how)
     return done, load(pretrained) if done.finished else plan.encoder
 

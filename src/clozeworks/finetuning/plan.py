@@ -103,6 +103,8 @@ def planned(name: str, encoder: TextEncoder, train: Table, dev: Table | None, wi
     if isinstance(task, Towers) and dev:
         task = task.measured(dev)
     examples = task.examples(train, tokenizer)
+    if dev is not None:
+        task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
     decoder = None if wishes.decoder is None else load(wishes.decoder)
     recipe = tuned(encoder.recipe, task, train, len(examples), wishes, decoder and decoder.recipe)
     if decoder is not None:
@@ -134,7 +136,7 @@ def tokenizer_of(encoder: TextEncoder) -> Tokenizer:
 def asked(kind: type[Task], encoder: TextEncoder, wishes: Wishes) -> Task:
     """The task around this encoder, as one wishes to read it; its labels are still to come."""
     recipe, model = encoder.recipe, encoder.model
-    frame = _cut(frame_of(recipe, tokenizer_of(encoder)), recipe, wishes.length)
+    frame = cut(frame_of(recipe, tokenizer_of(encoder)), recipe, wishes.length)
     reading = reading_of(recipe, wishes)
     for wish, usual in (("form", "decoder"), ("decoder", None)):
         if not issubclass(kind, Write) and getattr(wishes, wish) != usual:
@@ -166,7 +168,8 @@ def asked(kind: type[Task], encoder: TextEncoder, wishes: Wishes) -> Task:
     return task
 
 
-def _cut(frame: Frame, recipe: Recipe, length: int | None) -> Frame:
+def cut(frame: Frame, recipe: Recipe, length: int | None) -> Frame:
+    """With texts of so many tokens at most, as far as the model has positions."""
     if length is None:
         return frame
     if length > recipe.length:

@@ -38,6 +38,8 @@ def carry_out(
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
     source, signal = plan.encoder, 0
     if plan.wishes.further:
+        if not several:
+            folder.expect(run)
         done, source = furthered(plan, run, **how)
         if not done.finished:
             return Tuned(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
@@ -99,6 +101,10 @@ def _expect(run: Path, several: bool) -> None:
     if not several or not run.is_dir():
         return
     own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json", *folder.STAGES}
+    if (run / tensors.FILE).exists() and not (run / SEEDS).exists() and not list(run.glob("seed-*")):
+        raise InputError(
+            run, "a model", "a run of each seed goes into a directory of their own", "choose another --out"
+        )
     for path in run.iterdir():
         if path.name not in own and not path.name.startswith((".", "seed-")):
             what = "one run" if path.name == folder.RUN else f"a directory that holds {path.name}"

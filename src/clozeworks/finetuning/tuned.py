@@ -49,5 +49,6 @@ class Tuned:
         found: dict[str, list[float]] = {}
         for figures in self.seeds.values():
             for name, value in figures.items():
-                found.setdefault(name, []).append(value)
+                if value is not None:  # a loss that is no number, or of rows that have none
+                    found.setdefault(name, []).append(value)
         return found

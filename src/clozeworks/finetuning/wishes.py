@@ -73,7 +73,9 @@ class Wishes:
     @property
     def factor(self) -> float | None:
         """The rate of a layer as a part of that of the one above it; None: one rate for all."""
-        return self.layer_decay or (DISCRIMINATIVE if self.unfreeze else None)
+        if self.layer_decay is not None:
+            return self.layer_decay
+        return DISCRIMINATIVE if self.unfreeze else None
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> "Wishes":

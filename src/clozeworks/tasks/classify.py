@@ -81,7 +81,7 @@ class Classify(Task):
         if self.graded or (len(table) and all("score" in row and row.get("label") is None for row in table.rows)):
             middle = float(self._scores(table).mean()) if len(table) else 0.0
             return dataclasses.replace(self, graded=True, many=False, labels=(), weights=(), middle=middle)
-        rows = [_labels(row["label"]) for row in table.rows]
+        rows = [labels_of(row["label"]) for row in table.rows]
         found = sorted({label for row in rows for label in row})
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
         if len(found) < 2 and not many:
@@ -107,8 +107,11 @@ class Classify(Task):
         return Labelled.one_each(self.frame.lay(tokenizer, texts).examples)
 
     def _truth(self, table: Table) -> np.ndarray:
-        rows = [[self.number(each, table, n) for each in _labels(row["label"])] for n, row in enumerate(table.rows)]
+        rows = [[self.number(each, table, n) for each in labels_of(row["label"])] for n, row in enumerate(table.rows)]
         if not self.many:
+            if (at := next((n for n, row in enumerate(rows) if len(row) != 1), None)) is not None:
+                given = f"{len(rows[at])} labels"
+                raise InputError(table.where(at), given, "the model gives each row one", "mend the row")
             return np.array([row[0] for row in rows], np.int64)
         found = np.zeros((len(rows), len(self.labels)), np.float32)
         for at, row in enumerate(rows):
@@ -149,7 +152,7 @@ class Classify(Task):
             truth, told = [float(row["score"]) for row in table.rows], [answer["score"] for answer in answers]
             figures = {"pearson": pearson, "spearman": spearman, "mse": mean_squared_error}
             return {name: figure(truth, told) for name, figure in figures.items()}
-        truth, told = [_labels(row["label"]) for row in table.rows], [_labels(answer["label"]) for answer in answers]
+        truth, told = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
         if self.many:
             found = several(truth, told, self.labels)
             return {"accuracy": found.accuracy, "f1": found.macro_f1, "f1_micro": found.micro_f1}
@@ -160,7 +163,7 @@ class Classify(Task):
         return figures
 
 
-def _labels(given: object) -> list[str]:
+def labels_of(given: object) -> list[str]:
     """One label or several, as strings."""
     return [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
 

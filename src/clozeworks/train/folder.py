@@ -155,13 +155,13 @@ def _same_recipe(run: Path, before: Any, after: Any) -> None:
 
 
 def _same_data(run: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    names = ", ".join(entry["directory"] for entry in now["data"])
+    names = ", ".join(dict.fromkeys(entry["directory"] for entry in now["data"]))
     if before["tokenizer"] != now["tokenizer"]:
         given = f"{names} has another tokenizer than this run was begun with"
         raise InputError(run, given, "token ids must keep their meaning", "give the same data, or another --out")
     marks = [[(entry["fingerprint"], entry["weight"]) for entry in record["data"]] for record in (before, now)]
     if marks[0] != marks[1]:
-        given = f"{names} holds other shards or weights than this run was begun with"
+        given = f"{names} is other data, or has other weights, than this run was begun with"
         raise InputError(run, given, "a run keeps its data", "give the same data, or another --out")
 
 

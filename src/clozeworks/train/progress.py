@@ -107,7 +107,8 @@ class Line:
         told = [f"{name} {value:.1%}" for name, value in shares.items()]
         told += [f"{name} {value:.3f}" for name, value in others.items()]
         shown = "  ".join(told).replace("_", " ")
-        text = f"held-out at step {step:,}:  loss {figures['loss']:.3f}  {shown}".rstrip()
+        loss = "" if figures["loss"] is None else f"loss {figures['loss']:.3f}  "
+        text = f"held-out at step {step:,}:  {loss}{shown}".rstrip()
         self.panel.heldout = text
         if self.live is None:
             self.say(text)

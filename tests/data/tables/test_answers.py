@@ -73,3 +73,20 @@ def test_an_answer_is_always_where_it_says(context: str, data):
         assert context[one["start"] :].startswith(one["text"])
         if said == start:
             assert one["start"] == start
+
+
+@pytest.mark.parametrize("start", [16.0, "16.0", "16", 16])
+def test_a_start_may_be_a_number_of_any_kind(start):
+    context, counts = "one two one two one 1995", Counter()
+    row = {"answers": [{"text": "one", "answer_start": start}]}
+    assert answers_of(row, "answers", context, "here", counts) == [{"text": "one", "start": 16}]
+    assert not counts
+
+
+def test_answers_that_are_no_text_are_told():
+    for text in (1995, None):
+        row = {"answers": {"text": [text], "answer_start": [3]}}
+        with pytest.raises(InputError, match="answers with text and start are needed"):
+            answers_of(row, "answers", "in 1995", "here", Counter())
+    odd = {"answers": [{"text": "in", "start": "--5"}]}
+    assert answers_of(odd, "answers", "in 1995", "here", Counter()) == [{"text": "in", "start": 0}]

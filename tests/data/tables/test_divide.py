@@ -103,3 +103,25 @@ def test_a_published_set_has_rows_in_both_files():
     [note] = repeats(train, dev)
     assert " of the 1,200 rows of " in note
     assert repeats(*split(train)) == []
+
+
+def whole(rows: list[dict]) -> Table:
+    return Table("t", rows, list(range(1, 1 + len(rows))))
+
+
+def test_the_last_row_of_a_tag_stays_to_be_learned_from():
+    given = [{"tokens": [f"w{n}"], "tags": ["RARE" if n == 4 else "O"]} for n in range(20)]
+    for seed in range(12):
+        train, dev = split(whole(given), 0.3, seed)
+        assert any("RARE" in row["tags"] for row in train.rows)
+        assert len(dev) == 6
+
+
+def test_fewer_rows_have_every_label_and_one_passage_stays_whole():
+    given = [{"text": f"t{n}", "label": "rare" if n == 7 else "usual"} for n in range(40)]
+    for many in (39, 20, 3):
+        found = fewer(whole(given), many)
+        assert len(found) == many
+        assert any(row["label"] == "rare" for row in found.rows)
+    passage = [{"context": "one", "question": f"q{n}", "answers": []} for n in range(9)]
+    assert len(fewer(whole(passage), 5)) == 9

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,7 @@ from clozeworks.data.text.segmented import described
 from clozeworks.errors import InputError
 
 STARTS = ("answer_start", "start")
+_WHOLE = re.compile(r"-?\d+(\.0*)?")
 
 
 def answers_of(row: Mapping[str, Any], column: str, context: str, where: str, counts: Counter[str]) -> list[Row]:
@@ -42,7 +44,7 @@ def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str,
             raise InputError(
                 where, f"{len(texts)} answers and other starts", "one start each is needed", "mend the row"
             )
-        return [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
+        value = [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
     if isinstance(value, Mapping):
         value = [value]
     if isinstance(value, list | tuple):
@@ -59,7 +61,7 @@ def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str,
 def _placed(one: Mapping[str, Any], context: str, where: str, counts: Counter[str]) -> Row:
     text = one["text"]
     start = plain(next((one[key] for key in STARTS if key in one), None))
-    start = int(start) if str(start).strip().lstrip("-").isdecimal() else None
+    start = int(float(start)) if _WHOLE.fullmatch(str(start).strip()) else None  # frames make floats of them
     if not text.strip():
         raise InputError(where, "an empty answer", "a text of the passage is needed", "give [] where there is none")
     if start is not None and start >= 0 and context.startswith(text, start):

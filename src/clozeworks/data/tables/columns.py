@@ -20,7 +20,7 @@ USUAL = {
              "y gold 分数",
     "tokens": "tokens words token word characters chars sentence text",
     "tags": "tags ner_tags labels tag ner pos_tags upos label ner_label iob bio chunk_tags seg_tags",
-    "question": "question query questions stem prompt 问题",
+    "question": "question query questions stem prompt sent2 问题",
     "context": "context passage paragraph article story document premise ctx sent1 content text 文章",
     "answers": "answers answer answer_text answer_texts 答案",
     "id": "id qid question_id example_id guid uid qa_id idx",

@@ -26,6 +26,7 @@ def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table
     strata = defaultdict(list)
     for group, stratum in zip(groups, _strata(table, [group[0] for group in groups]), strict=True):
         strata[stratum].append(group)
+    left = Counter(label for row in table.rows for label in _told(row))
     aside = set()
     for stratum, quota in _quotas(strata, share).items():
         members = strata[stratum]
@@ -34,8 +35,11 @@ def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table
         for group in (members[at] for at in order[:-1].tolist()):  # the last of them stays to be learned from
             if kept >= quota:
                 break
-            aside.update(group)
-            kept += len(group)
+            gone = Counter(label for at in group for label in _told(table.rows[at]))
+            if all(count < left[label] for label, count in gone.items()):  # and so does the last of each label
+                left.subtract(gone)
+                aside.update(group)
+                kept += len(group)
     if not aside:
         given = f"{len(groups)} different {'passage' if 'context' in table.rows[0] else 'row'}(s)"
         raise InputError(table.name, given, "more are needed to set some aside", "give a file to judge by")
@@ -43,14 +47,25 @@ def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table
 
 
 def fewer(table: Table, many: int, seed: int = 0) -> Table:
-    """About so many of the rows, drawn as rows are put aside: of each class alike, one passage's questions together."""
-    return table if many >= len(table) else split(table, many / len(table), seed)[1]
+    """About so many of the rows, what is left when the others are put aside: of each class alike, some of every label,
+    and the questions about one passage together."""
+    if many >= len(table):
+        return table
+    try:
+        return split(table, 1 - many / len(table), seed)[0]
+    except InputError:  # all of them belong together
+        return table
 
 
 def _strata(table: Table, rows: list[int]) -> list[str]:
     """The class of each of the rows, which are divided alike; of several labels that which is rarest in the table."""
     counts = Counter(label for row in table.rows for label in _labels(row))
     return [min(_labels(table.rows[at]), key=lambda label: (counts[label], label), default="") for at in rows]
+
+
+def _told(row: Row) -> set[str]:
+    """The labels of a row, or the tags of its words."""
+    return set(row.get("tags") or _labels(row))
 
 
 def _labels(row: Row) -> list[str]:

@@ -23,6 +23,7 @@ from clozeworks.data.text.signatures import refuse_other
 from clozeworks.errors import InputError
 
 INPUT = "-"  # standard input
+TEXT = ".txt"
 CONLL = (".conll", ".bio", ".bioes", ".iob", ".iob2", ".bmes", ".ner")
 KINDS = (*ROWS, ".json", *TABLES, *ARROW)
 
@@ -30,15 +31,16 @@ KINDS = (*ROWS, ".json", *TABLES, *ARROW)
 def from_file(path: str | os.PathLike[str], columns: Collection[str], kind: str | None = None) -> Source:
     """The rows of a file; `kind` is an ending that tells its format where its own does not."""
     if os.fspath(path) == INPUT:
-        return _rows(_input_lines(), "standard input", kind or ".jsonl", columns)
+        return _rows(_input_lines(), "standard input", kind or ".jsonl", columns, kind == TEXT)
     file, name = Path(path), os.fspath(path)
     _exists(file, name)
     if kind is None and kind_of(file) in ARROW:
         return from_arrow(file, name)
-    return _rows(_file_lines(file, name), name, kind or kind_of(file), columns)
+    return _rows(_file_lines(file, name), name, kind or kind_of(file), columns, kind == TEXT)
 
 
-def _rows(lines: Iterator[tuple[int, str]], name: str, kind: str, columns: Collection[str]) -> Source:
+def _rows(lines: Iterator[tuple[int, str]], name: str, kind: str, columns: Collection[str], plain: bool) -> Source:
+    """`plain`: somebody said that each line is one; otherwise a file of tokens may have any ending."""
     if kind in ROWS:
         return Source(name, _json_lines(lines, name))
     if kind in TABLES:
@@ -47,11 +49,11 @@ def _rows(lines: Iterator[tuple[int, str]], name: str, kind: str, columns: Colle
         texts = list(lines)
         found = json_document("".join(text for _, text in texts), name)
         return Source(name, _json_lines(iter(texts), name)) if found is None else found
-    if kind in CONLL or "tokens" in columns:
+    if kind in CONLL or ("tokens" in columns and not plain):
         return Source(name, conll_rows(lines, name))
-    if kind == ".txt" and len(columns) == 1:
+    if kind == TEXT and len(columns) == 1:
         return Source(name, ((number, text.rstrip("\r\n")) for number, text in lines if text.strip()))
-    given = f"unknown ending {kind!r}" if kind != ".txt" else "plain text"
+    given = f"unknown ending {kind!r}" if kind != TEXT else "plain text"
     needed = f"rows with columns {', '.join(columns)} are needed in {', '.join(KINDS)}"
     raise InputError(name, given, needed, "rename or convert the file")
 
