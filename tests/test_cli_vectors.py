@@ -203,3 +203,12 @@ def test_what_cannot_be_done_is_told_before_any_work(corpus, words, tmp_path, ca
     many = ("vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--deterministic", "--workers", "2")
     assert "one thread repeats itself exactly" in told(*many)
     assert not (tmp_path / "v.txt").exists()
+
+
+def test_it_is_told_what_a_format_has_no_place_for(corpus, tmp_path, capsys):
+    asked = ("--dim", "6", "--epochs", "1", "--min-count", "3", "--deterministic")
+    for name, told in (("v.txt", True), ("v.safetensors", False)):
+        capsys.readouterr()
+        assert main(["vectors", "fasttext", str(corpus), "--out", str(tmp_path / name), *asked]) == 0
+        assert ("n-grams are kept in .safetensors alone" in " ".join(capsys.readouterr().out.split())) is told
+    assert "cancel each other" in refused(capsys, "vectors", "similar", tmp_path / "v.txt", "fox", "--minus", "fox")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import clozeworks
 from clozeworks import spec
 from clozeworks.errors import RecipeError
 from clozeworks.nn.block import Block
@@ -100,6 +101,8 @@ def test_words_are_written_as_the_tokenizer_has_them(whole: Path):
 
 def test_room_is_asked_for_the_states():
     assert together.remembered_bytes(reading()) == 4 * LANES * 2 * (WIDTH + CELLS)
+    wide = clozeworks.recipe("awd_lstm")  # 1150, 1150 and 400 units, each with as many cells
+    assert together.remembered_bytes(wide) == 4 * wide.objective.segments.lanes * 2 * (1150 + 1150 + 400)
 
 
 def test_what_makes_no_sense_is_refused():

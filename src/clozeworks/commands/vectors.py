@@ -66,6 +66,7 @@ def train(options: Options) -> None:
     if "pairs" in made.about:
         rows.insert(1, ("pairs", f"{made.about['pairs']:,} that stand near each other"))
     console.print(facts(rows))
+    tell_left(console, made, options.out)
     out = shlex.quote(str(options.out))
     closing(
         console,
@@ -293,9 +294,16 @@ def convert(options: Options) -> None:
         return
     console = screen()
     console.print(facts([("vectors", f"{len(vectors):,} words, {vectors.dim} numbers each")]))
+    tell_left(console, vectors, after)
     if left_out:
         note(console, f"{left_out:,} rows that cannot be used were left out")
     closing(console, after, f"clozeworks vectors similar {shlex.quote(after)} {example(vectors)}")
+
+
+def tell_left(console: Console, vectors: Vectors, out: str) -> None:
+    """What a format has no place for."""
+    if vectors.more and formats.ending_of(out) != formats.TENSORS:
+        note(console, f"n-grams are kept in {formats.TENSORS} alone: here words that were never met have no vector")
 
 
 def example(vectors: Vectors) -> str:

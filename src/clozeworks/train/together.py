@@ -85,8 +85,11 @@ def remembered_bytes(recipe: Recipe) -> int:
     """How large that file becomes."""
     encoder, lanes = recipe.encoder, getattr(recipe.objective.segments, "lanes", 0)
     if encoder.stack.stateful and encoder.stack.memory:
-        mixers = [encoder.stack.block_at(layer).mixer for layer in range(encoder.stack.depth)]
-        return 4 * lanes * sum(encoder.width + (getattr(each, "cells", None) or encoder.width) for each in mixers)
+        width, numbers = encoder.width, 0
+        for mixer in (encoder.stack.block_at(layer).mixer for layer in range(encoder.stack.depth)):
+            width = mixer.out_width(width)
+            numbers += width + (getattr(mixer, "cells", None) or width)
+        return 4 * lanes * numbers
     return 4 * encoder.stack.memory * lanes * encoder.stack.depth * encoder.width
 
 

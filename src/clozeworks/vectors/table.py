@@ -114,6 +114,8 @@ class Vectors(Stored):
         signs = np.array([1] * len(plus) + [-1] * len(minus), np.float32)
         rows = [self._row(item) if isinstance(item, np.ndarray) else unit(self[item])[0] for item in (*plus, *minus)]
         wanted = signs @ np.stack(rows)
+        if not np.abs(wanted).max() > 1e-6:
+            raise InputError("most_similar", "words that cancel each other", "a direction is needed", "leave one out")
         given = self._given(plus, minus)
         ids, scores = self.nearest(wanted, top + len(given), first)
         return self._told(ids[0], scores[0], given, top)
