@@ -90,3 +90,28 @@ def test_without_a_c_library_that_can_nothing_is_done(monkeypatch):
     monkeypatch.setattr("clozeworks.train.allocator._trim", lambda: None)
     heap = Heap(lambda: pytest.fail("nothing to ask for"))
     assert not any(heap.settle() for _ in range(9))
+
+
+HELD = """
+import torch
+from clozeworks.train import room
+from clozeworks.train.allocator import give_back, keep_freed
+torch.set_num_threads(1)
+kept = keep_freed()
+some = [torch.ones(1 << 18) for _ in range(200)]  # a megabyte each
+last = torch.ones(1 << 18)
+del some
+before = room.held()
+give_back()
+print(int(kept), (before - room.held()) >> 20)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
+def test_a_run_gives_back_what_it_has_freed():
+    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    told, given = map(int, done.stdout.split())
+    if not told:
+        pytest.skip("the C library is not glibc, or it was set up from outside")
+    assert given > 150

@@ -31,6 +31,12 @@ def keep_freed() -> bool:
     return all(mallopt(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD)))
 
 
+def give_back() -> None:
+    """All that is free, at the end of a run: the next one in this process needs other sizes."""
+    if (trim := _trim()) is not None:
+        trim()
+
+
 class Heap:
     """Free pages between the blocks in use, given back when a process holds a quarter more than a step has needed, and
     256 MB more."""

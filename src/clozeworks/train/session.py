@@ -155,6 +155,7 @@ class Session:
         past = self.enter(state)
         pace, heap = log.Pace(), allocator.Heap(room.held)
         with contextlib.ExitStack() as closing:
+            closing.callback(allocator.give_back)
             stop = closing.enter_context(Stop())
             world.asked = lambda: stop.asked
             metrics = log.Metrics(self.run / folder.METRICS, start) if main else log.Unwritten()
