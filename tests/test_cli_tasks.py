@@ -114,3 +114,30 @@ def test_pretraining_goes_on_with_the_text_of_its_own_rows(road: Path, tmp_path:
     told = refused(capsys, "finetune", "classify", *words, "--train", str(other), "--out", str(out))
     assert "the text of other rows" in told
     facts(capsys, "finetune", "classify", *words, "--train", str(first), "--out", str(out))
+
+
+def test_endings_go_on_from_their_second_sentence(road: Path, tmp_path: Path, capsys):
+    row = {"sent1": "the fox runs", "sent2": "it", "ending0": "sleeps", "ending1": "eats", "label": 0}
+    file = write(tmp_path / "swag.jsonl", [row] * 4)
+    words = ("--model", str(road / "run"), "--train", str(file), "--dev", str(file), "--out", str(tmp_path / "run"))
+    told = facts(capsys, "finetune", "choice", *words, "--dry-run")
+    assert (told["columns"]["context"], told["columns"]["question"]) == ("sent1", "sent2")
+
+
+def test_a_loss_of_no_rows_is_not_told(road: Path, tmp_path: Path, capsys):
+    pairs = [{"text_a": "red fox", "text_b": text, "score": n % 6} for n, text in enumerate(WORDS[:6] * 2)]
+    train = write(tmp_path / "train.jsonl", pairs)
+    dev = write(tmp_path / "dev.jsonl", [row for row in pairs if 1 <= row["score"] <= 3])
+    words = ["--model", road / "run", "--train", train, "--dev", dev, "--out", tmp_path / "run", "--epochs", 1]
+    assert main(["finetune", "towers", *map(str, words), "--set", "task.loss=batch"]) == 0
+    shown = capsys.readouterr().out
+    assert "spearman" in shown
+    assert "None" not in shown
+
+
+def test_readers_have_no_class_elsewhere(road: Path, tmp_path: Path, capsys):
+    given = [{"tokens": WORDS[:n], "tags": ["X" if w == "fox" else "O" for w in WORDS[:n]]} for n in (4, 5, 8, 10)]
+    learn(capsys, "tag", road / "run", given, tmp_path / "tags", "--set", "task.readers=Readers")
+    told = refused(capsys, "export", str(tmp_path / "tags"), "--to", "hf", "--out", str(tmp_path / "hf"))
+    assert "has no such head" in told
+    assert not (tmp_path / "hf").exists()

@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from clozeworks.errors import InputError
-from clozeworks.evaluate.ngrams import KneserNey
+from clozeworks.evaluate.ngrams import KneserNey, main
 
 TEXT = np.array([0, 1, 2, 0, 1, 3, 0, 1, 2, 2, 4, 1, 2, 0, 1, 2, 3, 3, 0, 4])
 VOCAB = 6
@@ -69,3 +70,12 @@ def test_what_cannot_be_counted_is_refused():
         KneserNey(TEXT, 1 << 21, 3)
     with pytest.raises(InputError, match="3 or more"):
         KneserNey(TEXT[:2], VOCAB, 3)
+
+
+def test_bad_input_is_one_sentence(road: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert main([str(road / "data"), "--order", "0"]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("error: order: 0")
+    assert not told.out
