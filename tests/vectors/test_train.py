@@ -135,17 +135,19 @@ def test_a_rate_that_is_too_high_is_told():
         skipgram(text(300), dim=4, rate=9.9, sample=0, epochs=40, workers=1)
 
 
-def test_a_text_without_sentences_is_trained_in_pieces():
+def test_a_text_without_sentences_is_trained_in_pieces(monkeypatch):
     ends = np.array([3, 40, 42, 75])
     assert training.cut(ends, 10).tolist() == [3, 13, 23, 33, 40, 42, 52, 62, 72, 75]
     assert training.cut(ends, 37) is ends
     words = gathered([["a", "b", "c", "d"] * 12_000])
-    run = training.train(words, training.Settings(dim=4, epochs=1, workers=2))
-    assert len(run.words) == 4
+    given, run = [], training.Run
+    monkeypatch.setattr(training, "Run", lambda words, *more: given.append(words.ends.tolist()) or run(words, *more))
+    assert len(training.train(words, training.Settings(dim=4, epochs=1, workers=2)).words) == 4
+    assert given == [[10_000, 20_000, 30_000, 40_000, 48_000]]
     settings = training.Settings(dim=4, epochs=1, workers=1)
     cut = dataclasses.replace(words, ends=training.cut(words.ends, 10_000))
     passed = []
-    made = training.Run(cut, settings, *training.fresh(cut, settings))
+    made = run(cut, settings, *training.fresh(cut, settings))
     made._step = lambda first, last, rate, seed: passed.append(float(rate)) or (1.0, 1, 1)
     made.epochs()
     assert len(passed) == 4
