@@ -149,9 +149,9 @@ def grouped_bars(
     """Bars of means side by side, {group: {bar: values}}, with a dot for each value and a dashed line to compare."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
-    axes = figure.add_subplot()
     names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
+    figure = Figure(figsize=(max(7, 0.5 * len(groups) * len(names)), 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
     share = 0.8 / len(names)
     for number, name in enumerate(names):
         at = [place + (number - (len(names) - 1) / 2) * share for place in range(len(groups))]
@@ -164,7 +164,7 @@ def grouped_bars(
             axes.annotate(f"{mean:.2f}", (place, max(each)), **above)
     if baseline is not None:
         axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=baseline_name)
-    axes.set_xticks(range(len(groups)), list(groups))
+    axes.set_xticks(range(len(groups)), [name.replace(" ", "\n") if len(groups) > 6 else name for name in groups])
     axes.set_title(title, loc="left", fontsize=12, pad=10)
     axes.set_ylabel(unit)
     axes.set_ylim(0, 1.12 * max(value for bars in groups.values() for each in bars.values() for value in each))
