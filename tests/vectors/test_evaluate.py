@@ -113,6 +113,7 @@ def test_layouts(tmp_path):
         "\ufefflove sex 6.77\r\ntiger cat 7.35\r\n\r\n",
         "Word 1,Word 2,Human (mean)\nlove,sex,6.77\ntiger,cat,7.35\n",
         "word1\tword2\tPOS\tscore\tconc\nlove\tsex\tN\t6.77\t1\ntiger\tcat\tN\t7.35\t4\n",
+        "# who judged\nWord 1\tWord 2\tmean\nlove\tsex\t6.77\ntiger\tcat\t7.35",
         "# who judged\nlove\tsex\t6.77\n#\ntiger\tcat\t7.35",
     ):
         (tmp_path / "pairs").write_bytes(text.encode())

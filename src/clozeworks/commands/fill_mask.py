@@ -25,4 +25,5 @@ def run(options: Options) -> None:
             bar = "█" * max(1, round(30 * guess["score"])) if guess["score"] > 0.01 else ""
             table.add_row(Text(guess["token"]), f"{guess['score']:.1%}", f"[cyan]{bar}[/]")
         console.print(table)
-    closing(console, None, f"clozeworks export {shlex.quote(options.model)} --to hf --out my-model")
+    place = shlex.quote(options.model)
+    closing(console, None, f"clozeworks finetune classify --model {place} --train train.jsonl --out classes")

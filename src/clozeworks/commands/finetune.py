@@ -82,6 +82,7 @@ def tell(console: Console, found: Plan) -> None:
         note(console, text)
     train, tune = found.recipe.train, found.recipe.tune
     assert tune is not None
+    epochs = "1 epoch" if tune.epochs == 1 else f"{tune.epochs} epochs"
     begin = "fresh weights" if found.wishes.from_scratch else found.encoder.recipe.name
     held = f", {len(found.dev):,} to measure on" if found.dev else ""
     rows = [("rows", f"{len(found.train):,} to learn from{held}")]
@@ -91,7 +92,7 @@ def tell(console: Console, found: Plan) -> None:
     rows += [
         ("encoder", f"{begin}, {'frozen' if tune.freeze else 'all of it learns'}, texts of {found.task.frame.length}"),
         ("head", head_of(found.task)),
-        ("training", f"{tune.epochs} epochs, {train.steps:,} steps of {tune.batch}, rate {train.learning_rate:.1e}"),
+        ("training", f"{epochs}, {train.steps:,} steps of {tune.batch}, rate {train.learning_rate:.1e}"),
     ]
     if found.wishes.further:
         rows.insert(-1, ("before", f"{found.wishes.further:,} steps of pretraining on these texts"))

@@ -127,14 +127,15 @@ def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
     than one column, the first with a number is the judgement.
     """
     found: list[tuple[str, str, float]] = []
-    column = None
+    column, named = None, False
     for number, line in _lines(path):
         if line.startswith("#"):
             continue
         parts = [part.strip() for part in line.split("\t" if "\t" in line else "," if "," in line else None)]
         if column is None:
             column = next((k for k, part in enumerate(parts) if k > 1 and _number(part) is not None), None)
-            if column is None and number == 1 and len(parts) > 2:
+            if column is None and not named and len(parts) > 2:
+                named = True
                 continue
         score = None if column is None or len(parts) <= column else _number(parts[column])
         if score is None:
