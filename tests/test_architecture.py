@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "nn": {"spec", "batch", "carry", "key", "errors"},
     "objectives": {"spec", "batch", "key", "examples", "nn", "draws", "errors"},
     "tasks": {"spec", "batch", "key", "examples", "draws", "nn", "objectives", "metrics", "data.table", "data.labelled",
-              "data.sides", "data.tokens.tokenizer", "data.tokens.given_words", "evaluate.bleu", "sentence", "errors"},
+              "data.sides", "data.tokens.tokenizer", "data.tokens.cut", "data.tokens.given_words", "evaluate.bleu", "sentence", "errors"},
     "model": {"spec", "batch", "key", "nn", "objectives", "errors"},
     "pretraining": {"spec", "model", "nn", "objectives", "tasks", "sentence", "train.settings", "errors"},
     "spelling": {"model", "nn.characters", "data.tokens.tokenizer"},

@@ -11,6 +11,7 @@ from clozeworks.errors import InputError
 from clozeworks.evaluate.answers import answers
 from clozeworks.model import Model
 from clozeworks.pretraining import Recipe
+from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
 
 ROWS = 512  # answered together: enough for batches of like lengths
@@ -40,7 +41,8 @@ def predicted(
     """Some rows at a time with an answer for each; `given` is what `data.tables.read` takes."""
     task = task_of(recipe)
     reading: Kind = recipe.reading
-    for table in stream(given, columns_of(task), columns, kind, rows):
+    cut = (task.cut or "words") if isinstance(task, Tag) else None
+    for table in stream(given, columns_of(task), columns, kind, rows, cut):
         yield table, answers(model, task, table, tokenizer, reading)[0]
 
 

@@ -387,3 +387,30 @@ def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path:
     assert task.score(told, rows)["f1"] > 0.9
     ids = torch.tensor([tokenizer.encode(["the anna sees"])[0].ids.tolist()])
     assert after.forward(ids).logits.shape == (1, ids.shape[1], len(task.labels))
+
+
+def test_a_whole_text_is_cut_as_the_words_that_were_learned_from(tokenizer: Tokenizer, tmp_path: Path):
+    rows = table()
+    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=4)
+    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    model = cw.load(tmp_path / "run")
+    text = "the anna smith,  walks in (york)"
+    bare, row, words = model.predict([text]) + model.predict([{"text": text}]) + model.predict([{"tokens": text}])
+    assert bare["tokens"] == ["the", "anna", "smith", ",", "walks", "in", "(", "york", ")"]
+    assert bare["tags"] == row["tags"]
+    assert bare["entities"]
+    for entity in bare["entities"]:
+        begin, end = entity["characters"]
+        assert entity["text"] == text[begin:end] != ""
+        assert bare["tokens"][entity["start"]] == entity["text"].split()[0]
+    assert words["tokens"] == text.split()
+    assert "characters" not in str(model.predict([{"tokens": text.split()}]))
+
+
+def test_how_a_text_is_cut_stays_with_the_model():
+    characters = Table("rows", [{"tokens": list("李明在1998"), "tags": ["B-PER", "I-PER", *"OOOOO"]}])
+    task = fresh().fitted(characters)
+    assert task.cut == "characters"
+    assert spec.from_dict(spec.to_dict(task)) == task
+    assert fresh(cut="spaces").fitted(characters).cut == "spaces"
+    assert "cut" not in spec.to_dict(fresh())

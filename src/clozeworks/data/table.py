@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Row = dict[str, Any]
+PLACES = "places"  # of a row whose tokens were cut from a text: the characters [begin, end) of each
 
 
 @dataclass(slots=True)
@@ -11,7 +12,8 @@ class Table:
     """Rows of a file, or of what a caller gave, under the names that tasks know.
 
     text, text_a, text_b and text_c, label (a string, or a list of them), score, tokens and tags (lists), question,
-    context, answers, choices, answer, source, target: which of them there are is for the task to say.
+    context, answers, choices, answer, source, target: which of them there are is for the task to say. Where tokens were
+    cut from a text, it and their `places` in it are there, too.
     """
 
     name: str  # of the file

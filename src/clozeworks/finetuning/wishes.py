@@ -63,7 +63,6 @@ class Wishes:
         ):
             if getattr(self, one) and getattr(self, other):
                 raise InputError(_option(one), f"together with {_option(other)}", why, "leave one of them out")
-
         if self.words is not None and not self.from_scratch:
             needed, todo = "the model brings a table of words that it was trained with", "add --from-scratch"
             raise InputError("--words", self.words, needed, todo)

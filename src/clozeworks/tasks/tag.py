@@ -13,7 +13,8 @@ from torch.nn import functional as F
 
 from clozeworks.batch import Batch, Hidden
 from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.data.table import PLACES, Row, Table
+from clozeworks.data.tokens.cut import guessed as guessed_cut
 from clozeworks.data.tokens.given_words import Pieces, joined, pieces, word_starts
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.errors import InputError, RecipeError
@@ -47,6 +48,8 @@ class Tag(Task):
     A chain of tags goes through all windows of its row, which then are one unit. No token is marked, where
     a frame marks some (Beltagy et al. 2020, code). With `readers`, recurrent layers of the task's own come between what
     is read of the encoder and the tags; over a frozen one this is TagLM (Peters et al. 2017).
+
+    `cut` is how a text becomes words, where it is given whole: read off the words that were learned from.
     """
 
     name: ClassVar[str] = "tag"
@@ -57,6 +60,7 @@ class Tag(Task):
     dropout: float = 0.1
     overlap: int = 64
     readers: Readers | None = field(default=None, metadata=LATE)
+    cut: Literal["spaces", "words", "characters"] | None = field(default=None, metadata=LATE)
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
@@ -102,7 +106,8 @@ class Tag(Task):
         if len(found) < 2:
             given = f"one tag only, {found[0]}" if found else "no tag"
             raise InputError(table.name, given, "two tags are needed to tell apart", "add rows with another tag")
-        return dataclasses.replace(self, labels=tuple(found), scheme=scheme)
+        cut = self.cut or guessed_cut([word for row in table.rows for word in _list(row["tokens"])])
+        return dataclasses.replace(self, labels=tuple(found), scheme=scheme, cut=cut)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         rows = [_list(row["tokens"]) for row in table.rows]
@@ -154,7 +159,8 @@ class Tag(Task):
     def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
 
-        The score of an entity is the mean of those of its words.
+        The score of an entity is the mean of those of its words. Of a text that was cut, the words are told, and of
+        each entity its `characters`.
         """
         words = [_list(row["tokens"]) for row in table.rows]
         tags: list[list[str]] = [[] for _ in words]
@@ -166,21 +172,23 @@ class Tag(Task):
             first = examples.word_starts[here][examples.labels[here] != NOTHING]
             tags[row] += [self.labels[int(each)] for each in told[first, 0]]
             scores[row] += told[first, 1].tolist()
-        return [self._answer(*each) for each in zip(words, tags, scores, strict=True)]
+        return [self._answer(*each) for each in zip(table.rows, words, tags, scores, strict=True)]
 
-    def _answer(self, words: list[str], tags: list[str], scores: list[float]) -> dict[str, Any]:
+    def _answer(self, row: Row, words: list[str], tags: list[str], scores: list[float]) -> dict[str, Any]:
+        places = row.get(PLACES)
         answer: dict[str, Any] = {"tags": tags, "scores": scores}
-        if self.spells:
-            answer["entities"] = [
-                {
-                    "type": entity.type,
-                    "start": entity.start,
-                    "end": entity.end,
-                    "text": joined(words[entity.start : entity.end]),
-                    "score": float(np.mean(scores[entity.start : entity.end])),
-                }
-                for entity in entities(tags, self.scheme or "plain")
-            ]
+        if places is not None:
+            answer = {"tokens": words, **answer}
+        if not self.spells:
+            return answer
+        answer["entities"] = found = []
+        for entity in entities(tags, self.scheme or "plain"):
+            inside = slice(entity.start, entity.end)
+            told = {"type": entity.type, "start": entity.start, "end": entity.end, "text": joined(words[inside])}
+            if places is not None:
+                begin, end = places[entity.start][0], places[entity.end - 1][1]
+                told |= {"text": row["text"][begin:end], "characters": [begin, end]}
+            found.append({**told, "score": float(np.mean(scores[inside]))})
         return answer
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:

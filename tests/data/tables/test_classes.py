@@ -34,3 +34,9 @@ def test_every_kind_of_truth():
     assert balance(Table("t", [{"answer": 1}, {"answer": 1}])).counts == {"choice 1": 2}
     assert balance(Table("t", [{"score": 1.0}])).counts == {}
     assert balance(Table("t", [{"score": 1.0}])).share == 0
+
+
+def test_a_label_that_is_none():
+    rows = [{"text": "a", "label": label} for label in ("yes", "no", "-", "-")]
+    assert "2 rows with the label '-': people who did not agree? then remove them" in balance(Table("t", rows)).notes
+    assert not balance(Table("t", [row for row in rows if row["label"] != "yes"])).notes

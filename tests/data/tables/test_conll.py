@@ -66,3 +66,18 @@ def test_what_is_written_is_read_back(sentences, mark: str, end: str):
     lines = enumerate((line + "\n" for line in text.split("\n")), 1)
     rows = [row for _, row in conll_rows(lines, "a")]
     assert [list(zip(row["tokens"], row["tags"], strict=True)) for row in rows] == sentences
+
+
+def test_a_treebank_has_words_and_parts_of_speech(tmp_path: Path):
+    line = "{}\t{}\tx\t{}\tX\t_\t0\troot\t_\t_\n".format
+    text = "# text = vámonos\n" + line("1-2", "vámonos", "_") + line(1, "vamos", "VERB") + line(2, "nos", "PRON")
+    (tmp_path / "a.conllu").write_text(text + line("2.1", "x", "_") + "\n# sent_id = 2\n" + line(1, "el mar", "NOUN"))
+    table = read(tmp_path / "a.conllu", ("tokens",), ("tags",)).table
+    assert table.rows == [
+        {"tokens": ["vamos", "nos"], "tags": ["VERB", "PRON"]},
+        {"tokens": ["el mar"], "tags": ["NOUN"]},
+    ]
+    assert table.where(1).endswith("line 8")
+    (tmp_path / "b.conllu").write_text("1\tonly\tthree\n")
+    with pytest.raises(InputError, match="line 1: 3 columns; 10 columns with tabs"):
+        read(tmp_path / "b.conllu", ("tokens",), ("tags",))

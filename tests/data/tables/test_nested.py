@@ -68,3 +68,26 @@ def test_wrong_passages_are_refused_and_no_traceback(tmp_path: Path):
     ):
         with pytest.raises(InputError):
             read(written(tmp_path / "a.json", {"data": [broken]}), QUESTION, ("answers",))
+
+
+def test_lists_of_questions_options_and_answers():
+    lists = {"questions": ["What?", "Who?"], "options": [["a", "b"], ["c", "d"]], "answers": ["B", "A"]}
+    row = {"article": "It was red.", "id": "x", **lists}
+    rows = read([row], ("context", "question", "choices", "id"), ("answer",)).table.rows
+    assert [(each["id"], each["question"], each["choices"], each["answer"]) for each in rows] == [
+        ("x-0", "What?", ["a", "b"], 1),
+        ("x-1", "Who?", ["c", "d"], 0),
+    ]
+
+
+def test_a_question_with_its_choices_in_one_column():
+    choices = [{"label": "1", "text": "a"}, {"label": "2", "text": "b"}]
+    row = {"id": "x", "answerKey": "2", "question": {"stem": "Where?", "choices": choices}}
+    made = read([row], ("context", "question", "choices"), ("answer",)).table.rows[0]
+    assert (made["question"], made["choices"], made["answer"]) == ("Where?", ["a", "b"], 1)
+
+
+def test_texts_in_several_languages():
+    rows = [{"translation": {"en": "red", "de": "rot"}}]
+    found = read(rows, ("source",), ("target",), {"source": "en", "target": "de"}).table.rows
+    assert found == [{"source": "red", "target": "rot"}]

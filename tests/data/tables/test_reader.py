@@ -250,3 +250,28 @@ def test_published_sets_are_read_as_they_are(name: str, columns, truth: str, cou
     assert len(found.table) == count
     assert found.notes == ([f"{SHARED / name}: 2 questions without a word"] if "cmrc2018" in name else [])
     assert all(set(columns) <= set(row) and set(truth.split("|")) & set(row) for row in found.table.rows)
+
+
+def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
+    (tmp_path / "a.tsv").write_text("gj04\t1\t\tThey walked.\ngj04\t0\t*\tThey walk ed.\n")
+    found = read(tmp_path / "a.tsv", CLASS, ("label",), {"text": "4", "label": "2"}).table
+    assert found.rows == [{"text": "They walked.", "label": "1"}, {"text": "They walk ed.", "label": "0"}]
+    assert found.where(0).endswith("line 1")
+    assert "no column '5'; the columns are 1, 2, 3, 4" in refusal(
+        tmp_path / "a.tsv", CLASS, ("label",), named={"text": "5", "label": "2"}
+    )
+    (tmp_path / "b.csv").write_text("2,1\nyes,fine\n")
+    named = {"text": "1", "label": "2"}
+    assert read(tmp_path / "b.csv", CLASS, ("label",), named).table.rows == [{"text": "fine", "label": "yes"}]
+    (tmp_path / "c.csv").write_text("3,fine\n")
+    assert "then count them (columns text=1)" in refusal(tmp_path / "c.csv", CLASS, ("label",))
+
+
+def test_a_column_for_each_label():
+    told = [(1, 0.0), (False, "true"), (0, 0)]
+    rows = [{"text": "a", "rude": rude, "loud": loud} for rude, loud in told]
+    found = read(rows, CLASS, ("label",), {"label": "rude,loud"}).table.rows
+    assert [row["label"] for row in found] == [["rude"], ["loud"], []]
+    assert refusal([{"text": "a", "rude": 2, "loud": 0}], CLASS, ("label",), named={"label": "rude,loud"}) == (
+        "rows, row 1: 2 in column 'rude'; 0 or 1 is needed; mend the row, or name another column"
+    )

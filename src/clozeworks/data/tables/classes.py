@@ -3,9 +3,11 @@
 from collections import Counter
 from dataclasses import dataclass
 
+from clozeworks.data.notes import many
 from clozeworks.data.table import Table
 
 LARGE = 0.8  # share of the largest class from which on accuracy says little
+NONE = "-"  # what published sets of inference have for a label where annotators did not agree
 FEW = 10  # rows, below which a class is hardly learned
 
 
@@ -42,6 +44,8 @@ def _notes(table: Table, counts: dict[str, int], share: float) -> list[str]:
     if share >= LARGE and len(counts) > 1:
         most = next(iter(counts))
         notes.append(f"{share:.0%} of the rows are {most}: who always says so is right as often; look at f1 or mcc")
+    if NONE in counts and len(counts) > 2:
+        notes.append(f"{many(counts[NONE], 'row')} with the label {NONE!r}: people who did not agree? then remove them")
     few = [name for name, count in counts.items() if count < FEW <= len(table) // len(counts)]
     if few:
         told = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")

@@ -15,20 +15,23 @@ USUAL = {
               "sentence title answer positive second 句子2 文本2",
     "text_c": "text_c negative hard_negative sentence3 text3 third",
     "label": "label labels class category target y gold_label sentiment polarity intent topic is_duplicate quality "
-             "gold 标签 类别",
+             "gold answer 标签 类别",
     "score": "score similarity similarity_score relatedness relatedness_score relatedness_judgment rating label target "
              "y gold 分数",
-    "tokens": "tokens words token word characters chars sentence text",
-    "tags": "tags ner_tags labels tag ner pos_tags upos label ner_label iob bio chunk_tags seg_tags",
+    "tokens": "tokens words token word characters chars sentence text 文本 句子",
+    "tags": "tags ner_tags labels tag ner pos_tags upos label ner_label iob bio chunk_tags seg_tags entities spans "
+            "标签 实体",
     "question": "question query questions stem prompt sent2 问题",
     "context": "context passage paragraph article story document premise ctx sent1 content text 文章",
     "answers": "answers answer answer_text answer_texts 答案",
     "id": "id qid question_id example_id guid uid qa_id idx",
     "choices": "choices options candidates endings alternatives choice option 选项",
     "answer": "answer label answer_index answer_idx answer_key correct correct_answer gold target y 答案",
-    "source": "source src input text document article",
-    "target": "target tgt output summary translation headline",
+    "source": "source src input text document article content dialogue question 原文 正文 文章",
+    "target": "target tgt output summary translation headline highlights abstract title answer 摘要 标题 译文",
 }  # fmt: skip
+SEVERAL = ("choices", "label")  # may be several columns: one a choice, or one a label, which says whether a row has it
+JOINED = ("tokens", "words", "token", "word", "characters", "chars")  # names of columns whose texts are words already
 # Names of columns that each hold one of the choices.
 FAMILIES = [
     re.compile(rf"{name}[_ ]?(\d|[a-h])", re.IGNORECASE) for name in ("choice", "option", "ending", "answer", "sol")
@@ -54,7 +57,7 @@ def columns_for(
         if name not in known:
             needed = f"this task reads {', '.join(known)}"
             raise InputError(where, f"columns {name}={column}", needed, suggest(name, known))
-        for part in [column] if column in names else column.split(",") if name == "choices" else [column]:
+        for part in [column] if column in names else column.split(",") if name in SEVERAL else [column]:
             if part not in names:
                 raise InputError(where, f"no column {part!r}", _there(names), _advice(part, names, name))
     found: dict[str, str] = {}
@@ -71,7 +74,9 @@ def columns_for(
             if not set(either) & set(optional):
                 asked = " or ".join(either)
                 todo = _advice(either[0], names, either[0]) + (
-                    "" if found else ", or does the first line name no columns?"
+                    ""
+                    if found
+                    else f", or does the first line name no columns? then count them (columns {either[0]}=1)"
                 )
                 raise InputError(where, f"no column for {asked}", _there(names), todo)
     return found
@@ -90,6 +95,11 @@ def _usual(name: str, names: Sequence[str]) -> str | None:
             if len(several) > 1:
                 return ",".join(several)
     return None
+
+
+def is_joined(column: str) -> bool:
+    """Whether a text in such a column would be words with spaces between them."""
+    return _plain(column) in JOINED
 
 
 def _plain(name: str) -> str:

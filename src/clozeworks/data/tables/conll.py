@@ -9,6 +9,26 @@ from clozeworks.errors import InputError
 
 _SPACES = re.compile("[ \t]+")  # an ideographic space may be a token
 _BORDER = "-DOCSTART-"
+_UNIVERSAL = 10  # columns of a treebank
+
+
+def universal_rows(lines: Iterable[tuple[int, str]], name: str) -> Iterator[tuple[int, Row]]:
+    """Sentences of a treebank (CoNLL-U): words, and their parts of speech (UPOS)."""
+
+    def words() -> Iterator[tuple[int, str]]:
+        for number, line in lines:
+            cells = line.rstrip("\r\n").split("\t")
+            if not line.strip():
+                yield number, ""
+            elif line.startswith("#") or not cells[0].isdigit():  # what several words are written as, or was left out
+                continue
+            elif len(cells) != _UNIVERSAL:
+                needed = f"{_UNIVERSAL} columns with tabs between them are needed"
+                raise InputError(f"{name}, line {number}", many(len(cells), "column"), needed, "mend the line")
+            else:
+                yield number, f"{cells[1]}\t{cells[3]}"
+
+    return conll_rows(words(), name)
 
 
 def conll_rows(lines: Iterable[tuple[int, str]], name: str) -> Iterator[tuple[int, Row]]:

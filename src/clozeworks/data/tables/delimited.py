@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from clozeworks.data.notes import many
 from clozeworks.data.table import Row
@@ -17,11 +17,16 @@ _OPEN = re.compile(r'(^|\t)"')
 OVER = 1 << 20  # characters that a cell over several lines may have in a .tsv
 
 
-def table_rows(lines: Lines, name: str, kind: str) -> Iterator[tuple[int, Row]]:
-    """Rows by the names of the header, each with the number of its first line."""
+def table_rows(lines: Lines, name: str, kind: str, numbers: Collection[str] = ()) -> Iterator[tuple[int, Row]]:
+    """Rows by the names of the header, each with the number of its first line.
+
+    Where columns are asked for by `numbers` that are no names, there is no header, and they are counted from 1.
+    """
     header: list[str] = []
     for number, cells in tab_cells(lines, name) if kind == ".tsv" else comma_cells(lines, name):
-        if not header:
+        if not header and numbers and not {*numbers} <= {cell.strip() for cell in cells}:
+            header = [str(at) for at in range(1, len(cells) + 1)]
+        elif not header:
             header = [cell.strip() for cell in cells]
             twice = [column for column in header if column and header.count(column) > 1]
             if twice:

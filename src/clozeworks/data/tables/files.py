@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from clozeworks.data.tables.arrow import from_arrow
-from clozeworks.data.tables.conll import conll_rows
+from clozeworks.data.tables.conll import conll_rows, universal_rows
 from clozeworks.data.tables.delimited import table_rows
 from clozeworks.data.tables.nested import json_document
 from clozeworks.data.tables.source import Source
@@ -24,31 +24,45 @@ from clozeworks.errors import InputError
 
 INPUT = "-"  # standard input
 TEXT = ".txt"
+TREEBANK = ".conllu"
 CONLL = (".conll", ".bio", ".bioes", ".iob", ".iob2", ".bmes", ".ner")
 KINDS = (*ROWS, ".json", *TABLES, *ARROW)
 
 
-def from_file(path: str | os.PathLike[str], columns: Collection[str], kind: str | None = None) -> Source:
-    """The rows of a file; `kind` is an ending that tells its format where its own does not."""
+def from_file(
+    path: str | os.PathLike[str], columns: Collection[str], kind: str | None = None, named: Collection[str] = ()
+) -> Source:
+    """The rows of a file; `kind` is an ending that tells its format where its own does not. Columns that are `named` by
+    numbers alone may be those of a table without a header."""
+    numbers = named if all(each.isdigit() for each in named) else ()
     if os.fspath(path) == INPUT:
-        return _rows(_input_lines(), "standard input", kind or ".jsonl", columns, kind == TEXT)
+        return _rows(_input_lines(), "standard input", kind or ".jsonl", columns, kind == TEXT, numbers)
     file, name = Path(path), os.fspath(path)
     _exists(file, name)
     if kind is None and kind_of(file) in ARROW:
         return from_arrow(file, name)
-    return _rows(_file_lines(file, name), name, kind or kind_of(file), columns, kind == TEXT)
+    return _rows(_file_lines(file, name), name, kind or kind_of(file), columns, kind == TEXT, numbers)
 
 
-def _rows(lines: Iterator[tuple[int, str]], name: str, kind: str, columns: Collection[str], plain: bool) -> Source:
+def _rows(
+    lines: Iterator[tuple[int, str]],
+    name: str,
+    kind: str,
+    columns: Collection[str],
+    plain: bool,
+    numbers: Collection[str],
+) -> Source:
     """`plain`: somebody said that each line is one; otherwise a file of tokens may have any ending."""
     if kind in ROWS:
         return Source(name, _json_lines(lines, name))
     if kind in TABLES:
-        return Source(name, table_rows(lines, name, kind))
+        return Source(name, table_rows(lines, name, kind, numbers))
     if kind == ".json":
         texts = list(lines)
         found = json_document("".join(text for _, text in texts), name)
         return Source(name, _json_lines(iter(texts), name)) if found is None else found
+    if kind == TREEBANK:
+        return Source(name, universal_rows(lines, name))
     if kind in CONLL or ("tokens" in columns and not plain):
         return Source(name, conll_rows(lines, name))
     if kind == TEXT and len(columns) == 1:

@@ -1,4 +1,4 @@
-"""Rows that share a passage: questions below it, each of which becomes a row of its own."""
+"""Rows in rows: questions below a passage, each of which becomes a row of its own, and columns in a column."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,6 +9,7 @@ from clozeworks.data.tables.source import Source
 from clozeworks.errors import InputError
 
 _BELOW = ("qas", "questions")  # under either name
+_PARALLEL = {"questions": "question", "options": "options", "answers": "answer"}  # lists, and what one of each is
 
 
 def json_document(text: str, name: str) -> Source | None:
@@ -47,19 +48,51 @@ def _paragraphs(items: Iterable[Any]) -> Iterator[Any]:
 def unfolded(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Each question below a passage as a row, with what the passage has beside it; other rows as they are.
 
-    A question without an id of its own has that of its passage and its number.
+    A question without an id of its own has that of its passage and its number. Questions, options and answers may also
+    be lists of one length (RACE).
     """
     for number, row in rows:
+        row = flat(row)
         below = next((key for key in _BELOW if isinstance(row, Mapping) and _is_rows(row.get(key))), None)
-        if below is None:
+        if below is not None:
+            around, questions = {key: value for key, value in row.items() if key != below}, row[below]
+        elif isinstance(row, Mapping) and (parallel := _parallel(row)):
+            around, questions = {key: value for key, value in row.items() if key not in _PARALLEL}, parallel
+        else:
             yield number, row
             continue
-        around = {key: value for key, value in row.items() if key != below}
-        for at, question in enumerate(row[below]):
-            made: Row = {**around, **question}
+        for at, question in enumerate(questions):
+            made: Row = {**around, **flat(question)}
             if "id" not in question and "id" in around:
                 made["id"] = f"{around['id']}-{at}"
             yield number, made
+
+
+def flat(row: Any) -> Any:
+    """With what stands in a column of its own: the stem and the choices of a question (CommonsenseQA, ARC), a text in
+    several languages (as the package `datasets` has translations)."""
+    if not isinstance(row, Mapping):
+        return row
+    if isinstance(asked := row.get("question"), Mapping) and isinstance(asked.get("stem"), str):
+        row = {**row, **asked, "question": asked["stem"]}
+    if isinstance(texts := row.get("translation"), Mapping):
+        row = {**row, **texts}
+        del row["translation"]
+    return row
+
+
+def _parallel(row: Mapping[str, Any]) -> list[Row]:
+    """The questions of a row that has lists of them, of their options and of their answers; none: it has not."""
+    lists = {name: row[key] for key, name in _PARALLEL.items() if isinstance(row.get(key), list)}
+    sizes = {len(values) for values in lists.values()}
+    if (
+        "question" not in lists
+        or "options" not in lists
+        or len(sizes) != 1
+        or not all(isinstance(question, str) for question in lists["question"])
+    ):
+        return []
+    return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
 
 
 def _is_rows(value: Any) -> bool:

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from clozeworks.data.notes import many
-from clozeworks.data.table import Row, Table
+from clozeworks.data.table import PLACES, Row, Table
 from clozeworks.data.tables import values
 from clozeworks.data.tables.answers import answers_of
-from clozeworks.data.tables.columns import columns_for
+from clozeworks.data.tables.columns import columns_for, is_joined
+from clozeworks.data.tables.entities import is_marked, marked, spread
 from clozeworks.data.tables.files import from_file
 from clozeworks.data.tables.nested import unfolded
 from clozeworks.data.tables.objects import from_object
 from clozeworks.data.tables.source import Source
 from clozeworks.data.text.segmented import described
+from clozeworks.data.tokens.cut import CUTS
 from clozeworks.errors import InputError
 
 ROWS = 256  # of a table that is streamed
@@ -45,7 +47,7 @@ def read(
     says which column is which where the usual names do not. `kind` is the ending that tells the format, where that of
     the file does not.
     """
-    source = _source(given, columns, kind)
+    source = _source(given, columns, kind, named)
     shape = _shape(source, columns, truth, named, maybe)
     table = Table(source.name, [], [], source.unit)
     for number, row in source.rows:
@@ -62,16 +64,19 @@ def stream(
     named: Mapping[str, str] | None = None,
     kind: str | None = None,
     rows: int = ROWS,
+    cut: str | None = None,
 ) -> Iterator[Table]:
     """Tables of so many rows each, to be answered: a file of any size in bounded memory, but for a .json, which is one
-    piece. `Table.given` has the rows as they stood there."""
-    source = _source(given, columns, kind)
+    piece. `Table.given` has the rows as they stood there. `cut` is how a text becomes tokens where those are asked for
+    (`data.tokens.cut.CUTS`)."""
+    source = _source(given, columns, kind, named)
     shape = _shape(source, columns, (), named)
+    shape.cut = cut
     table, before = Table(source.name, [], [], source.unit), 0
     for number, row in source.rows:
         table.rows.append(shape.row(row, source.place(number), before + len(table)))
         table.lines.append(number)
-        table.given.append(dict(row) if isinstance(row, Mapping) else {columns[0]: row})
+        table.given.append(dict(row) if isinstance(row, Mapping) else {"text" if cut else columns[0]: row})
         if len(table) == rows:
             yield table
             table, before = Table(source.name, [], [], source.unit), before + rows
@@ -79,9 +84,10 @@ def stream(
         yield table
 
 
-def _source(given: Any, columns: Sequence[str], kind: str | None) -> Source:
+def _source(given: Any, columns: Sequence[str], kind: str | None, named: Mapping[str, str] | None) -> Source:
+    parts = [part for column in (named or {}).values() for part in column.split(",")]
     is_path = isinstance(given, str | os.PathLike)
-    source = from_file(given, columns, kind) if is_path else from_object(given)
+    source = from_file(given, columns, kind, parts) if is_path else from_object(given)
     source.rows = unfolded(source.rows)
     return source
 
@@ -96,8 +102,10 @@ class _Shape:
     classes: Mapping[str, Sequence[str]]
     counts: Counter[str]
     seen: set[str]
+    cut: str | None = None
 
     def row(self, given: Any, where: str, number: int) -> Row:
+        bare = isinstance(given, str)
         if isinstance(given, str) and len(self.asked) == 1:
             given = {self.columns[self.asked[0]]: given}
         if not isinstance(given, Mapping):
@@ -112,8 +120,10 @@ class _Shape:
                 self.counts["twice"] += made["id"] in self.seen
                 self.seen.add(made["id"])
         for name, column in self.columns.items():
-            if name not in ("id", "answers", "answer"):
+            if name not in ("id", "answers", "answer", "tokens", "tags"):
                 made[name] = self._value(name, column, given, where)
+        if "tokens" in self.columns:
+            made |= self._tokens(given, where, bare)
         self._check(made, where)
         if "answers" in self.columns:
             made["answers"] = answers_of(given, self.columns["answers"], made["context"], where, self.counts)
@@ -129,6 +139,9 @@ class _Shape:
             parts = [values.plain(given.get(part)) for part in column.split(",")]
             kept = [part for part in parts if not values.is_missing(part) and part != ""]
             return values.choices_of(kept, where, column)
+        if name == "label" and column not in given and "," in column:
+            parts = column.split(",")
+            return [part for part in parts if values.is_one(given.get(part), where, part)]
         value = given.get(column)
         if name == "label":
             found = values.label_of(value, where, column, self.classes.get(column))
@@ -136,14 +149,28 @@ class _Shape:
             return found
         if name == "score":
             return values.score_of(value, where, column)
-        if name in ("tokens", "tags"):
-            return values.words_of(value, where, column, self.classes.get(column))
         if name == "choices":
             return values.choices_of(value, where, column)
         if name == "question" and isinstance(value, str) and not value.strip():
             self.counts["unasked"] += "choices" not in self.asked
             return value  # published sets have some, and are compared by all of their rows
         return values.text_of(value, where, column, empty="choices" in self.asked)
+
+    def _tokens(self, given: Mapping[str, Any], where: str, bare: bool) -> Row:
+        """Tokens and tags: lists, strings with spaces, or a text with its tags or entities by characters."""
+        column, told = self.columns["tokens"], self.columns.get("tags")
+        text = given.get(column)
+        if told is not None and isinstance(text, str) and is_marked(given.get(told)):
+            return marked(values.text_of(text, where, column), given[told], where, self.counts)
+        tokens = values.words_of(text, where, column, self.classes.get(column))
+        if told is not None:
+            tags = values.words_of(given.get(told), where, told, self.classes.get(told))
+            by_characters = spread(text, tags) if isinstance(text, str) and len(tags) != len(tokens) else None
+            return by_characters or {"tokens": tokens, "tags": tags}
+        if self.cut is None or not isinstance(text, str) or values.is_listed(text):
+            return {"tokens": tokens}
+        places = CUTS[self.cut if bare or not is_joined(column) else "spaces"](text)
+        return {"tokens": [text[begin:end] for begin, end in places], "text": text, PLACES: places}
 
     def _check(self, row: Row, where: str) -> None:
         if "choices" in self.asked:
@@ -164,6 +191,12 @@ class _Shape:
                 "could be at several places: the nearest to what the file says was taken",
             ),
             (self.counts["unasked"], "question", "without a word"),
+            (self.counts["inside"], "entity", "did not end where a word does: the whole word was taken"),
+            (
+                self.counts["nested"],
+                "entity",
+                "inside or across a longer one: a word has one tag, and they were left out",
+            ),
             (self.counts["twice"], "id", "stood there before: figures by id may count one question twice"),
         ]
         notes = [f"{table.name}: {many(count, what)} {how}" for count, what, how in said if count]

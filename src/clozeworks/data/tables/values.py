@@ -94,6 +94,15 @@ def score_of(value: Any, where: str, name: str) -> float:
     return found
 
 
+def is_one(value: Any, where: str, name: str) -> bool:
+    """Of a column that tells whether a row has a label."""
+    told = str(plain(value)).strip().lower()
+    if told not in ("0", "1", "0.0", "1.0", "true", "false"):
+        given = f"nothing in column {name!r}" if is_missing(value) else f"{value!r} in column {name!r}"
+        raise InputError(where, given, "0 or 1 is needed", "mend the row, or name another column")
+    return told in ("1", "1.0", "true")
+
+
 def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = None) -> list[str]:
     """A list of strings: as such, as JSON in a cell, or joined by spaces. Numbers stand for `classes` where there are
     any."""
@@ -117,9 +126,14 @@ def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = 
     return found
 
 
+def is_listed(value: str) -> bool:
+    """Whether a cell of a table shows a list."""
+    return _LIST.fullmatch(value) is not None
+
+
 def _listed(value: Any, where: str, name: str) -> Any:
     """The list that a cell of a table shows, as JSON or as Python writes it; any other value as it is."""
-    if not isinstance(value, str) or not _LIST.fullmatch(value):
+    if not isinstance(value, str) or not is_listed(value):
         return value
     try:
         return json.loads(value)
@@ -144,6 +158,8 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
     called: list[str] = []
     if isinstance(value, dict) and "text" in value:
         called, value = [str(each) for each in plain(value.get("label", []))], plain(value["text"])
+    if isinstance(value, list | tuple) and all(isinstance(each, dict) and "text" in each for each in value):
+        called, value = [str(each["label"]) for each in value if "label" in each], [each["text"] for each in value]
     if is_missing(value):
         raise _missing(where, name, "a list of choices")
     if not isinstance(value, list | tuple):

@@ -62,7 +62,7 @@ def _unknown(tokenizer: Tokenizer) -> int:
 
 def spacing(words: Sequence[str]) -> list[Before]:
     """What stands before each word of a row."""
-    wide = [(_wide(word[:1]), _wide(word[-1:])) for word in words]
+    wide = [(is_wide(word[:1]), is_wide(word[-1:])) for word in words]
     single = any(first or last for first, last in wide)
     found: list[Before] = ["nothing"] if words else []
     for at in range(1, len(words)):
@@ -78,7 +78,7 @@ def joined(words: Sequence[str]) -> str:
 
 
 @lru_cache(1 << 16)
-def _wide(character: str) -> bool:
+def is_wide(character: str) -> bool:
     """Of a script that is written without spaces: wide, and neither Korean nor a picture."""
     return (
         character != ""
