@@ -3,6 +3,8 @@
 import pytest
 
 from clozeworks.cli import main
+from clozeworks.commands.to_try import to_try
+from clozeworks.recipes import recipe
 from tests.cli import facts, refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -81,3 +83,16 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
     assert "it was trained without a memory" in told
     assert main(["generate", run, "the red fox", "--tokens", "60"]) == 0, "beyond the rows it was trained on"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("bert_tiny", "fill-mask 'a run' \"... [MASK] ...\""),
+        ("gpt_mini", "generate 'a run'"),
+        ("elmo_mini", "finetune tag --model 'a run' --train train.jsonl --freeze --features mix --out tags"),
+        ("transformer_mini", "translate 'a run' \"...\""),
+    ],
+)
+def test_what_to_try_suits_the_model(name: str, command: str):
+    assert to_try(recipe(name), "a run", None) == f"clozeworks {command}"

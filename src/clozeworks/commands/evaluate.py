@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import shlex
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from clozeworks.commands import named, pair_figures, sliding, task_figures
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, columns, emit, screen
+from clozeworks.commands.to_try import to_try
 from clozeworks.data.shards import Corpus
 from clozeworks.errors import InputError
 from clozeworks.evaluate import heldout
@@ -64,7 +64,7 @@ def run(options: Options) -> None:
             emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
         else:
             sliding.tell(console, figures, directory)
-            closing(console, None, to_try(encoder, options.model))
+            closing(console, None, to_try(encoder.recipe, options.model, encoder.tokenizer))
         return
     for name in ("stride", "tokens"):
         if getattr(options, name) is not None:
@@ -82,17 +82,7 @@ def run(options: Options) -> None:
         console.print(f"read as one text in lanes: {told}")
     console.print()
     tell(console, figures, NEXT if ahead else ORDERED if "permuted_lm" in figures else ENGLISH)
-    closing(console, None, to_try(encoder, options.model))
-
-
-def to_try(encoder: TextEncoder, model: str) -> str:
-    """The command that shows what a model has learnt."""
-    if encoder.recipe.decoder is not None:
-        return f'clozeworks translate {shlex.quote(model)} "..."'
-    if encoder.kind == "causal":
-        return f"clozeworks generate {shlex.quote(model)}"
-    mask = encoder.tokenizer.names["mask"] if encoder.tokenizer else "[MASK]"
-    return f'clozeworks fill-mask {shlex.quote(model)} "... {mask} ..."'
+    closing(console, None, to_try(encoder.recipe, options.model, encoder.tokenizer))
 
 
 def adapted(

@@ -13,6 +13,7 @@ from clozeworks.commands.continued import continued
 from clozeworks.commands.dry_run import Forecast, forecast
 from clozeworks.commands.paths import existing
 from clozeworks.commands.screen import closing, emit, facts, note, screen, short, size, span
+from clozeworks.commands.to_try import to_try
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.exchange.huggingface import fits
@@ -158,20 +159,9 @@ def report(options: Options, recipe: Recipe, done: Result) -> None:
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
-        to_try(recipe, done, run),
+        to_try(recipe, str(done.run), Tokenizer.load(done.run)),
         f"clozeworks export {run} --to {'hf' if fits(recipe) else 'clozeworks'} --out my-model",
     )
-
-
-def to_try(recipe: Recipe, done: Result, run: str) -> str:
-    """The command that shows what the model has learnt."""
-    if recipe.decoder is not None:
-        return f'clozeworks translate {run} "..."'
-    if recipe.encoder.stack.ways == 2:
-        return f"clozeworks finetune tag --model {run} --train train.jsonl --freeze --features mix --out tags"
-    if recipe.reading == "causal":
-        return f"clozeworks generate {run}"
-    return f'clozeworks fill-mask {run} "... {Tokenizer.load(done.run).names["mask"]} ..."'
 
 
 def tell(found: Forecast) -> None:
