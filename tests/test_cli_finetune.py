@@ -82,6 +82,7 @@ def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path
         (["--from-scratch", "--further", "3"], "no pretraining that could go on"),
         (["--length", "4000"], "the model has 512 positions"),
         (["--layer-decay", "2"], "at most 1"),
+        (["--layer-decay", "0"], "above 0"),
         (["--features", "summ"], "did you mean sum"),
         (["--set", "train.lerning_rate=1"], "did you mean learning_rate"),
     ],

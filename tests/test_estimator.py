@@ -75,6 +75,15 @@ def test_the_same_seed_gives_the_same_and_another_does_not(road: Path):
     assert (one != other).any()
 
 
+def test_seeds_as_elsewhere_in_scikit_learn(road: Path):
+    texts, classes = data()
+    made = [cw.TextClassifier(road / "run", epochs=1, random_state=np.random.RandomState(3)) for _ in range(2)]
+    one, other = (each.fit(texts, classes).predict_proba(texts[:4]) for each in made)
+    np.testing.assert_array_equal(one, other)
+    fresh = cw.TextClassifier(road / "run", epochs=1, random_state=None).fit(texts, classes)
+    assert not np.array_equal(one, fresh.predict_proba(texts[:4]))
+
+
 def test_it_survives_a_copy(fitted: "cw.TextClassifier"):
     texts = data(8, 2)[0]
     copied = pickle.loads(pickle.dumps(fitted))
