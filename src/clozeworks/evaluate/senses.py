@@ -30,12 +30,13 @@ from clozeworks.vectors.train import skipgram
 
 STEPS, TOKENS, LENGTH = 1500, 1024, 32  # of each training: steps, tokens in each, tokens of a row
 RECIPES = {"elmo": "elmo_mini", "bert": "roberta_mini"}
-RATES = {"elmo": 2e-3, "bert": 1e-3}
+RATES = {"elmo": 7e-4, "bert": 1e-3}  # steps of so few tokens at 2e-3 drive every unit of ELMo to its clip
 PAIRS, LEAST, PASSED = 24, 80, 100  # homonyms; how often each word of them stands there; so many commonest are left out
 PLACES = 40  # of each meaning at most
 TOGETHER, HELD = 25, 5  # sentences of a document; every fifth document is not learned from
 VOCAB = 8000
 AROUND = 5  # words to each side whose rows in the table are a vector of the place
+ROUNDING = 1e-4  # of a vector's length
 EXAMPLE = "python -m clozeworks.evaluate.senses --text corpus.txt --word bank:river,shore:money,loan --plot senses.svg"
 
 
@@ -187,8 +188,15 @@ def shares(made: dict[str, Any], places: dict[str, list[Place]]) -> dict[str, fl
 
 
 def same_meaning(vectors: np.ndarray, meanings: np.ndarray) -> float:
-    """How often the nearest other vector, by cosine, has the same meaning; of several as near, the share that has."""
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    """How often the nearest other vector, by cosine, has the same meaning; of several as near, the share that has.
+
+    What all places of the word have in common is taken off first: of a layer whose vectors all point one way, nothing
+    else would be seen (Ethayarajh 2019).
+    """
+    middle = vectors.mean(0)
+    around = vectors - middle
+    size = np.linalg.norm(around, axis=1, keepdims=True)
+    unit = np.where(size > ROUNDING * np.linalg.norm(middle), around / np.maximum(size, 1e-12), 0)
     cosines = np.round(unit @ unit.T, 5)  # what differs by rounding alone is as near
     np.fill_diagonal(cosines, -2)
     nearest = cosines == cosines.max(1, keepdims=True)
