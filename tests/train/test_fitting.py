@@ -155,3 +155,9 @@ def test_a_token_has_one_label(encoder: TextEncoder):
     labelled.examples.labels[3] = 1
     with pytest.raises(InputError, match="the task has labels for tokens"):
         predict_words(labelled)
+
+
+def test_what_reads_each_way_alone_is_summed_up_over_all_its_words():
+    elmo = cw.recipe("elmo_mini")
+    assert summary_of(elmo, Frame(), pooled=False).place == "concat"
+    assert summary_of(cw.recipe("bert_tiny"), Frame(), pooled=True).place == "first"

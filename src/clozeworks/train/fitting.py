@@ -31,7 +31,7 @@ LONGER = 3  # times as many steps for an encoder that begins with nothing
 
 def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
     """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
-    if recipe.recurrent:
+    if recipe.recurrent or recipe.encoder.stack.ways == 2:  # no token of a text has read all of it both ways
         return Summary("concat", "own", "relu", early=True, width=HIDDEN)
     if recipe.reading == "causal":
         return Summary("last", None)
