@@ -56,6 +56,8 @@ def test_no_entity_and_one_that_ends_inside_a_word_and_one_in_another():
         ([[0, "PER"]], "where an entity starts, where it ends and what it is are needed"),
         ([{"start": 0, "label": "PER"}], "where it ends"),
         ({"PER": [[0, 3]]}, "where it ends"),
+        ({"PER": {"Ann": [0, 2]}}, "where it ends"),
+        ({"PER": {"Ann": 0}}, "where it ends"),
     ],
 )
 def test_what_marks_nothing_is_refused(tags: object, told: str):

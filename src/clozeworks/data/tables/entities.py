@@ -76,8 +76,10 @@ def _entities(given: Any, where: str) -> Iterator[Entity]:
             if not isinstance(texts, Mapping):
                 raise _refused(texts, where)
             for text, places in texts.items():
-                for place in plain(places):
-                    yield _entity([*plain(place), str(kind)], where)._replace(text=str(text))
+                if not isinstance(places, list | tuple) or not all(isinstance(each, list | tuple) for each in places):
+                    raise _refused(places, where)
+                for place in places:
+                    yield _entity([*place, str(kind)], where)._replace(text=str(text))
         return
     for one in given:
         yield _entity(one, where)
