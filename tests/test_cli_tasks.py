@@ -135,6 +135,46 @@ def test_a_loss_of_no_rows_is_not_told(road: Path, tmp_path: Path, capsys):
     assert "None" not in shown
 
 
+ASKED: dict[str, list[dict[str, Any]]] = {
+    "classify": [{"text": text, "label": text.split()[0]} for text in ("red fox", "old tree runs by", "red stone")],
+    "pair": [{"text_a": text, "text_b": "old tree", "label": text} for text in ("red fox", "old tree runs by")],
+    "choice": [
+        {"context": "by the tree", "question": "who?", "choices": ["fox", "old stone"], "answer": n} for n in (0, 1)
+    ],
+    "span": [
+        {"question": "who?", "context": "by the red fox", "answers": [{"text": "fox", "start": 11}]},
+        {"question": "what runs?", "context": "tree by tree runs", "answers": [{"text": "tree", "start": 8}]},
+    ],
+    "tag": [{"tokens": WORDS[:n], "tags": ["X" if w == "fox" else "O" for w in WORDS[:n]]} for n in (4, 5, 9)],
+}
+
+
+@pytest.mark.parametrize("task", ASKED)
+def test_readers_over_the_layers_of_a_frozen_encoder_in_every_task(road: Path, tmp_path: Path, capsys, task: str):
+    """Their weights learn and no other; what they say of a row does not depend on the rows beside it."""
+    readers = "task.readers=Readers(cells=8, words=4, features=[input, output])"
+    more = ("--freeze", "--features", "mix", "--set", readers)
+    learn(capsys, task, road / "run", ASKED[task], tmp_path / task, *more)
+    base, model = cw.load(road / "run").model.state_dict(), cw.load(tmp_path / task)
+    for name, value in model.model.state_dict().items():
+        if not name.startswith("heads."):
+            assert value.equal(base[name]), name
+    assert sum(f"heads.{task}.readers." in name for name, _ in model.model.named_parameters()) > 8
+    together = model.predict(ASKED[task])
+    key = "score" if task == "span" else "scores"
+    for row, found in zip(ASKED[task], together, strict=True):
+        assert model.predict([row])[0][key] == pytest.approx(found[key], abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ["towers", "write"])
+def test_readers_where_there_is_no_head_are_refused(road: Path, tmp_path: Path, capsys, task: str):
+    row = {"text_a": "red", "text_b": "old", "score": 1.0, "source": "red", "target": "old"}
+    file = write(tmp_path / "rows.jsonl", [row, row | {"score": 0.0}])
+    words = ("--model", road / "run", "--train", file, "--dev", file, "--out", tmp_path / "run")
+    words = (*words, "--set", "task.readers=Readers")
+    assert "task.readers" in refused(capsys, "finetune", task, *map(str, words))
+
+
 def test_readers_have_no_class_elsewhere(road: Path, tmp_path: Path, capsys):
     given = [{"tokens": WORDS[:n], "tags": ["X" if w == "fox" else "O" for w in WORDS[:n]]} for n in (4, 5, 8, 10)]
     learn(capsys, "tag", road / "run", given, tmp_path / "tags", "--set", "task.readers=Readers")

@@ -153,6 +153,12 @@ class Recipe(Spec):
         if task.reading.layers and len(widths) > 1:
             needed = f"layers of widths {', '.join(map(str, widths))} have no sum"
             raise RecipeError(f"{path}.reading", type(task.reading).__name__, needed, "read the last one: Reading()")
+        first, last = blocks[0][1], blocks[-1][0].out_width(blocks[-1][1])
+        if task.readers is not None and first != last:
+            needed = f"words and what is said of them have one width, not {first} and {last}"
+            raise RecipeError(f"{path}.readers", type(task.readers).__name__, needed, "use None, or another encoder")
+        if task.everywhere and task.pools:
+            raise RecipeError(f"{path}.summary.dense", "pooler", "the pooler reads the last layer alone", "use own")
         vector = getattr(task, "vector", None)
         if vector is not None and vector != self.sentence:
             needed = "encode makes vectors as the task learns them"

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 import clozeworks as cw
+from clozeworks import spec
 from clozeworks.errors import InputError, RecipeError
 from clozeworks.finetuning.entry import plan
 from clozeworks.finetuning.further import texts_of
 from clozeworks.finetuning.wishes import Wishes
 from clozeworks.nn.crf import CRF
+from clozeworks.nn.readers import Readers
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.reading import JoinLayers, ScalarMix, SumLayers
+from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
 from clozeworks.text_encoder import TextEncoder
 from clozeworks.train.settings import LayerRates, SlantedTriangular
@@ -45,6 +48,29 @@ def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
         assert made.task.reading == reading
         assert not made.task.pools  # the pooler reads the last layer alone
     assert "some never begin to learn" in planned(encoder, unfreeze=True, epochs=2).notes[-1]
+
+
+def test_over_readers_no_pooler_is_read(encoder: TextEncoder):
+    readers = {"task.readers": "Readers"}
+    made = planned(encoder, changes=readers)
+    assert isinstance(made.task, Classify)
+    assert made.task.summary.place == "concat"
+    made = planned(encoder, changes=readers | {"task.summary": "Summary(place=mean, dense=own)"})
+    assert isinstance(made.task, Classify)
+    assert made.task.summary == Summary("mean", "own")
+    poolers = readers | {"task.summary": "Summary(dense=pooler)"}
+    with pytest.raises(RecipeError, match="the pooler reads the last layer alone"):
+        planned(encoder, changes=poolers)
+
+
+def test_readers_want_words_as_wide_as_what_is_said_of_them():
+    r = cw.recipe("awd_lstm_mini")
+    r.objective.losses = (Tag(labels=("a", "b"), readers=Readers()),)
+    spec.check(r, r.name)
+    assert isinstance(r.encoder.stack.block, tuple)
+    r.encoder.stack.block, r.encoder.stack.depth = r.encoder.stack.block[:2], 2
+    with pytest.raises(RecipeError, match="one width, not 128 and 256"):
+        spec.check(r, r.name)
 
 
 def test_changes_by_path_come_last_and_steps_follow(encoder: TextEncoder):

@@ -111,6 +111,7 @@ def head_of(task: Task) -> str:
     summary = getattr(task, "summary", None)
     reading = type(task.reading).__name__
     parts = [] if reading == "Reading" else [READ[reading]]
+    parts += [] if task.readers is None else [f"readers of {task.readers.cells} cells"]
     if isinstance(summary, Summary):
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
         parts += (

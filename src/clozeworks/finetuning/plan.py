@@ -20,7 +20,6 @@ from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.reading import JoinLayers, Reading, ScalarMix, SumLayers
 from clozeworks.tasks.span import Span
-from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
 from clozeworks.tasks.towers import Towers
@@ -28,6 +27,7 @@ from clozeworks.tasks.write import Write
 from clozeworks.text_encoder import TextEncoder, load
 from clozeworks.train.fitting import (
     FROZEN,
+    above,
     asked_of,
     epochs_of,
     expect,
@@ -148,10 +148,7 @@ def asked(kind: type[Task], encoder: TextEncoder, wishes: Wishes) -> Task:
             raise InputError(f"--{wish}", "towers", needed, "leave it out")
     more: dict[str, Any] = {}
     if "summary" in spec.fields_of(kind):
-        summary = summary_of(recipe, frame, pooled=model.encoder.pooler is not None)
-        if reading.layers and summary.dense == "pooler":  # which reads the last layer alone
-            summary = Summary(frame.summary, "own")
-        more["summary"] = summary
+        more["summary"] = summary_of(recipe, frame, pooled=model.encoder.pooler is not None)
     if "asked" in spec.fields_of(kind):
         more["asked"] = asked_of(recipe)
     if issubclass(kind, Write):
@@ -164,6 +161,8 @@ def asked(kind: type[Task], encoder: TextEncoder, wishes: Wishes) -> Task:
     for path, value in wishes.changes.items():
         if path.startswith(TASK):  # before the rows are read: they may make other examples of them
             spec.set_path(task, path.removeprefix(TASK), value)
+    if isinstance(task, Classify | Choice) and not any(path.startswith(f"{TASK}summary") for path in wishes.changes):
+        task.summary = above(task)
     spec.check(task, TASK.rstrip("."))
     return task
 

@@ -17,7 +17,7 @@ from clozeworks.errors import InputError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear
 from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.task import HeadLayer, Task
 
 RIGHT = "choice_right"  # the column of the batch
 
@@ -57,10 +57,10 @@ class Choice(Task):
         return len(batch.index) if self.computed(batch) else 0
 
     def places(self, batch: Batch) -> Tensor | None:
-        return None if self.reading.layers else self.summary.places(batch)
+        return None if self.everywhere else self.summary.places(batch)
 
     def build(self, width: int, embed: EmbedLayer) -> "ChoiceLayer":
-        return ChoiceLayer(self, width)
+        return ChoiceLayer(self, width, embed)
 
     def fitted(self, table: Table) -> "Choice":
         return dataclasses.replace(self)
@@ -134,12 +134,11 @@ def _joined(context: Encoding, question: Encoding, room: int) -> Encoding:
     return Encoding(*(np.concatenate([a[:kept], b]) for a, b in zip(context, question, strict=True)))
 
 
-class ChoiceLayer(TaskLayer):
-    def __init__(self, spec: Choice, width: int):
-        super().__init__()
-        self.reading = spec.reading.build()
-        self.summary = spec.summary.build(spec.reading.width(width))
-        self.out = Linear(spec.summary.out_width(spec.reading.width(width)), 1)
+class ChoiceLayer(HeadLayer):
+    def __init__(self, spec: Choice, width: int, embed: EmbedLayer):
+        super().__init__(spec, width, embed)
+        self.summary = spec.summary.build(self.width)
+        self.out = Linear(spec.summary.out_width(self.width), 1)
 
     def logits(self, summaries: Tensor) -> Tensor:
         """[..., D] -> [...]."""
@@ -147,7 +146,7 @@ class ChoiceLayer(TaskLayer):
 
     def scores(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N], one an option."""
-        return self.logits(self.summary(self.reading(hidden), hidden, batch)).float()
+        return self.logits(self.summary(self.read(hidden, batch), hidden, batch)).float()
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         scores, unit, right = self.scores(hidden, batch), batch.example["unit"], batch.example[RIGHT]

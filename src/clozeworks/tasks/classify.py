@@ -23,7 +23,7 @@ from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.linear import Linear
 from clozeworks.spec import LATE
 from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.task import HeadLayer, Task
 
 LABEL = "class_label"  # the column of the batch
 
@@ -71,10 +71,10 @@ class Classify(Task):
         return len(batch.example[LABEL]) if self.computed(batch) else 0
 
     def places(self, batch: Batch) -> Tensor | None:
-        return None if self.reading.layers else self.summary.places(batch)
+        return None if self.everywhere else self.summary.places(batch)
 
     def build(self, width: int, embed: EmbedLayer) -> "ClassifyLayer":
-        return ClassifyLayer(self, width)
+        return ClassifyLayer(self, width, embed)
 
     def fitted(self, table: Table) -> "Classify":
         """With rows that have a score and no label it is graded."""
@@ -179,20 +179,19 @@ class Out(Linear, Fresh):
         nn.init.constant_(parameter, self.middle)
 
 
-class ClassifyLayer(TaskLayer):
+class ClassifyLayer(HeadLayer):
     weights: Tensor | None
 
-    def __init__(self, spec: Classify, width: int):
-        super().__init__()
-        self.many, self.graded, self.reading = spec.many, spec.graded, spec.reading.build()
-        read = spec.reading.width(width)
-        self.summary = spec.summary.build(read)
-        self.out = Out(spec, spec.summary.out_width(read))
+    def __init__(self, spec: Classify, width: int, embed: EmbedLayer):
+        super().__init__(spec, width, embed)
+        self.many, self.graded = spec.many, spec.graded
+        self.summary = spec.summary.build(self.width)
+        self.out = Out(spec, spec.summary.out_width(self.width))
         self.register_buffer("weights", torch.tensor(spec.weights) if spec.weights else None, persistent=False)
 
     def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N, D]: what each example is judged by."""
-        return self.summary(self.reading(hidden), hidden, batch)
+        return self.summary(self.read(hidden, batch), hidden, batch)
 
     def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N, outputs]."""

@@ -29,7 +29,7 @@ class Pair(Classify):
     both: bool = False
 
     def build(self, width: int, embed: EmbedLayer) -> "PairLayer":
-        return PairLayer(self, width)
+        return PairLayer(self, width, embed)
 
     def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         first, second = (tokenizer.encode([row[name] for row in table.rows]) for name in self.columns)
@@ -46,8 +46,8 @@ def _ways(a: Encoding, b: Encoding) -> list[tuple[Encoding, Encoding]]:
 
 
 class PairLayer(ClassifyLayer):
-    def __init__(self, spec: Pair, width: int):
-        super().__init__(spec, width)
+    def __init__(self, spec: Pair, width: int, embed: EmbedLayer):
+        super().__init__(spec, width, embed)
         self.both = spec.both
 
     def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:

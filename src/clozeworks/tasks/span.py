@@ -21,7 +21,7 @@ from clozeworks.metrics.answers import Language, best_threshold, f1, figures, la
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
-from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.task import HeadLayer, Task
 
 START, END = "span_start", "span_end"  # the columns of the batch: places in the example
 OTHERS = 4  # answers that are told beside the best one
@@ -76,7 +76,7 @@ class Span(Task):
         return len(batch.example[START]) if self.computed(batch) else 0
 
     def build(self, width: int, embed: EmbedLayer) -> "SpanLayer":
-        return SpanLayer(self, width)
+        return SpanLayer(self, width, embed)
 
     def fitted(self, table: Table) -> "Span":
         """A threshold of 0 where some questions have no answer, until other rows tell a better one."""
@@ -208,16 +208,16 @@ def _part(encoding: Encoding, begin: int, end: int) -> Encoding:
     return Encoding(*(column[begin:end] for column in encoding))
 
 
-class SpanLayer(TaskLayer):
-    def __init__(self, spec: Span, width: int):
-        super().__init__()
-        self.dropout, self.reading = spec.dropout, spec.reading.build()
-        self.out = Linear(spec.reading.width(width), 2)
+class SpanLayer(HeadLayer):
+    def __init__(self, spec: Span, width: int, embed: EmbedLayer):
+        super().__init__(spec, width, embed)
+        self.dropout = spec.dropout
+        self.out = Linear(self.width, 2)
 
     def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[B, L, 2]: start and end."""
         key = None if hidden.key is None else hidden.key.at("span")
-        return self.out(dropout(self.reading(hidden), self.dropout, key))
+        return self.out(dropout(self.read(hidden, batch), self.dropout, key))
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         logits = _apart(self.logits(hidden, batch).float(), batch)

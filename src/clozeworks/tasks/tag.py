@@ -26,9 +26,8 @@ from clozeworks.metrics.schemes import Scheme, complete, follows, guessed
 from clozeworks.nn.crf import CRF
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear
-from clozeworks.nn.readers import Readers
 from clozeworks.spec import LATE
-from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.task import HeadLayer, Task
 from clozeworks.tasks.windows import Window, windows
 
 KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only places
@@ -46,8 +45,8 @@ class Tag(Task):
     A row that is longer than the frame is read in windows that have `overlap` pieces in common, half of a window at
     most. Each word is learned and answered in the one that has most around it: no word is lost, and none counts twice.
     A chain of tags goes through all windows of its row, which then are one unit. No token is marked, where
-    a frame marks some (Beltagy et al. 2020, code). With `readers`, recurrent layers of the task's own come between what
-    is read of the encoder and the tags; over a frozen one this is TagLM (Peters et al. 2017).
+    a frame marks some (Beltagy et al. 2020, code). With `crf` and `readers` over a frozen encoder this is TagLM (Peters
+    et al. 2017).
 
     `cut` is how a text becomes words, where it is given whole: read off the words that were learned from.
     """
@@ -59,7 +58,6 @@ class Tag(Task):
     crf: CRF | None = None
     dropout: float = 0.1
     overlap: int = 64
-    readers: Readers | None = field(default=None, metadata=LATE)
     cut: Literal["spaces", "words", "characters"] | None = field(default=None, metadata=LATE)
 
     def check(self, where: str) -> None:
@@ -90,11 +88,7 @@ class Tag(Task):
         return len(batch.labels) if self.computed(batch) and batch.labels is not None else 0
 
     def places(self, batch: Batch) -> Tensor | None:
-        return None if self.reading.layers or self.readers is not None else batch.targets
-
-    @property
-    def wants(self) -> frozenset[str]:
-        return frozenset({"layers"}) if self.reading.layers or self.readers is not None else frozenset()
+        return None if self.everywhere else batch.targets
 
     def build(self, width: int, embed: EmbedLayer) -> "TagLayer":
         return TagLayer(self, width, embed)
@@ -211,22 +205,18 @@ def _text(words: list[Pieces]) -> Encoding:
     return Encoding(ids, word_starts(words), np.zeros((len(ids), 2), np.int64))
 
 
-class TagLayer(TaskLayer):
+class TagLayer(HeadLayer):
     def __init__(self, spec: Tag, width: int, embed: EmbedLayer):
-        super().__init__()
-        self.rate, self.reading = spec.dropout, spec.reading.build()
-        read, self.readers = spec.reading.width(width), None
-        if spec.readers is not None:
-            self.readers = spec.readers.build(read, width, embed.words.vocab)
-            read = spec.readers.out_width(read)
-        self.out = Linear(read, len(spec.labels))
+        super().__init__(spec, width, embed)
+        self.rate = spec.dropout
+        self.out = Linear(self.width, len(spec.labels))
         self.crf = None if spec.crf is None else spec.crf.build(len(spec.labels), allowed(spec.labels, spec.scheme))
 
     def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[T, labels], of the targets alone."""
         assert batch.targets is not None
         key = None if hidden.key is None else hidden.key.at("tag").tokens(batch.targets, batch.tokens.numel())
-        read = self._read(hidden, batch).flatten(0, 1).index_select(0, batch.targets)
+        read = self.read(hidden, batch).flatten(0, 1).index_select(0, batch.targets)
         return self.out(dropout(read, self.rate, key)).float()
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -248,12 +238,7 @@ class TagLayer(TaskLayer):
         return batch.side.document.flatten()[batch.targets]
 
     def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
-        return {"logits": self.out(self._read(hidden, batch))}
-
-    def _read(self, hidden: Hidden, batch: Batch) -> Tensor:
-        """[B, L, D]: what tags are told from."""
-        features = self.reading(hidden)
-        return features if self.readers is None else self.readers(hidden, features, batch)
+        return {"logits": self.out(self.read(hidden, batch))}
 
     def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         """Of each target the number of its tag, and the chance of that."""

@@ -13,8 +13,11 @@ from clozeworks.batch import Batch, Hidden, Kind
 from clozeworks.data.labelled import Labelled
 from clozeworks.data.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
+from clozeworks.errors import InputError, RecipeError
+from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.readers import Readers
 from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.spec import LATE
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.reading import Reading
 
@@ -25,6 +28,9 @@ class Task(Loss):
 
     A loss whose examples come from rows instead of text: a model has it as a head, a recipe among its losses, and so it
     is trained, saved and exported like any other. Labels and layout are fields of it, and stay with the model.
+
+    With `readers`, recurrent layers of the task's own come between what it reads of the encoder and its head; over a
+    frozen one, that is the feature-based use of Peters et al. (2017, 2018).
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"rows"})
@@ -33,6 +39,7 @@ class Task(Loss):
     frame: Frame = field(default_factory=Frame)
     reading: Reading = field(default_factory=Reading)
     labels: tuple[str, ...] = ()
+    readers: Readers | None = field(default=None, metadata=LATE)
 
     @property
     @abstractmethod
@@ -46,7 +53,19 @@ class Task(Loss):
 
     @property
     def wants(self) -> frozenset[str]:
-        return frozenset({"layers"}) if self.reading.layers else frozenset()
+        return frozenset({"layers"}) if self.everywhere else frozenset()
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether it reads more than the last layer where it predicts."""
+        return self.reading.layers or self.readers is not None
+
+    def only_the_last(self, where: str, needed: str) -> None:
+        """Refuse whatever reads more than that."""
+        if self.reading.layers:
+            raise RecipeError(f"{where}.reading", type(self.reading).__name__, needed, "use Reading()")
+        if self.readers is not None:
+            raise RecipeError(f"{where}.readers", type(self.readers).__name__, needed, "use None")
 
     @property
     def kind(self) -> Kind | None:
@@ -113,3 +132,20 @@ class TaskLayer(LossLayer):
     def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         """The scores of all examples, or of all tokens, by the names people know."""
         return {}
+
+
+class HeadLayer(TaskLayer):
+    """A head over vectors of tokens, as `reading` and `readers` make them of the encoder's layers."""
+
+    def __init__(self, spec: Task, width: int, embed: EmbedLayer):
+        super().__init__()
+        self.reading, self.readers = spec.reading.build(), None
+        self.width = spec.reading.width(width)
+        if spec.readers is not None:
+            self.readers = spec.readers.build(self.width, width, embed.words.vocab)
+            self.width = spec.readers.out_width(self.width)
+
+    def read(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[B, L, `width`]."""
+        features = self.reading(hidden)
+        return features if self.readers is None else self.readers(hidden, features, batch)

@@ -56,9 +56,7 @@ class Towers(Task):
             raise RecipeError(f"{where}.scale", self.scale, "a positive factor is needed", "20 is usual")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise RecipeError(f"{where}.low", self.low, f"less than high, {self.high}, is needed", "change it")
-        if self.reading.layers:
-            raise RecipeError(f"{where}.reading", type(self.reading).__name__, "vectors are made of the last layer",
-                              "use Reading")  # fmt: skip
+        self.only_the_last(where, "vectors are made of the last layer")
         if self.vector.length is not None and self.vector.length != self.frame.length:
             needed = f"texts are cut after {self.frame.length} tokens, and vectors are made of the same"
             raise RecipeError(f"{where}.vector.length", self.vector.length, needed, "use --length for both")

@@ -83,9 +83,7 @@ class Write(Task):
             needed = f"of a length of {self.frame.length} the source needs {least} at least"
             todo = f"use {self.frame.length // 2}, or a greater frame.length"
             raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
-        if self.reading.layers:
-            given, needed = type(self.reading).__name__, "the next token is predicted from the last layer"
-            raise RecipeError(f"{where}.reading", given, needed, "use Reading()")
+        self.only_the_last(where, "the next token is predicted from the last layer")
         if not 0 <= self.smoothing < 1:
             raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
 

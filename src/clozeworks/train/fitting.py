@@ -12,6 +12,8 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss
 from clozeworks.pretraining import Recipe
 from clozeworks.sentence import SentenceVector
+from clozeworks.tasks.choice import Choice
+from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import Task
@@ -32,7 +34,7 @@ LONGER = 3  # times as many steps for an encoder that begins with nothing
 def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
     """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
     if recipe.recurrent or recipe.encoder.stack.ways == 2:  # no token of a text has read all of it both ways
-        return Summary("concat", "own", "relu", early=True, width=HIDDEN)
+        return _of_all()
     if recipe.reading == "causal":
         return Summary("last", None)
     if pooled:
@@ -40,6 +42,18 @@ def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
     wide = recipe.encoder.stack.out_width(recipe.encoder.width) > recipe.encoder.width
     width = recipe.encoder.width if wide else None
     return Summary(frame.summary, "own", "tanh", early=frame.summary == "first", width=width)
+
+
+def above(task: Classify | Choice) -> Summary:
+    """What stands for an example where a task reads more than the last layer, which is all that a pooler has seen."""
+    if task.readers is not None:
+        return _of_all()
+    return Summary(task.frame.summary, "own") if task.everywhere and task.pools else task.summary
+
+
+def _of_all() -> Summary:
+    """Of what recurrent layers say of all tokens (Howard & Ruder 2018, 3.3)."""
+    return Summary("concat", "own", "relu", early=True, width=HIDDEN)
 
 
 def asked_of(recipe: Recipe) -> Literal["first", "second"]:
