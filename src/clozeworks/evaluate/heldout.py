@@ -103,9 +103,14 @@ def labels_of(batches: Iterable[Batch]) -> np.ndarray:
 
 def unigram_baseline(train_counts: np.ndarray, labels: np.ndarray) -> dict[str, float]:
     """What a model without context reaches: the add-one-smoothed frequencies of training as a guess for each label."""
-    smoothed = train_counts.astype(np.float64) + 1
-    surprise = np.log(smoothed.sum()) - np.log(smoothed)
+    chances = shares(train_counts)
     return {
-        "unigram_loss": float(surprise[labels].mean()),
-        "unigram_accuracy": float((labels == smoothed.argmax()).mean()),
+        "unigram_loss": float(-np.log(chances)[labels].mean()),
+        "unigram_accuracy": float((labels == chances.argmax()).mean()),
     }
+
+
+def shares(counts: np.ndarray) -> np.ndarray:
+    """Frequencies that sum to 1, one added to each count: no word is impossible."""
+    smoothed = counts.astype(np.float64) + 1
+    return smoothed / smoothed.sum()

@@ -74,6 +74,12 @@ class Feed:
             for source in loader.sources:
                 source.epoch(0).examples(np.zeros(1, dtype=np.int64))
 
+    def unigram(self) -> np.ndarray:
+        """How often the text of a step has each token, corpora as they are mixed: [vocabulary], in tokens of all."""
+        counts, weights = [corpus.unigram() for corpus, _ in self.corpora], [weight for _, weight in self.corpora]
+        mixed = sum(weight * each / max(each.sum(), 1) for each, weight in zip(counts, weights, strict=True))
+        return mixed / sum(weights) * sum(each.sum() for each in counts)
+
     def rows_of(self, step: int) -> list[Row]:
         """The rows of one step after `start`, without reading those before it."""
         begin = 0

@@ -29,6 +29,9 @@ class Lessons:
         if not len(self.labelled):
             raise InputError("rows", "none", "at least one is needed to learn from", "add some")
 
+    def unigram(self) -> None:
+        """Rows are too few to tell."""
+
     def __iter__(self) -> Iterator[list[Batch]]:
         step, each = self.start, steps_an_epoch(len(self.labelled), self.batch)
         while True:

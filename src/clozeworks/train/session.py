@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+import numpy as np
 from rich.console import Console
 
 from clozeworks.batch import Batch
@@ -22,6 +23,7 @@ from clozeworks.train.guard import Watch
 from clozeworks.train.guess import Guesser
 from clozeworks.train.keep import Judged
 from clozeworks.train.loop import Step, fit
+from clozeworks.train.prior import begin_prior
 from clozeworks.train.progress import Line
 from clozeworks.train.saving import Saver
 from clozeworks.train.schedule import rate
@@ -55,6 +57,10 @@ class Feed(Protocol):
 
     def rehearse(self) -> None:
         """Refuse data of which no example can be made."""
+        ...
+
+    def unigram(self) -> np.ndarray | None:
+        """How often its text has each token, [vocabulary]; None: it has none of its own."""
         ...
 
 
@@ -139,6 +145,8 @@ class Session:
         model, notes = begun(self.recipe, self.source, self.taught, self.tokenizer)
         if self.words is not None:
             notes += begin_words(model, self.tokenizer, self.words, self.recipe.train.seed)
+        if self.source is None:
+            begin_prior(model, self.recipe.objective.losses, self.feed.unigram())
         return model, notes
 
     def train(

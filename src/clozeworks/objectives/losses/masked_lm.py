@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.batch import Batch, Hidden, Words
+from clozeworks.errors import RecipeError
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.linear import Linear, linear
@@ -25,6 +26,7 @@ class MaskedLM(Loss):
     logits = W_words norm(act(W h + b)) + c, with W_words the input table (tied) and a bias of its own. The head
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.
     `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else (Kitaev et al. 2020, code).
+    `prior`: c begins as the log of each token's share of the text, not as 0.
     """
 
     name: ClassVar[str] = "masked_lm"
@@ -33,6 +35,11 @@ class MaskedLM(Loss):
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
     plain: bool = field(default=False, metadata=LATE)
+    prior: bool = field(default=False, metadata=LATE)
+
+    def check(self, where: str) -> None:
+        if self.prior and self.plain:
+            raise RecipeError(f"{where}.prior", True, "a plain head has no bias", "use plain=false, or prior=false")
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)

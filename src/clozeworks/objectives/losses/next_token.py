@@ -29,6 +29,8 @@ class NextToken(Loss):
     1 - e, and `spread` = others gives e / (V - 1) to each other word (the published code, and the default); all: e / V
     to every word, its own too (torch). The loss has then a floor above 0; without gradients, as on held-out text, it is
     that of certain labels, so that perplexities stay comparable, and training reports that one as `next_certain`.
+
+    `prior`: the bias begins as the log of each token's share of the text, not as 0.
     """
 
     name: ClassVar[str] = "next_token"
@@ -39,8 +41,11 @@ class NextToken(Loss):
     tied: bool = field(default=True, metadata=LATE)
     smoothing: float = field(default=0.0, metadata=LATE)
     spread: Literal["others", "all"] = field(default="others", metadata=LATE)
+    prior: bool = field(default=False, metadata=LATE)
 
     def check(self, where: str) -> None:
+        if self.prior and not self.bias:
+            raise RecipeError(f"{where}.prior", True, "a bias is what begins so", "use bias=true, or prior=false")
         if not 0 <= self.smoothing < 1:
             raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
 

@@ -1,6 +1,6 @@
 """Predict the word that follows, whichever way a text is read."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -13,6 +13,7 @@ from clozeworks.nn.linear import Linear
 from clozeworks.objectives.losses.candidates import Candidates, sampled
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)
@@ -22,13 +23,15 @@ class NextWord(Loss):
     logits = W h + b with W [V, D] of its own, for rows read from the beginning and for rows read from the end alike.
     With `samples` n, training compares each word with n candidates instead of all (`candidates`), which are the same
     for a whole step; without gradients, as on held-out text, it is always the softmax over all words. The loss is the
-    mean over the predictions of both ways, as each has half of the rows.
+    mean over the predictions of both ways, as each has half of the rows. `prior`: b begins as the log of each word's
+    share of the text, not as 0.
     """
 
     name: ClassVar[str] = "next_token"
     reads: ClassVar[frozenset[str]] = frozenset({"labels"})
     one_way: ClassVar[bool] = True
     samples: int | None = None
+    prior: bool = field(default=False, metadata=LATE)
 
     def check(self, where: str) -> None:
         if self.samples is not None and self.samples < 1:
