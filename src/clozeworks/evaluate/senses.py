@@ -28,9 +28,9 @@ from clozeworks.vectors.reading import read_words
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.train import skipgram
 
-STEPS, TOKENS, LENGTH = 1500, 1024, 32  # of each training: steps, tokens in each, tokens of a row
+STEPS, TOKENS, LENGTH = 1000, 1024, 32  # of each training: steps, tokens in each, tokens of a row
 RECIPES = {"elmo": "elmo_mini", "bert": "roberta_mini"}
-RATES = {"elmo": 7e-4, "bert": 1e-3}  # steps of so few tokens at 2e-3 drive every unit of ELMo to its clip
+TIMES = {"elmo": 1, "bert": 5}  # as many steps: it predicts one token of seven, where ELMo predicts each of them twice
 PAIRS, LEAST, PASSED = 24, 80, 100  # homonyms; how often each word of them stands there; so many commonest are left out
 PLACES = 40  # of each meaning at most
 TOGETHER, HELD = 25, 5  # sentences of a document; every fifth document is not learned from
@@ -69,7 +69,7 @@ def run(
                 for layer, share in shares(makers, each).items():
                     same.setdefault(layer, {}).setdefault(kind, []).append(round(share, 4))
     return {
-        "steps": steps,
+        "steps": {name: times * steps for name, times in TIMES.items()},
         "tokens_a_step": TOKENS,
         "seeds": list(seeds),
         "sentences": len(sentences),
@@ -171,8 +171,8 @@ def recipe_for(name: str, seed: int, steps: int) -> Any:
     for _, part in walk(r.encoder):
         if hasattr(part, "dropout"):
             setattr(part, "dropout", 0.0)  # noqa: B010
-    r.train.batch_tokens, r.train.learning_rate, r.train.steps, r.train.seed = TOKENS, RATES[name], steps, seed
-    r.train.save_every = r.train.evaluate_every = steps
+    r.train.batch_tokens, r.train.steps, r.train.seed = TOKENS, TIMES[name] * steps, seed
+    r.train.save_every = r.train.evaluate_every = r.train.steps
     r.train.precision = "fp32"
     return r
 
