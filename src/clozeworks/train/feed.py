@@ -76,9 +76,10 @@ class Feed:
 
     def unigram(self) -> np.ndarray:
         """How often the text of a step has each token, corpora as they are mixed: [vocabulary], in tokens of all."""
-        counts, weights = [corpus.unigram() for corpus, _ in self.corpora], [weight for _, weight in self.corpora]
-        mixed = sum(weight * each / max(each.sum(), 1) for each, weight in zip(counts, weights, strict=True))
-        return mixed / sum(weights) * sum(each.sum() for each in counts)
+        counts = np.stack([corpus.unigram() for corpus, _ in self.corpora])
+        weights = np.array([weight for _, weight in self.corpora])
+        shares = counts / counts.sum(1, keepdims=True).clip(1)
+        return weights / weights.sum() @ shares * counts.sum()
 
     def rows_of(self, step: int) -> list[Row]:
         """The rows of one step after `start`, without reading those before it."""
