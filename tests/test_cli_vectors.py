@@ -212,3 +212,27 @@ def test_it_is_told_what_a_format_has_no_place_for(corpus, tmp_path, capsys):
         assert main(["vectors", "fasttext", str(corpus), "--out", str(tmp_path / name), *asked]) == 0
         assert ("n-grams are kept in .safetensors alone" in " ".join(capsys.readouterr().out.split())) is told
     assert "cancel each other" in refused(capsys, "vectors", "similar", tmp_path / "v.txt", "fox", "--minus", "fox")
+
+
+def test_options_that_another_one_has_are_refused(tmp_path: Path, capsys):
+    (file := tmp_path / "v.txt").write_text("a 1 2\nb 3 4\nc 4 3\n")
+    (tmp_path / "pairs").write_text("a b 1\nb c 2\n")
+    for words, told in (
+        (["similar", file, "a", "--method", "multiply"], "--method"),
+        (["evaluate", file, "--similarity", tmp_path / "pairs", "--dim", "300", "--hs"], "--dim, --hs"),
+        (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--limit", "3"], "--limit"),
+        (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--shortest", "3"], "--shortest"),
+        (["phrases", "--corpus", "en", "--threshold", "nan"], "a number is needed"),
+    ):
+        assert told in refused(capsys, "vectors", *map(str, words))
+    assert main(["vectors", "evaluate", str(file), "--similarity", str(tmp_path / "pairs"), "--cased"]) == 0
+
+
+def test_n_grams_of_other_lengths_and_text_that_was_cut_before(tmp_path: Path, capsys):
+    (text := tmp_path / "t.txt").write_text("New_York is n't small .\n" * 30)
+    words = ["--out", tmp_path / "f.safetensors", "--segmenter", "spaces", "--no-marks", "--dim", "8", "--workers", "1"]
+    grams = ["--minn", "2", "--maxn", "3", "--bucket", "64", "--continuous"]
+    assert main(["vectors", "fasttext", str(text), *map(str, words), *grams]) == 0
+    made = load_vectors(tmp_path / "f.safetensors")
+    assert sorted(made.words) == ["is", "n't", "new_york", "small"]
+    assert made.more["gram_buckets"].max() < 64

@@ -120,6 +120,29 @@ def test_layouts(tmp_path):
         assert read_pairs(tmp_path / "pairs") == truth
 
 
+PEOPLE = [("love", "life", 6.77), ("year", "war", 2.0), ("song", "album", 9.0)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Word 1\tWord 2\tHuman (Mean)\t1\t2\nlove\tlife\t6.77\t9\t6\nyear\twar\t2\t10\t2\nsong\talbum\t9\t0\t9\n",
+        "1\tlove\tlife\t6.77\n2\tyear\twar\t2\n3\tsong\talbum\t9\n",
+        "ID,Word1,Word2,Score\n1,love,life,6.77\n2,year,war,2\n3,song,album,9\n",
+        '"love","life",6.77\n"year","war",2\n"song","album",9\n',
+        'love,life,"6,77"\nyear,war,"2,0"\nsong,album,"9"\n',
+        "love;life;6,77\nyear;war;2\nsong;album;9\n",
+        "love life 6,77\nyear war 2\nsong album 9\n",
+        "word1\tword2\tPOS\tSimLex999\tconc\nlove\tlife\tN\t6.77\t1\nyear\twar\tN\t2\t3\nsong\talbum\tN\t9\t4\n",
+        "id\tword1\tPOS1\tword2\tPOS2\tscore\n1\tlove\tn\tlife\tn\t6.77\n2\tyear\tn\twar\tn\t2\n3\tsong\tn\talbum\tn\t9\n",
+    ],
+)
+def test_published_layouts(tmp_path, text):
+    """Scores of each person behind the mean, numbered rows, quotes, commas in numbers, parts of speech."""
+    (tmp_path / "pairs").write_text(text)
+    assert read_pairs(tmp_path / "pairs") == PEOPLE
+
+
 def test_nothing_covered_is_no_figure(tmp_path):
     (tmp_path / "pairs").write_text("x y 1\nroot1 root2 3\n")
     found = similarity(made(), tmp_path / "pairs")
@@ -136,6 +159,8 @@ def test_nothing_covered_is_no_figure(tmp_path):
         (read_pairs, "a b c\nd e f\n", "line 2: 'd e f'"),
         (read_pairs, "a b 1\na b nan\n", "line 2"),
         (read_pairs, "# nothing\n", "nothing in it"),
+        (read_pairs, "a b NA\nc d 1\n", "line 1"),
+        (read_pairs, "1 2 3\n4 5 6\n", "two words and a number"),
         (read_questions, ": one\na b c\n", "line 2: 'a b c'; four words are needed"),
         (read_questions, ": one\n", "nothing in it"),
     ],

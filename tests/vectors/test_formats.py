@@ -115,6 +115,43 @@ def test_blocks_of_many_rows(tmp_path, monkeypatch):
         assert len(load_vectors(tmp_path / name, limit=1500)) == 1500
 
 
+@pytest.mark.parametrize("head", ["", "2 2\n"])
+def test_empty_lines(tmp_path, head):
+    """At the end of a file they say nothing; between rows they are refused, or left out where that is asked for."""
+    (file := tmp_path / "v.txt").write_text(f"{head}a 1 2\nb 3 4\n\n \n\n")
+    assert load_vectors(file).words == ["a", "b"]
+    file.write_text(f"{head}a 1 2\n\nb 3 4\n\n")
+    assert load_vectors(file, errors="skip").words == ["a", "b"]
+    with pytest.raises(InputError, match="an empty line"):
+        load_vectors(file)
+
+
+def test_a_word_with_a_space_among_bytes_is_refused_whole(tmp_path):
+    """What follows it would be read from the middle of numbers."""
+    rows = np.random.default_rng(0).normal(size=(3, 40)).astype("<f4")
+    words = [b"king", b"new york", b"queen"]
+    file = tmp_path / "v.bin"
+    file.write_bytes(b"3 40\n" + b"".join(word + b" " + row.tobytes() for word, row in zip(words, rows, strict=True)))
+    for errors in ("strict", "skip"):
+        with pytest.raises(InputError, match="does a word before it have a space"):
+            load_vectors(file, errors=errors)
+
+
+def test_the_same_vectors_are_the_same_bytes(vectors, tmp_path):
+    """However long it took to make them."""
+    for seconds in (1.5, 2.5):
+        vectors.about = {"seed": 1, "seconds": seconds, "words_per_second": 9 * seconds}
+        vectors.save(tmp_path / f"{seconds}.safetensors")
+    assert (tmp_path / "1.5.safetensors").read_bytes() == (tmp_path / "2.5.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["v.safetensors", "v.txt", "v.bin"])
+def test_a_word_of_nothing_is_not_written(tmp_path, name):
+    with pytest.raises(InputError, match="words have letters"):
+        Vectors(["", "a"], np.ones((2, 3), np.float32)).save(tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -5,6 +5,14 @@ from clozeworks.commands.arguments import json_facts as _json
 
 METHODS = ("skipgram", "cbow", "fasttext", "glove")
 WHAT = (*METHODS, "phrases", "evaluate", "similar", "convert")
+TEXT = ("corpus", "lang", "segmenter", "cased", "no_marks", "field", "encoding", "errors", "processes", "engine")
+OPTIONS = {  # that mean something, beside --json
+    "phrases": (*TEXT, "out", "phrases", "min_count", "threshold", "top"),
+    "evaluate": ("similarity", "analogies", "method", "limit", "cased", "errors"),
+    "similar": ("minus", "top", "limit", "cased", "errors"),
+    "convert": ("limit", "errors", "no_header"),
+}
+ASKING = ("similarity", "analogies", "method", "limit", "top", "minus")  # of no use to those that train
 
 
 def vectors(parser: Parser) -> None:
@@ -46,6 +54,10 @@ def _training(parser: Parser) -> None:
     parser.add_argument("--max-words", type=whole(), metavar="N", help="the most frequent N alone (all)")
     parser.add_argument("--epochs", type=whole(), metavar="N", help="times over the text or the pairs (5; glove 25)")
     parser.add_argument("--rate", type=float, metavar="R", help="of learning (0.025; cbow and glove 0.05)")
+    parser.add_argument("--shortest", "--minn", type=whole(), metavar="N", help="fasttext: letters of an n-gram (3)")
+    parser.add_argument("--longest", "--maxn", type=whole(), metavar="N", help="fasttext: of the longest ones (6)")
+    parser.add_argument("--buckets", "--bucket", type=whole(), metavar="N", help="fasttext: they share (2,000,000)")
+    parser.add_argument("--continuous", action="store_true", help="fasttext: cbow in place of skipgram")
     parser.add_argument("--x-max", type=float, metavar="X", help="glove: pairs above it weigh 1 (100)")
     parser.add_argument("--memory", type=whole(), metavar="MB", help="glove: to count pairs in (512)")
     parser.add_argument("--phrases", type=whole(), metavar="N", help="join words that stand together, in N passes")
@@ -57,8 +69,11 @@ def _training(parser: Parser) -> None:
 
 def _text(parser: Parser) -> None:
     parser.add_argument("--lang", type=one_of("en", "zh"), metavar="en|zh", help="of the text (seen from its letters)")
-    parser.add_argument("--segmenter", metavar="NAME", help="who finds Chinese words, as in prepare (jieba for zh)")
+    parser.add_argument(
+        "--segmenter", metavar="NAME", help="who finds words, as in prepare (jieba for zh); spaces: cut there alone"
+    )
     parser.add_argument("--cased", action="store_true", help="capitals matter")
+    parser.add_argument("--no-marks", action="store_true", help="punctuation marks are no words")
     parser.add_argument("--field", default="text", metavar="NAME", help="the field that holds the text (text)")
     parser.add_argument("--encoding", default="utf-8", metavar="NAME", help="such as gb18030; auto detects it (utf-8)")
     parser.add_argument(

@@ -3,6 +3,7 @@
 from clozeworks.commands import named
 from clozeworks.commands.arguments import Options
 from clozeworks.commands.screen import closing, emit, note, screen
+from clozeworks.commands.to_try import to_try
 from clozeworks.text_encoder import save
 
 
@@ -28,10 +29,6 @@ def run(options: Options) -> None:
         labels = ", ".join(encoder.recipe.task.labels[:12])
         closing(console, str(out) + (f" ({labels})" if labels else ""), f"clozeworks predict {out} rows.jsonl")
         return
-    mask = encoder.tokenizer.names.get("mask", "[MASK]") if encoder.tokenizer else "[MASK]"
-    closing(
-        console,
-        str(out),
-        f'clozeworks fill-mask {out} "... {mask} ..."',
-        f"clozeworks pretrain bert_mini --from {out} --data DATA --out RUN",
-    )
+    text = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"] if encoder.tokenizer else []
+    again = f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"
+    closing(console, str(out), to_try(encoder.recipe, str(out), encoder.tokenizer), *text, again)

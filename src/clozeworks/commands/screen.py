@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+FIGURES = 12  # characters of a number at most
+
 
 def screen(stderr: bool = False) -> Console:
     """rich knows about pipes, NO_COLOR and dumb terminals; numbers are not coloured for their own sake."""
@@ -46,10 +48,11 @@ def facts(rows: Iterable[tuple[str, object]]) -> Table:
 
 
 def columns(*names: str, right: Iterable[str] = ()) -> Table:
-    """A table without lines; the names in `right` are columns of numbers. The first column is never broken."""
+    """A table without lines; the names in `right` are columns of numbers. The first column is never broken, nor are
+    numbers: where there is no room, a long name above them is."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for name in names:
-        whole = name in right or name == names[0]
+        whole = name == names[0] or (name in right and len(name) <= FIGURES)
         table.add_column(Text(name), justify="right" if name in right else "left", no_wrap=whole, overflow="fold")
     return table
 

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.text import Text
 
 from clozeworks import atomic, corpus
-from clozeworks.commands.arguments import Options
-from clozeworks.commands.declared_vectors import METHODS
+from clozeworks.commands import declared_vectors
+from clozeworks.commands.arguments import Options, Parser
+from clozeworks.commands.declared_vectors import ASKING, METHODS, OPTIONS
 from clozeworks.commands.paths import existing
 from clozeworks.commands.prepare import Bar
 from clozeworks.commands.screen import closing, columns, emit, facts, note, screen, span
@@ -35,9 +36,22 @@ STAGES = {
 
 
 def run(options: Options) -> None:
+    refuse_others(options)
     if options.what in METHODS:
         return train(options)
     return {"phrases": phrases, "evaluate": judge, "similar": similar, "convert": convert}[options.what](options)
+
+
+def refuse_others(options: Options) -> None:
+    """An option that this one has no use for is told, not passed over."""
+    declared_vectors.vectors(parser := Parser("vectors", "", ()))
+    usual = vars(parser.parse_args([options.what]))
+    known = OPTIONS.get(options.what, [name for name in usual if name not in ASKING])
+    strange = [f"--{name.replace('_', '-')}" for name, value in usual.items()
+               if name not in (*known, "what", "given", "json") and getattr(options, name) != value]  # fmt: skip
+    if strange:
+        where, needed = f"clozeworks vectors {options.what}", f"{options.what} has no such setting"
+        raise InputError(where, ", ".join(strange), needed, "leave it out")
 
 
 def train(options: Options) -> None:
@@ -84,7 +98,7 @@ def trainer(options: Options) -> Callable[..., Vectors]:
         return least_squares
     from clozeworks.vectors import train
 
-    return {"skipgram": train.skipgram, "cbow": train.cbow, "fasttext": train.skipgram}[options.what]
+    return train.cbow if options.what == "cbow" or options.continuous else train.skipgram
 
 
 def settings(options: Options) -> dict[str, Any]:
@@ -92,10 +106,14 @@ def settings(options: Options) -> dict[str, Any]:
     names = ("dim", "window", "negative", "hs", "sample", "min_count", "max_words", "epochs", "rate", "x_max", "seed")
     asked = {name: getattr(options, name) for name in (*names, "workers", "deterministic")}
     asked |= {"memory": options.memory and options.memory << 20, "phrases": wanted_phrases(options)}
+    grams = {name: getattr(options, name) for name in ("shortest", "longest", "buckets")}
+    grams = {name: value for name, value in grams.items() if value is not None}
     if options.what == "fasttext":
         from clozeworks.vectors.subwords import Subwords
 
-        asked["subwords"] = Subwords()
+        asked["subwords"] = Subwords(**grams)
+    else:
+        asked |= {**grams, "continuous": options.continuous}
     asked = {name: value for name, value in asked.items() if value is not None and value is not False}
     known = inspect.signature(trainer(options)).parameters
     if strange := [f"--{name.replace('_', '-')}" for name in asked if name not in known]:
@@ -107,6 +125,7 @@ def settings(options: Options) -> dict[str, Any]:
 def reading(options: Options) -> dict[str, Any]:
     how = Reading(field=options.field, encoding=options.encoding, errors=options.errors)
     given = {"lang": options.lang or options.corpus, "lowercase": not options.cased, "segmenter": options.segmenter}
+    given |= {"marks": not options.no_marks}
     return {**given, "reading": how, "processes": options.processes, "engine": options.engine}
 
 
@@ -123,6 +142,8 @@ def wanted_phrases(options: Options) -> Any:
         return None
     from clozeworks.vectors.phrases import Phrases
 
+    if not math.isfinite(options.threshold):
+        raise InputError("--threshold", options.threshold, "a number is needed", "10 is usual")
     return Phrases(options.min_count, options.threshold, passes=options.phrases or 1)
 
 

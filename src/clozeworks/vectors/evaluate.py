@@ -1,7 +1,9 @@
 """How well vectors agree with people: word pairs whose similarity was judged, and analogies that have an answer."""
 
+import csv
 import math
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,7 @@ from clozeworks.vectors.table import Vectors, products
 
 StrPath = str | os.PathLike[str]
 TOTAL = "total"  # what all sections together are called
+UNKNOWN = ("", "-", "?", "na", "n/a", "nan", "none", "null")  # judgements that are none
 FIRST = 300_000  # words that are looked at, the most frequent
 
 
@@ -121,35 +124,54 @@ def _scores(
 
 
 def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
-    """Two words and a judgement on each line, with tabs, commas or spaces between them.
+    """Two words and a judgement on each line, with tabs, semicolons, commas or spaces between them, as in a CSV file.
 
-    A first line that names the columns and lines that begin with # are passed over; where words are followed by more
-    than one column, the first with a number is the judgement.
+    The words are the first two columns that are not all numbers, unless a first line names others (word1, word2); the
+    judgement is the first column of numbers behind them, 6.7 or 6,7. Lines that begin with # are passed over.
     """
+    lines = _some([(number, line) for number, line in _lines(path) if not line.startswith("#")], path)
+    between = next((mark for mark in "\t;," if len(_cells(lines[0][1], mark)) > 2), None)
+    rows = [(number, line, _cells(line, between)) for number, line in lines]
+    columns = _columns([cells for _, _, cells in rows])
+    if columns is None:
+        raise _unread(path, *rows[min(1, len(rows) - 1)][:2])
+    first, second, score = columns
+    head = rows[0][2]
+    named = len(head) > score and _number(head[score]) is None and head[score].lower() not in UNKNOWN
     found: list[tuple[str, str, float]] = []
-    column, named = None, False
-    for number, line in _lines(path):
-        if line.startswith("#"):
-            continue
-        parts = [part.strip() for part in line.split("\t" if "\t" in line else "," if "," in line else None)]
-        if column is None:
-            column = next((k for k, part in enumerate(parts) if k > 1 and _number(part) is not None), None)
-            if column is None and not named and len(parts) > 2:
-                named = True
-                continue
-        score = None if column is None or len(parts) <= column else _number(parts[column])
-        if score is None:
-            needed = "two words and a number are needed"
-            raise InputError(f"{path} line {number}", repr(line[:60]), needed, "mend it")
-        found.append((parts[0], parts[1], score))
+    for number, line, cells in rows[1 if named else 0 :]:
+        value = _number(cells[score]) if len(cells) > score else None
+        if value is None:
+            raise _unread(path, number, line)
+        found.append((cells[first], cells[second], value))
     return _some(found, path)
 
 
+def _cells(line: str, between: str | None) -> list[str]:
+    return line.split() if between is None else [cell.strip() for cell in next(csv.reader([line], delimiter=between))]
+
+
+def _columns(rows: list[list[str]]) -> tuple[int, int, int] | None:
+    """Where the words are, and the judgement: a column of numbers has one in every second row at least."""
+    met = [sum(len(row) > k and _number(row[k]) is not None for row in rows) for k in range(max(map(len, rows)))]
+    numbers = [2 * count >= len(rows) for count in met]
+    told = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
+    words = told if len(told) == 2 else [k for k, number in enumerate(numbers) if not number][:2]
+    scores = [k for k, number in enumerate(numbers) if number and len(words) == 2 and k > words[1]]
+    return (words[0], words[1], scores[0]) if scores else None
+
+
+def _unread(path: StrPath, number: int, line: str) -> InputError:
+    return InputError(f"{path} line {number}", repr(line[:60]), "two words and a number are needed", "mend it")
+
+
 def read_questions(path: StrPath) -> list[tuple[str, list[list[str]]]]:
-    """Four words on each line; a line that begins with a colon names what follows."""
+    """Four words on each line; a line that begins with a colon names what follows, one with # or // is passed over."""
     sections: dict[str, list[list[str]]] = {}
     name = "questions"
     for number, line in _lines(path):
+        if line.startswith(("#", "//")):
+            continue
         if line.startswith(":"):
             name = line[1:].strip()
             name = f"{name} (section)" if name == TOTAL else name
@@ -182,7 +204,7 @@ def _some(found: list[Any], path: StrPath) -> list[Any]:
 
 def _number(text: str) -> float | None:
     try:
-        value = float(text)
+        value = float(text.replace(",", "."))
     except ValueError:
         return None
     return value if math.isfinite(value) else None

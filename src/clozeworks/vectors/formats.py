@@ -27,6 +27,7 @@ StrPath = str | os.PathLike[str]
 
 TENSORS, BINARY, TEXT = ".safetensors", ".bin", (".txt", ".vec")
 OWN = ("table", "words", "counts", "output")
+TIMED = ("seconds", "words_per_second")  # which no file tells: the same vectors are the same bytes
 FIRST, SAMPLE = 1 << 20, 1 << 12  # bytes of a first line at most, and of what follows that are looked at
 _SUBWORD_MODEL = (793712314).to_bytes(4, "little")  # how the binary models of another program begin
 
@@ -55,14 +56,17 @@ def write(path: StrPath, stored: Stored, header: bool = True) -> None:
     if odd := next((word for word in stored.words if not isinstance(word, str)), None):
         raise InputError(path, f"the word {odd!r}", "words are strings", "write them as str(word)")
     if ending == TENSORS:
-        if broken := next((word for word in stored.words if "\n" in word), None):
-            raise InputError(path, f"the word {broken!r}", "words have no line breaks", "rename it")
+        for word in stored.words:
+            if not word or "\n" in word:
+                raise InputError(path, f"the word {word!r}", "words have letters and no line breaks", "rename it")
         with atomic.file(path) as new:
-            save_file(_tensors(stored), new, {"about": json.dumps(stored.about, ensure_ascii=False)})
+            about = {name: value for name, value in stored.about.items() if name not in TIMED}
+            save_file(_tensors(stored), new, {"about": json.dumps(about, ensure_ascii=False)})
         return
-    if broken := next((word for word in stored.words if not word or BREAKS.intersection(word)), None):
-        todo = f"rename it, or write {TENSORS}"
-        raise InputError(path, f"the word {broken!r}", "words have letters and no spaces in this format", todo)
+    for word in stored.words:
+        if not word or BREAKS.intersection(word):
+            todo = f"rename it, or write {TENSORS}" if word else "rename it"
+            raise InputError(path, f"the word {word!r}", "words have letters and no spaces in this format", todo)
     with atomic.file(path) as new:
         write_rows(new, stored, ending == BINARY, header)
 

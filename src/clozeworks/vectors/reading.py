@@ -35,8 +35,9 @@ def read_words(
 ) -> Words:
     """The words of a text: what `prepare` reads (paths, rows, Documents, a dataset), or lists of words.
 
-    Chinese is cut by `segmenter` (jieba by default), other text at spaces and marks, lower-cased. Lists of words are
-    taken as they are. `folder` is where a large stream lies while it is used; by default where temporary files do.
+    Chinese is cut by `segmenter` (jieba by default), other text at spaces and marks, lower-cased; with `spaces` any
+    text at spaces alone. Lists of words are taken as they are. `folder` is where a large stream lies while it is used;
+    by default where temporary files do.
     """
     if isinstance(source, Words):
         return source.kept(min_count, most, folder)

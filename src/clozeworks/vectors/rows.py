@@ -62,14 +62,22 @@ def read_text(
         expected, dim = header
     gathered = Gathered(name, dim, expected, limit, errors)
     lines, number, gathered.skipped = ([first], number, number - 1) if header is None else ([], 2, 0)
-    while not gathered.full and (lines := lines + stream.readlines(dim * 12 * LINES)):
-        while lines and not gathered.full:  # no line behind the last one that is wanted is looked at
-            some = lines if gathered.limit is None else lines[: gathered.limit - len(gathered.words)]
+    blank, more = 0, True
+    while more and not gathered.full:
+        lines += (more := stream.readlines(dim * 12 * LINES))
+        end = len(lines)
+        while end and not lines[end - 1].strip():
+            end -= 1  # of a file, unless more comes
+        wanted, lines = lines[:end], lines[end:]
+        while wanted and not gathered.full:  # no line behind the last one that is wanted is looked at
+            some = wanted if gathered.limit is None else wanted[: gathered.limit - len(gathered.words)]
             _add_lines(gathered, some, number)
-            number, lines = number + len(some), lines[len(some) :]
+            blank += sum(not line.strip() for line in some)
+            number, wanted = number + len(some), wanted[len(some) :]
+        lines = wanted + lines
     if expected is not None and gathered.limit == expected:
-        seen = number - 2
-        if seen != expected or lines or stream.read(1):
+        seen = number - 2 - blank
+        if seen != expected or any(line.strip() for line in lines) or any(line.strip() for line in stream):
             given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line tells of {expected:,}"
             raise InputError(name, given, "a whole file is needed", "copy or download it again")
     return gathered.finish()
@@ -120,7 +128,7 @@ def _refuse_line(gathered: Gathered, parts: Sequence[bytes], place: int) -> None
     if len(head) > 1 and all(_parsed(part, 1) is None for part in head):
         given = f"the word {b' '.join(head).decode(errors='replace')!r}"
         return gathered.refuse(place, given, "words have letters and no spaces")
-    given = f"{max(len(parts) - 1, 0)} numbers" if parts else "an empty line"
+    given = f"{len(parts) - 1} numbers" if parts else "an empty line"
     return gathered.refuse(place, given, f"{dim} are needed as in the lines before")
 
 
@@ -171,6 +179,10 @@ def _add_rows(gathered: Gathered, held: bytes, seen: int, expected: int) -> tupl
         if space < 0 or len(held) - space - 1 < width:
             break
         words.append(held[begin:space].lstrip(b"\n"))
+        if _CONTROL.search(words[-1]):
+            needed = "rows must end where the next word begins: does a word before it have a space?"
+            where = f"{gathered.name} row {seen + len(words):,}"
+            raise InputError(where, "numbers in place of a word", needed, "write such words with _, or as text")
         parts.append(held[space + 1 : space + 1 + width])
         begin = space + 1 + width
     rows = np.frombuffer(b"".join(parts), "<f4").reshape(-1, gathered.dim)

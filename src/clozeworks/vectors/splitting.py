@@ -1,6 +1,7 @@
 """Sentences into words for vectors: lower-cased words and marks, as a `words` tokenizer has them, or Chinese words.
 
-Words that a document brings, and those a segmenter finds, are taken whole; the rest is split as BERT does.
+Words that a document brings, and those a segmenter finds, are taken whole; the rest is split as BERT does, and accents
+stay. The segmenter `spaces` takes all that stands between two spaces for a word, in any language.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ REMEMBERED = 1 << 18  # different stretches between spaces
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """How text becomes words: `segmenter` finds Chinese ones, `marks` says whether punctuation marks are words."""
+    """How text becomes words: `segmenter` finds those of Chinese, `marks` says whether punctuation marks are words."""
 
     lowercase: bool = True
     marks: bool = True
@@ -35,12 +36,13 @@ class Splitter:
     """At work on one text."""
 
     def __init__(self, given: Splitting):
-        self._normal = wordpiece_normalizer(given.lowercase)
+        self._normal = wordpiece_normalizer(given.lowercase, strip_accents=False)  # schon is not schön
         self._split = pre_tokenizers.BertPreTokenizer()
         self._marks = given.marks
         self._known: dict[str, list[str]] = {}
         name = given.segmenter
         found = segmenters.segmenter(name) if isinstance(name, str) else name
+        self._spaced = name == "spaces"
         self._segment = None if found is None else Segmentation(found)
 
     def __call__(self, unit: Unit) -> Part:
@@ -50,6 +52,8 @@ class Splitter:
         if document.words is not None:
             return map(self._whole, document.words)
         sentences = sentences_of(document)
+        if self._spaced:
+            return (self._whole(text.split()) for text in sentences)
         if self._segment is None:
             return map(self.words, sentences)
         found, _ = self._segment(sentences)

@@ -31,7 +31,7 @@ class Vectors(Stored):
     _norms: np.ndarray | None = field(init=False, default=None, repr=False)
 
     def __post_init__(self) -> None:
-        self.words = list(self.words)
+        self.words, self.table = list(self.words), np.asanyarray(self.table)
         if self.table.ndim != 2 or len(self.table) != len(self.words) or not self.table.size:
             given = f"{len(self.words):,} words and a table of shape {self.table.shape}"
             raise InputError("vectors", given, "a row for each word is needed", "check what was given")

@@ -139,6 +139,8 @@ def gathered(
         if isinstance(sentence, str) or not isinstance(sentence, list | tuple):
             given = f"sentence {at} is one {type(sentence).__name__}"
             raise InputError("sentences", given, "a list of words is needed for each", "split it into words")
+        if odd := [word for word in sentence if not isinstance(word, str)]:
+            raise InputError("sentences", f"sentence {at} has {odd[0]!r}", "words are strings", "write str(word)")
         batch.append(sentence)
         size += len(sentence)
         if size >= BATCH_WORDS:
