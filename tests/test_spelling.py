@@ -6,6 +6,7 @@ import torch
 
 import clozeworks as cw
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.errors import InputError
 from clozeworks.exchange.grow import grow
 from clozeworks.nn.characters import Characters, CharactersLayer
 from clozeworks.nn.lstm import LSTM
@@ -101,3 +102,39 @@ def test_saved_and_loaded(encoder, tmp_path):
     again = cw.load(tmp_path / "m")
     assert torch.equal(again.model.encoder.embed.words.spelling, encoder.model.encoder.embed.words.spelling)
     np.testing.assert_allclose(again.encode(["the fox likes moscow"]), encoder.encode(["the fox likes moscow"]))
+
+
+SENTENCES = [["a", "red", "fox"], [], ["the", "dog", "sleeps", "near", "Moscow"], ["xylophones"]]
+
+
+def test_features_of_every_word_and_layer(encoder):
+    """As in a pass of its own, whatever stands beside it; words that nobody met are read as they are written."""
+    found = encoder.features(SENTENCES)
+    assert [each.shape for each in found] == [(3, len(words), 16) for words in SENTENCES]
+    ids, begin = encoder.framed(encoder.tokenizer.encode(["a red fox"])[0].ids.tolist())
+    alone = encoder.forward(torch.tensor([ids]), logits=False).hidden_states
+    expected = torch.stack(alone)[:, 0, begin : begin + 3].numpy()
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    one, other = encoder.features([["xylophones"], ["zebra"]])
+    np.testing.assert_allclose(one, found[3], atol=1e-6)
+    assert np.abs(one - other).max() > 1e-4
+    for words in ("a red fox", ["a", 1]):
+        with pytest.raises(InputError, match="a list of words is needed"):
+            encoder.features([words])
+
+
+def test_features_of_words_in_pieces():
+    """The first piece of each."""
+    tokenizer = Tokenizer.train(["red foxes run"] * 9, "wordpiece", 64)
+    r = recipe("bert_tiny")
+    r.encoder.vocab = tokenizer.size
+    encoder = TextEncoder(build(r).eval(), tokenizer, r)
+    words = ["red", "runner", "foxes"]
+    each = [tokenizer.encode([word])[0].ids.tolist() for word in words]
+    assert max(map(len, each)) > 1
+    ids, begin = encoder.framed([index for some in each for index in some])
+    layers = torch.stack(encoder.forward(torch.tensor([ids]), logits=False).hidden_states)[:, 0]
+    at = [begin, begin + len(each[0]), begin + len(each[0]) + len(each[1])]
+    np.testing.assert_allclose(encoder.features([words])[0], layers[:, at].numpy(), atol=1e-6)
+    with pytest.raises(InputError, match="positions"):
+        encoder.features([["red"] * 600])

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from clozeworks import atomic
 from clozeworks.batch import PADDING, Batch, Borders, Context, Side
 from clozeworks.beams import Beams, search
+from clozeworks.data.tokens.given_words import pieces
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
@@ -318,26 +319,66 @@ class TextEncoder:
             raise InputError("pool", pool, needed, "use mean or first")
         most = min(made.length or self.longest, self.longest) - 2
         texts = strings(texts)
-        model, tokenizer = opened(self.model, self._tokenizer(), [made.prompt, *texts])
-        if model is not self.model:
-            encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
-            recipe = dataclasses.replace(self.recipe, encoder=encoder)
-            return TextEncoder(model, tokenizer, recipe).encode(texts, pool, batch_tokens, normalise)
-        rows = [self.framed(e.ids[:most].tolist())[0] for e in tokenizer.encode([made.prompt + text for text in texts])]
+        own = self._opened([made.prompt, *texts])
+        known = own._tokenizer().encode([made.prompt + text for text in texts])
+        rows = [own.framed(each.ids[:most].tolist())[0] for each in known]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
+        for chosen, ids, mask in own._padded(rows, batch_tokens):
+            result = own.forward(ids, mask, own._segments(ids), logits=False)
+            found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
+            out[chosen] = (F.normalize(found) if normalise else found).numpy()
+        return out
+
+    def features(self, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[np.ndarray]:
+        """What every layer says of every word, the way in first: of each sentence, a list of words, [layers, words, D].
+
+        A word is its first piece. Where the model reads characters, words that it never met are read as written.
+        """
+        for number, words in enumerate(sentences):
+            if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+                given = repr(words)[:60]
+                raise InputError(f"sentences[{number}]", given, "a list of words is needed", "split it into words")
+        own = self._opened([word for words in sentences for word in words])
+        rows, places = [], []
+        for number, words in enumerate(pieces(own._tokenizer(), sentences)):
+            ids, begin = own.framed([index for word in words for index in word.ids])
+            if len(ids) > self.longest:
+                given, needed = f"{len(ids)} tokens", f"the model has {self.longest} positions"
+                raise InputError(f"sentences[{number}]", given, needed, "shorten it")
+            ends = np.cumsum([0, *(len(word.ids) for word in words)], dtype=np.int64)
+            rows.append(ids)
+            places.append(begin + ends[:-1] + np.array([word.lead for word in words], np.int64))
+        found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
+        for chosen, ids, mask in own._padded(rows, batch_tokens):
+            layers = own.forward(ids, mask, own._segments(ids), logits=False).hidden_states
+            if len(widths := {each.shape[-1] for each in layers}) > 1:
+                needed = f"layers of widths {', '.join(map(str, sorted(widths)))} make no array"
+                raise InputError(self.recipe.name, "its layers", needed, "use forward(...).hidden_states")
+            stacked = torch.stack(layers).numpy()
+            for at, n in enumerate(chosen):
+                found[n] = stacked[:, at, places[n]]
+        return found
+
+    def _opened(self, texts: Sequence[str]) -> "TextEncoder":
+        """With every word of the texts, where the model reads characters."""
+        model, tokenizer = opened(self.model, self._tokenizer(), texts)
+        if model is self.model:
+            return self
+        encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
+        return TextEncoder(model, tokenizer, dataclasses.replace(self.recipe, encoder=encoder))
+
+    def _padded(self, rows: Sequence[list[int]], batch_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+        """Which rows, their ids and their mask: rows of like length together, the longest first."""
         order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
         while order:
             width = len(rows[order[-1]])
             count = max(1, batch_tokens // width)
             chosen, order = order[-count:], order[:-count]
-            ids = torch.full((len(chosen), width), tokenizer.pad or 0)
+            ids = torch.full((len(chosen), width), self._tokenizer().pad or 0)
             mask = torch.zeros_like(ids)
             for at, n in enumerate(chosen):
                 ids[at, : len(rows[n])], mask[at, : len(rows[n])] = torch.tensor(rows[n]), 1
-            result = self.forward(ids, mask, self._segments(ids), logits=False)
-            found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
-            out[chosen] = (F.normalize(found) if normalise else found).numpy()
-        return out
+            yield chosen, ids, mask
 
     def vocabulary(self) -> Vocabulary:
         return self._tokenizer().vocabulary()
