@@ -148,6 +148,8 @@ def test_nothing_covered_is_no_figure(tmp_path):
     found = similarity(made(), tmp_path / "pairs")
     assert math.isnan(found.spearman)
     assert (found.covered, found.pairs) == (1, 2)
+    (tmp_path / "pairs").write_text("root1 root2 3\nroot2 root1 3\n")  # all alike
+    assert math.isnan(similarity(made(), tmp_path / "pairs").spearman)
     (tmp_path / "questions").write_text("x y root1 root2\n")
     assert math.isnan(analogies(made(), tmp_path / "questions").total.accuracy)
 

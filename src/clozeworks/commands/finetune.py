@@ -89,8 +89,9 @@ def tell(console: Console, found: Plan) -> None:
     rows.append(("columns", ", ".join(f"{name} = {column}" for name, column in found.columns.items())))
     if counts := balance(found.train).counts:
         rows.append(("labels", labels_of(counts)))
+    learns = "all but its words learns" if found.recipe.encoder.embed.frozen else "all of it learns"
     rows += [
-        ("encoder", f"{begin}, {'frozen' if tune.freeze else 'all of it learns'}, texts of {found.task.frame.length}"),
+        ("encoder", f"{begin}, {'frozen' if tune.freeze else learns}, texts of {found.task.frame.length}"),
         ("head", head_of(found.task)),
         ("training", f"{epochs}, {train.steps:,} steps of {tune.batch}, rate {train.learning_rate:.1e}"),
     ]

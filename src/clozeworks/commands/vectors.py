@@ -297,7 +297,8 @@ def _met(vectors: Vectors, word: str) -> str | np.ndarray:
 
 def _spelt(vectors: Vectors, word: str) -> str:
     """A word as the vectors have it: vectors of lower-cased text know no capitals."""
-    return word.lower() if word not in vectors and word.lower() in vectors else word
+    plain = vectors.more and not any(each != each.lower() for each in vectors.words)
+    return word.lower() if word not in vectors and (plain or word.lower() in vectors) else word
 
 
 def convert(options: Options) -> None:

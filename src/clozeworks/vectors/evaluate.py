@@ -25,7 +25,7 @@ FIRST = 300_000  # words that are looked at, the most frequent
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where fewer than two."""
+    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where judgements do not differ."""
 
     name: str
     spearman: float
@@ -70,7 +70,7 @@ def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold:
     found = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
     known = [(a, b, score) for a, b, score in found if a is not None and b is not None]
     name = Path(path).name
-    if len(known) < 2:
+    if len({score for _, _, score in known}) < 2:  # nothing to agree with
         return Similarity(name, math.nan, math.nan, len(known), len(judged))
     one, other, truth = zip(*known, strict=True)
     told = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
