@@ -25,7 +25,7 @@ FIRST = 300_000  # words that are looked at, the most frequent
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where these do not differ."""
+    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where all are alike."""
 
     name: str
     spearman: float
