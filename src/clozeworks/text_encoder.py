@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks import atomic
+from clozeworks import atomic, features
 from clozeworks.batch import PADDING, Batch, Borders, Context, Side
 from clozeworks.beams import Beams, search
-from clozeworks.data.tokens.given_words import pieces
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.errors import InputError
 from clozeworks.examples import Vocabulary
@@ -279,7 +278,7 @@ class TextEncoder:
         """The same with tokens and scores; `more` goes to `clozeworks.translate.translate`."""
         if self.recipe.decoder is not None:
             more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
-        return translate(self.model, self._tokenizer(), strings(texts), longest=self.longest, **more)
+        return translate(self.model, self._tokenizer(), features.strings(texts), longest=self.longest, **more)
 
     def alignment(self, found: Translation) -> Alignment:
         """Where the decoder looked in the source while it wrote this translation."""
@@ -318,12 +317,12 @@ class TextEncoder:
             needed = "the model has no pooler" if pool == "pooled" else f"one of {', '.join(get_args(Pool))} is needed"
             raise InputError("pool", pool, needed, "use mean or first")
         most = min(made.length or self.longest, self.longest) - 2
-        texts = strings(texts)
+        texts = features.strings(texts)
         own = self._opened([made.prompt, *texts])
         known = own._tokenizer().encode([made.prompt + text for text in texts])
         rows = [own.framed(each.ids[:most].tolist())[0] for each in known]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
-        for chosen, ids, mask in own._padded(rows, batch_tokens):
+        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
             found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
             out[chosen] = (F.normalize(found) if normalise else found).numpy()
@@ -334,29 +333,15 @@ class TextEncoder:
 
         A word is its first piece. Where the model reads characters, words that it never met are read as written.
         """
-        for number, words in enumerate(sentences):
-            if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-                given = repr(words)[:60]
-                raise InputError(f"sentences[{number}]", given, "a list of words is needed", "split it into words")
+        features.check_words(sentences)
         own = self._opened([word for words in sentences for word in words])
-        rows, places = [], []
-        for number, words in enumerate(pieces(own._tokenizer(), sentences)):
-            ids, begin = own.framed([index for word in words for index in word.ids])
-            if len(ids) > self.longest:
-                given, needed = f"{len(ids)} tokens", f"the model has {self.longest} positions"
-                raise InputError(f"sentences[{number}]", given, needed, "shorten it")
-            ends = np.cumsum([0, *(len(word.ids) for word in words)], dtype=np.int64)
-            rows.append(ids)
-            places.append(begin + ends[:-1] + np.array([word.lead for word in words], np.int64))
+        rows, places = features.laid(own._tokenizer(), sentences, own.framed, self.longest)
         found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
-        for chosen, ids, mask in own._padded(rows, batch_tokens):
-            layers = own.forward(ids, mask, own._segments(ids), logits=False).hidden_states
-            if len(widths := {each.shape[-1] for each in layers}) > 1:
-                needed = f"layers of widths {', '.join(map(str, sorted(widths)))} make no array"
-                raise InputError(self.recipe.name, "its layers", needed, "use forward(...).hidden_states")
-            stacked = torch.stack(layers).numpy()
+        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
+            result = own.forward(ids, mask, own._segments(ids), logits=False)
+            layers = features.stacked(result.hidden_states, self.recipe.name)
             for at, n in enumerate(chosen):
-                found[n] = stacked[:, at, places[n]]
+                found[n] = layers[:, at, places[n]]
         return found
 
     def _opened(self, texts: Sequence[str]) -> "TextEncoder":
@@ -367,19 +352,6 @@ class TextEncoder:
         encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
         return TextEncoder(model, tokenizer, dataclasses.replace(self.recipe, encoder=encoder))
 
-    def _padded(self, rows: Sequence[list[int]], batch_tokens: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
-        """Which rows, their ids and their mask: rows of like length together, the longest first."""
-        order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
-        while order:
-            width = len(rows[order[-1]])
-            count = max(1, batch_tokens // width)
-            chosen, order = order[-count:], order[:-count]
-            ids = torch.full((len(chosen), width), self._tokenizer().pad or 0)
-            mask = torch.zeros_like(ids)
-            for at, n in enumerate(chosen):
-                ids[at, : len(rows[n])], mask[at, : len(rows[n])] = torch.tensor(rows[n]), 1
-            yield chosen, ids, mask
-
     def vocabulary(self) -> Vocabulary:
         return self._tokenizer().vocabulary()
 
@@ -389,17 +361,6 @@ class TextEncoder:
                 self.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
             )
         return self.tokenizer
-
-
-def strings(texts: Sequence[str] | str) -> list[str]:
-    """One text or several, as a list; refused where something else is among them."""
-    if not isinstance(texts, Iterable):
-        raise InputError("texts", repr(texts)[:60], "a string or a list of strings is needed", "convert it")
-    texts = [texts] if isinstance(texts, str) else list(texts)
-    for number, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(f"texts[{number}]", repr(text)[:60], "a string is needed", "convert it")
-    return texts
 
 
 def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
