@@ -63,7 +63,7 @@ MAY_IMPORT = {
                      "sentence", "spelling", "features", "atomic"},
     "finetuning": {"spec", "batch", "tasks", "predict", "spelling", "pretraining", "data", "evaluate", "train",
                    "exchange", "vectors.table", "text_encoder", "errors", "atomic"},
-    "estimator": {"finetuning", "text_encoder", "errors"},
+    "estimator": {"features", "finetuning", "text_encoder", "errors"},
     "recipes": {"spec", "model", "nn", "objectives", "pretraining", "train.settings", "errors"},
 }  # fmt: skip
 OPEN = {"__init__", "__main__", "api", "cli", "commands", "quickstart", "bench"}  # the top of the house sees all of it

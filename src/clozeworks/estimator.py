@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from clozeworks.errors import InputError
+from clozeworks.features import strings
 from clozeworks.finetuning.entry import finetune
-from clozeworks.text_encoder import TextEncoder, load, strings
+from clozeworks.text_encoder import TextEncoder, load
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin  # pyright: ignore[reportMissingImports]
