@@ -27,6 +27,8 @@ def test_spaces_alone():
     text = Document("New_York  don't 我们 去 北京大学 .")
     part = Splitting(segmenter="spaces").maker()(Unit(0, [text]))
     assert part.words == ["new_york", "don't", "我们", "去", "北京大学", "."]
+    part = Splitting(segmenter="spaces").maker()(Unit(0, [Document("New_York don't .")]))
+    assert part.words == ["new_york", "don't", "."]
 
 
 def test_case_and_marks():
