@@ -29,6 +29,8 @@ def run(options: Options) -> None:
         labels = ", ".join(encoder.recipe.task.labels[:12])
         closing(console, str(out) + (f" ({labels})" if labels else ""), f"clozeworks predict {out} rows.jsonl")
         return
-    text = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"] if encoder.tokenizer else []
-    again = f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"
-    closing(console, str(out), to_try(encoder.recipe, str(out), encoder.tokenizer), *text, again)
+    more = []
+    if heads and encoder.tokenizer is not None:  # what it has learned can be gone on with
+        more = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"]
+        more += [f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"]
+    closing(console, str(out), to_try(encoder.recipe, str(out), encoder.tokenizer), *more)

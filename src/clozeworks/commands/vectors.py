@@ -71,7 +71,7 @@ def train(options: Options) -> None:
     losses = made.about.get("losses") or [math.nan]
     rows = [
         ("vectors", f"{len(made):,} words, {made.dim} numbers each"),
-        ("method", f"{options.what}, {len(losses)} epochs"),
+        ("method", f"{options.what}, {len(losses)} epoch{'s' * (len(losses) > 1)}"),
         ("loss", f"{losses[0]:.4f} in the first epoch, {losses[-1]:.4f} in the last"),
         ("time", span(seconds)),
     ]
