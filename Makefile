@@ -40,7 +40,7 @@ format: $(VENV)/.dev ## Format, and mend what the linter can mend by itself
 	$(BIN)/ruff format .
 
 bench: $(VENV)/.test ## This machine: us and the peers in one run
-	$(BIN)/clozeworks bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 docs: $(VENV)/.dev ## The documentation, into site/
 	$(BIN)/mkdocs build --strict
@@ -55,7 +55,7 @@ constraints: $(VENV)/.dev ## Write the versions of .venv, once they are tested, 
 
 clean: ## Remove .venv and everything built
 	rm -rf $(VENV) dist build site .pytest_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests benchmarks studies docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Three sizes, each within the next: a first look should not wait for a linter.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import clozeworks as cw
-from clozeworks.commands.recipe_pages import pages
+from docs.tools.recipe_pages import pages
 from tests.cli import text
 
 FILE = Path(__file__).parents[1] / "examples" / "family.py"

@@ -111,7 +111,7 @@ MEASURED = """
 import sys
 import torch
 from clozeworks.batch import from_padded
-from clozeworks.bench.contestant import memory_mb
+from benchmarks.contestant import memory_mb
 from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.pretraining import build
 from clozeworks.train import optim

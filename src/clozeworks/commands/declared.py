@@ -5,7 +5,7 @@ The first line is the summary, lines that begin with `clozeworks` are examples. 
 
 from collections.abc import Callable
 
-from clozeworks.commands.arguments import MODEL, RECIPE, Parser, one_of, rate, share, whole
+from clozeworks.commands.arguments import MODEL, RECIPE, Parser, one_of, share, whole
 from clozeworks.commands.arguments import allow_pickle as _allow_pickle
 from clozeworks.commands.arguments import beams as _beams
 from clozeworks.commands.arguments import columns as _columns
@@ -384,44 +384,6 @@ def convert(parser: Parser) -> None:
     _json(parser)
 
 
-def bench(parser: Parser) -> None:
-    """This machine: us and the peers in one run
-
-    clozeworks bench
-    clozeworks bench pretrain --quick
-    clozeworks bench pretrain --profile --only mini-8k base-512
-    clozeworks bench lm --only gpt
-    clozeworks bench prepare --data corpus.jsonl
-    clozeworks bench xl --plot xl.svg
-    clozeworks bench long --dropout 0.1
-    clozeworks bench vectors --judge pairs.txt analogies.txt
-    """
-    names = "pretrain, lm, quality, masking, prepare, loader, xl, long, tune, family or vectors"
-    parser.add_argument("name", nargs="?", metavar="NAME", help=names)
-    parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
-    parser.add_argument("--profile", action="store_true", help="for pretrain: where our own time goes, by part")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="for pretrain and lm: mini-8k, gpt ...")
-    parser.add_argument("--data", metavar="FILE", help="for prepare, quality, vectors: text of your own (embedded)")
-    parser.add_argument("--judge", nargs="+", default=[], metavar="FILE", help="for vectors: judged pairs, analogies")
-    parser.add_argument("--plot", metavar="FILE", help="for xl and long: draw it, too: .svg, .png or .pdf")
-    parser.add_argument("--dropout", type=rate, metavar="RATE", help="for long: drop on every side while it learns (0)")
-    parser.add_argument("--out", metavar="FILE", help="write the figures there too")
-    _json(parser)
-
-
-def conformance(parser: Parser) -> None:
-    """Our masks and formats beside the papers' numbers
-
-    Measured in a few seconds on a synthetic text that is the same on every machine, or on text of your own.
-
-    clozeworks conformance
-    clozeworks conformance --real data --out conformance.md
-    """
-    parser.add_argument("--real", metavar="DIR", help="what prepare wrote, instead of the synthetic text")
-    parser.add_argument("--out", metavar="FILE.md", help="write it as a page, too")
-    _json(parser)
-
-
 def name_of(declare: Callable[[Parser], None]) -> str:
     return declare.__name__.rstrip("_").replace("_", "-")
 
@@ -432,6 +394,6 @@ GROUPS: dict[str, tuple[Callable[[Parser], None], ...]] = {
     "the road": (prepare, examples, pretrain, runs, evaluate, inspect, fill_mask, generate, translate, export),
     "tasks": (finetune, predict),
     "words": (vectors,),
-    "and": (import_, convert, bench, conformance),
+    "and": (import_, convert),
 }
 COMMANDS = {name_of(declare): declare for group in GROUPS.values() for declare in group}

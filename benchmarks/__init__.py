@@ -1,0 +1,71 @@
+"""Benchmarks: us and the peers on this machine, in one run, in turns."""
+
+import dataclasses
+import importlib
+import json as json_lines
+from pathlib import Path
+
+from clozeworks import atomic
+from clozeworks.errors import InputError, suggest
+
+NAMES = {
+    "pretrain": "our training step against the Trainer of transformers",
+    "lm": "our steps of GPT and XLNet against transformers",
+    "quality": "our held-out loss against that of the Trainer",
+    "masking": "our masks against the collator of transformers",
+    "prepare": "from raw text to tokens on disk, against datasets",
+    "loader": "how long training waits for its data",
+    "xl": "a sliding window against a memory, by the token",
+    "long": "windows, hashing and full attention over long rows",
+    "tune": "our fine-tuning and prediction against transformers",
+    "family": "what shared layers and a teacher cost a step",
+    "vectors": "our word vectors against gensim",
+}
+
+
+# What some benchmarks take besides: the field of their setting, and what the others have instead.
+OWN = {
+    "data": ("a text of its own", "prepare, quality or vectors"),
+    "cells": ("no cells", "pretrain, lm, tune or vectors"),
+    "judge": ("no judged words", "vectors"),
+    "profile": ("no profile", "pretrain"),
+    "plot": ("no plot", "xl or long"),
+    "dropout": ("a rate of its own", "long"),
+}
+
+
+def main(name: str | None, quick: bool = False, json: bool = False, out: Path | None = None, **more: object) -> int:
+    """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
+
+    Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
+    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of judged words).
+    """
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    if name is None:
+        if json:
+            print(json_lines.dumps(NAMES))
+        else:
+            console.print("\n".join(f"python -m benchmarks {each:<10}{what}" for each, what in NAMES.items()))
+        return 0
+    if name not in NAMES:
+        raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
+    benchmark = importlib.import_module(f"benchmarks.{name}")
+    setting = benchmark.Setting.quick() if quick else benchmark.Setting()
+    asked = {field: value for field, value in more.items() if value}
+    for field, value in asked.items():
+        if field not in {each.name for each in dataclasses.fields(setting)}:
+            has, other = OWN[field]
+            option = "--only" if field == "cells" else f"--{field}"
+            raise InputError(option, value, f"{name} has {has}", f"leave it out, or choose {other}")
+    if "data" in asked and not Path(str(asked["data"])).exists():
+        raise InputError("--data", asked["data"], "no such path", "check it")
+    figures = benchmark.run(dataclasses.replace(setting, **asked))
+    if out is not None:
+        atomic.write_json(out, figures)
+    if json:
+        print(json_lines.dumps(figures, allow_nan=False))
+    else:
+        console.print(benchmark.render(figures))
+    return 0

@@ -1,0 +1,1 @@
+"""Masks and formats compared with the numbers of their papers."""

@@ -1,0 +1,78 @@
+"""What is predicted in a random order, and the rows it is made for, counted."""
+
+import numpy as np
+
+from clozeworks import draws
+from clozeworks.examples import NOTHING
+from clozeworks.objectives.mask.units import words
+from clozeworks.objectives.permute import Permute
+from clozeworks.objectives.segments import PairStream
+from studies.conformance.figures import Figure, Group, exact, mean, share
+from studies.conformance.material import Material
+
+DRAWN = 200_000  # lengths drawn without a text
+LENGTH, REUSE = 512, 256
+
+
+def order_groups(material: Material) -> list[Group]:
+    return [_targets(material), _rows(material)]
+
+
+def _targets(material: Material) -> Group:
+    numbers = draws.bits(draws.fold(material.seed, "conformance"), np.arange(DRAWN)) >> np.uint64(32)
+    drawn = Permute().sizes(numbers)
+    chance = 1 / np.arange(1, 6)
+    chance /= chance.sum()
+    figures: list[Figure] = [
+        share(f"Permute, drawn: {n} word{'s' * (n > 1)}", f"{p:.3f}", "XLNet code", drawn == n, float(p))
+        for n, p in enumerate(chance, 1)
+    ]
+    figures.append(mean("Permute, drawn: mean words", "2.190", "XLNet code", drawn, float(chance @ np.arange(1, 6))))
+    found = material.hidden(PairStream(LENGTH, reuse=REUSE, lanes=2), Permute())
+    target = found.labels != NOTHING
+    assert found.order is not None
+    many, count = len(found), target.reshape(-1, LENGTH).sum(axis=1)
+    units = words(found)
+    before = np.append(0, np.cumsum(target))
+    inside = before[units.at + units.sizes] - before[units.at]
+    touched = inside > 0
+    order, reused = found.order.reshape(-1, LENGTH), found.fields["reused"]
+    first = np.arange(LENGTH) < reused[:, None]
+    lowest = np.where(first, np.iinfo(np.int32).max, order).min(axis=1)
+    leaks = int((np.where(first, order, -1).max(axis=1) >= lowest).sum())
+    figures += [
+        exact("Permute: predictions of 512 tokens (a share of .166)", "85", "XLNet 3.1", count, 85, many),
+        exact("Permute: special tokens predicted", "0", "XLNet code", int((target & found.special).sum()), 0, many),
+        exact("Permute: rows whose reused tokens see others", "0", "XLNet code", leaks, 0, many),
+        share("Permute: words predicted in part", "", "", (inside < units.sizes)[touched], None),
+    ]
+    return Group(
+        "Targets in an order: Permute",
+        "Lengths as they are drawn; then rows of 512 tokens, of which 256 are reused. Words are predicted in part "
+        "where the number is met within a span, or single tokens fill up to it.",
+        figures,
+    )
+
+
+def _rows(material: Material) -> Group:
+    segments = PairStream(LENGTH, reuse=REUSE, lanes=8)
+    epoch = material.source(segments, None).epoch(0)
+    found = epoch.examples(np.arange(len(epoch.plan)))
+    short = int((found.lengths != LENGTH).sum())
+    first = found.position < np.repeat(found.fields["reused"], found.lengths)
+    backward = np.repeat(found.fields["backward"], found.lengths)
+    text = material.text
+    tokens, documents = int(text.sentences[-1]), len(np.unique(text.sentences[text.documents])) - 1
+    missed = [tokens + documents - int((first & (backward == way)).sum()) for way in (False, True)]
+    unclosed = int((found.segment[found.first[1:] - 1] != 2).sum())
+    return Group(
+        "Rows in two directions: PairStream",
+        "Rows of 512 tokens that go on after 256, in 8 lanes, half of them backward.",
+        [
+            exact("PairStream: rows that are not full", "0", "XLNet code", short, 0, len(found)),
+            exact("PairStream: tokens not reused once, forward", "0", "XLNet code", missed[0], 0, tokens),
+            exact("PairStream: tokens not reused once, backward", "0", "XLNet code", missed[1], 0, tokens),
+            exact("PairStream: rows without [CLS] last", "0", "XLNet code", unclosed, 0, len(found)),
+            share("PairStream: B from elsewhere", "1/2 or more", "XLNet code", found.fields["pair_label"] == 1, None),
+        ],
+    )

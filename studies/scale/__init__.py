@@ -1,0 +1,1 @@
+"""What a cluster would need to pretrain a recipe, on paper."""

@@ -1,0 +1,39 @@
+"""Both sides of the fine-tuning benchmark have the same model and rows. Speeds are nobody's test."""
+
+import json
+
+import pytest
+
+from  import benchmarks
+from benchmarks import tune
+from clozeworks.errors import InputError
+
+
+def test_a_first_look_is_shorter():
+    quick, whole = tune.Setting.quick(), tune.Setting()
+    assert set(quick.cells) < set(whole.cells) == set(tune.CELLS)
+    assert quick.batch == whole.batch
+    assert quick.steps * quick.repetitions < whole.steps * whole.repetitions
+
+
+def test_an_unknown_cell_gets_a_suggestion():
+    with pytest.raises(InputError, match="did you mean predict"):
+        benchmarks.main("tune", cells=("predcit",))
+
+
+@pytest.mark.slow
+def test_the_two_are_measured_in_turns(capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("accelerate")
+    setting = tune.Setting(("train", "predict"), "bert_tiny", vocab=512, length=128, batch=8, steps=2, repetitions=2)
+    figures = tune.run(setting)
+    losses = figures["workload"]["losses"]
+    assert losses["ours"] == pytest.approx(losses["theirs"], abs=tune.NEAR)
+    assert tuple(figures["cells"]) == setting.cells
+    for name, cell in figures["cells"].items():
+        examples = 8 * (20 if name == "predict" else 2)
+        assert [[row["tokens"] for row in side] for side in cell["segments"].values()] == [[examples] * 2] * 2, name
+    json.dumps(figures, allow_nan=False)
+    from rich.console import Console
+
+    Console().print(tune.render(figures))
+    assert "examples/s" in capsys.readouterr().out
