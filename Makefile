@@ -1,5 +1,5 @@
 # Every target sets up what it needs in .venv, once, and again when pyproject.toml or constraints.txt change.
-# Another interpreter: make PYTHON=python3.12 test. Some tests only: make test ARGS="tests/test_atomic.py -k kill".
+# Another interpreter: make PYTHON=python3.12 test. Some tests only: make test ARGS="tests/core/test_atomic_io.py -k kill".
 
 PYTHON ?= python3
 VENV := .venv

@@ -5,8 +5,8 @@ import importlib
 import json as json_lines
 from pathlib import Path
 
-from clozeworks import atomic
-from clozeworks.errors import InputError, suggest
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError, suggest
 
 NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
@@ -63,7 +63,7 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
         raise InputError("--data", asked["data"], "no such path", "check it")
     figures = benchmark.run(dataclasses.replace(setting, **asked))
     if out is not None:
-        atomic.write_json(out, figures)
+        atomic_io.write_json(out, figures)
     if json:
         print(json_lines.dumps(figures, allow_nan=False))
     else:

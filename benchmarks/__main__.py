@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import benchmarks
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 EPILOG = """examples:
   python -m benchmarks

@@ -12,14 +12,15 @@ from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.workload import Workload
-from clozeworks.batch import Batch
+from clozeworks.core.batch import Batch
 from clozeworks.model import Model
 from clozeworks.nn.attention import AttentionLayer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.ffn import FeedForwardLayer
 from clozeworks.objectives.objective import LossLayer
-from clozeworks.train import allocator, optim
+from clozeworks.optim import parameter_groups
 from clozeworks.train.loop import accumulate, keys_of
+from clozeworks.train.resources import allocator
 
 PARTS = {EmbedLayer: "embedding", AttentionLayer: "attention", FeedForwardLayer: "ffn", LossLayer: "head"}
 PRODUCTS = ("mm", "addmm", "addmm_", "bmm", "baddbmm", "_linear_pointwise")
@@ -68,7 +69,7 @@ def measure(folder: Path, steps: int = 8) -> dict[str, Any]:
     allocator.keep_freed()
     work = Workload.open(folder)
     train, model = work.recipe.train, work.model()
-    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
     batches = work.steps()
     kinds = by_kind(model, adam, batches)
     return {"parts": by_part(model, adam, batches, steps), "kinds": kinds}

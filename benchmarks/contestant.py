@@ -51,13 +51,14 @@ def memory_mb(name: str) -> float | None:
 
 def ours(folder: Path, answers: IO[str]) -> None:
     from benchmarks.workload import Workload
-    from clozeworks.train import allocator, optim
+    from clozeworks.optim import parameter_groups
     from clozeworks.train.loop import fit
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     work = Workload.open(folder)
     train, model = work.recipe.train, work.model()
-    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
     meter = Meter(answers)
     if not meter.wait():
         return
@@ -106,7 +107,7 @@ def breakdown(folder: Path, answers: IO[str]) -> None:
 def rates(folder: Path, answers: IO[str]) -> None:
     from benchmarks.arithmetic import Rates
     from benchmarks.workload import Workload
-    from clozeworks.train import allocator
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     found = Rates(Workload.open(folder))

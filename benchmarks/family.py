@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.child import Contestant, turns
 from benchmarks.figures import footer, setting_of, spread, told
-from clozeworks import doctor
+from clozeworks.machine import doctor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from clozeworks.batch import Batch
+    from clozeworks.core.batch import Batch
     from clozeworks.nn.stack import Share
-    from clozeworks.pretraining import Recipe
+    from clozeworks.recipe import Recipe
     from clozeworks.train.teacher import Teacher
 
 PACKAGES = ("torch", "numpy")
@@ -51,7 +51,7 @@ class Setting:
 def run(setting: Setting) -> dict[str, Any]:
     """Measure; the figures as one object that JSON can hold."""
     from clozeworks.corpus import documents
-    from clozeworks.data.prepare import prepare
+    from clozeworks.data.shards.prepare import prepare
 
     threads, begin = setting.threads or doctor.cores(), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
@@ -99,7 +99,7 @@ def steps_of(folder: Path, comparison: str, side: str) -> Iterator[int]:
 
 
 def parameters(setting: Setting, comparison: str) -> dict[str, int]:
-    from clozeworks.pretraining import count_parameters
+    from clozeworks.recipe import count_parameters
 
     recipes = {side: recipe_of(setting, share()) for side, share in SHARES.items()}
     recipes |= {side: pupil(setting) for side in ("taught", "student", "alone")} | {"teacher": master(setting)}
@@ -172,7 +172,7 @@ def master(setting: Setting) -> "Recipe":
 def lesson(setting: Setting, folder: Path) -> "tuple[Recipe, Teacher, list[list[Batch]]]":
     """A recipe, its teacher with fresh weights, and the same few steps for every side."""
     from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.pretraining import build
+    from clozeworks.recipe import build
     from clozeworks.train.run import fitted
     from clozeworks.train.teacher import Teacher
 
@@ -211,8 +211,8 @@ def alone(setting: Setting, folder: Path) -> Iterator[int]:
 
 
 def batches_of(r: "Recipe", folder: Path) -> "Iterator[list[Batch]]":
-    from clozeworks.data.loader import Loader
-    from clozeworks.data.shards import Corpus
+    from clozeworks.data.batches.loader import Loader
+    from clozeworks.data.shards.corpus import Corpus
     from clozeworks.data.tokens.tokenizer import Tokenizer
 
     corpora = [(Corpus.open(folder / DATA), 1.0)]
@@ -224,13 +224,14 @@ def batches_of(r: "Recipe", folder: Path) -> "Iterator[list[Batch]]":
 
 def training(r: "Recipe", batches: "Iterator[list[Batch]]", teach: "Teacher | None" = None) -> Iterator[int]:
     """The loop that `pretrain` runs, without its panel and its checkpoints."""
-    from clozeworks.pretraining import build
-    from clozeworks.train import allocator, optim
+    from clozeworks.optim import parameter_groups
+    from clozeworks.recipe import build
     from clozeworks.train.loop import fit
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     model, train = build(r), r.train
-    optimizer = optim.optimizer(model, train.optimizer, train.learning_rate)
+    optimizer = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
     rate = train.learning_rate
     for step in fit(model, batches, optimizer, lambda _: rate, steps=10**9, clip=train.clip, teach=teach):
         yield step.tokens

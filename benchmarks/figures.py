@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from clozeworks import doctor
+from clozeworks.machine import doctor
 
 
 def spread(values: Sequence[float], digits: int = 3) -> dict[str, float]:

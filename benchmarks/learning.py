@@ -16,21 +16,21 @@ import torch.utils.data
 from benchmarks import peer
 from benchmarks.workload import DATA, MODEL, SETTING, THEIRS, OneSentence, Workload
 from clozeworks.corpus import documents
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import MANIFEST, Corpus
+from clozeworks.data.shards.corpus import MANIFEST, Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate import heldout
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.mask.tokens import MaskTokens
-from clozeworks.pretraining import build
+from clozeworks.optim import parameter_groups
+from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.settings import AdamW
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
-from clozeworks.train import optim
-from clozeworks.train.feed import Feed
 from clozeworks.train.loop import fit
-from clozeworks.train.schedule import rate
-from clozeworks.train.settings import AdamW
+from clozeworks.train.pretraining_batches import Feed
 
 HELDOUT = 0.1  # of the documents; few texts are large, and a loss over few predictions says little
 TRAINED = "trained"  # the peer's weights at the end
@@ -85,7 +85,7 @@ def ours(work: Workload, tokens: int) -> dict[str, Any]:
     with contextlib.closing(batches):  # pyright: ignore[reportArgumentType]
         first = next(batches)
         train.steps = max(1, round(tokens / sum(batch.real for batch in first)))
-    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
     seen, predicted, begin = 0, 0, time.perf_counter()
     batches = iter(Feed(r, [(work.text, 1.0)], work.vocabulary))
 

@@ -14,8 +14,8 @@ from benchmarks.child import Contestant, ask, turns
 from benchmarks.figures import setting_of
 from benchmarks.lm_figures import render, summary
 from benchmarks.workload import DATA, SETTING
-from clozeworks import doctor
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
+from clozeworks.machine import doctor
 
 __all__ = ["CELLS", "Cell", "Setting", "render", "run"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.child import Contestant
 from benchmarks.figures import footer, setting_of, spread, told
-from clozeworks import doctor
+from clozeworks.machine import doctor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -39,7 +39,7 @@ class Setting:
 def run(setting: Setting) -> dict[str, Any]:
     """Measure; the figures as one object that JSON can hold."""
     from clozeworks.corpus import documents
-    from clozeworks.data.prepare import prepare
+    from clozeworks.data.shards.prepare import prepare
 
     begin = time.monotonic()
     threads = setting.threads or doctor.cores()
@@ -84,7 +84,8 @@ class Runs:
 
     def train(self, steps: int) -> dict[str, Any]:
         """A fresh run, as `clozeworks pretrain` makes it; what its own metrics say of waiting."""
-        from clozeworks.train import folder, log
+        from clozeworks.train import metrics_log
+        from clozeworks.train import run_dir as folder
         from clozeworks.train.run import pretrain
 
         out = self.folder / f"{TRAINING}-{self.recipe.name}"
@@ -92,15 +93,15 @@ class Runs:
         cpu = time.process_time()
         pretrain(self.recipe, [(self.folder / DATA, 1.0)], out, progress=False)
         cpu = time.process_time() - cpu
-        rows = log.read(out / folder.METRICS)
+        rows = metrics_log.read(out / folder.METRICS)
         shutil.rmtree(out)
         return waiting(rows) | {"run_cpu_seconds": cpu}
 
     def load(self, batches: int) -> dict[str, Any]:
         """The batches of so many steps made one after another, nobody training meanwhile."""
-        from clozeworks.data.shards import Corpus
+        from clozeworks.data.shards.corpus import Corpus
         from clozeworks.data.tokens.tokenizer import Tokenizer
-        from clozeworks.train.feed import Feed
+        from clozeworks.train.pretraining_batches import Feed
 
         vocabulary = Tokenizer.load(self.folder / DATA).vocabulary()
         self.recipe.train.steps = batches + 1

@@ -23,7 +23,8 @@ from benchmarks.child import Contestant
 from benchmarks.contestant import memory_mb
 from benchmarks.figures import setting_of, spread
 from benchmarks.long_figures import RIVALS, draw, render
-from clozeworks import doctor, plot
+from clozeworks.machine import doctor
+from clozeworks.plots import charts as plot
 
 __all__ = ["Setting", "render", "run"]
 
@@ -195,9 +196,9 @@ def ours(setting: Setting, length: int, kind: str, depth: int | None = None) -> 
 def passing(encoder: "EncoderLayer") -> Pass:
     import torch
 
-    from clozeworks.batch import from_padded
-    from clozeworks.key import Key
-    from clozeworks.train import allocator
+    from clozeworks.core.batch import from_padded
+    from clozeworks.core.dropout import Key
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     passes = itertools.count()
@@ -214,10 +215,10 @@ def path(setting: Setting, length: int, mode: str) -> str:
     """Which way of `window` a row takes: cut into pieces, or whole with a mask where it is short."""
     import torch
 
-    from clozeworks.batch import from_padded
-    from clozeworks.key import Key
+    from clozeworks.core.batch import from_padded
+    from clozeworks.core.dropout import Key
+    from clozeworks.nn.kernels.windowed import fits
     from clozeworks.nn.window import Window
-    from clozeworks.nn.windowed import fits
 
     batch = from_padded(torch.zeros(1, length, dtype=torch.int64))
     context = batch.context(key=None if mode == "forward" else Key.make(0, 0, rows=range(1)))

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from benchmarks.peer import library
-from clozeworks import draws
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
 from clozeworks.corpus import documents
-from clozeworks.data.prepare import prepare
-from clozeworks.data.rows import Epoch, Row, Source, collate, shelved
-from clozeworks.data.shards import Corpus
+from clozeworks.data.batches.rows import Epoch, Row, Source, collate, shelved
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.objective import Segments, Text
@@ -81,7 +81,7 @@ class Bench:
         count = min(len(plan) // size, max(1, HELD // size))
         if not count:
             raise ValueError(f"the text has {len(plan)} examples of {length} tokens, a batch {size}")
-        self.batches = list(draws.permutation(len(plan), 7)[: count * size].reshape(count, size))
+        self.batches = list(counter_rng.permutation(len(plan), 7)[: count * size].reshape(count, size))
         transformers = library()
         self.peer = transformers.AutoTokenizer.from_pretrained(folder / DATA)
         self.collator = transformers.DataCollatorForLanguageModeling
@@ -95,7 +95,10 @@ class Bench:
         epoch, mask = self.epochs[name], MASKS[name]
         vocabulary = epoch.source.counted
         given = [
-            (assemble(epoch.plan, batch, epoch.source.text.take, vocabulary), draws.fold(epoch.key, "corrupt", batch))
+            (
+                assemble(epoch.plan, batch, epoch.source.text.take, vocabulary),
+                counter_rng.fold(epoch.key, "corrupt", batch),
+            )
             for batch in self.batches
         ]
         rows = self._rows(epoch)

@@ -9,9 +9,9 @@ import torch
 
 from benchmarks.contestant import Meter
 from benchmarks.workload import THEIRS, Workload
-from clozeworks.data.rows import Rows, Source, collate
-from clozeworks.errors import InputError
-from clozeworks.train.settings import AdamW
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.rows import Rows, Source, collate
+from clozeworks.optim.settings import AdamW
 
 SETTINGS: dict[str, Any] = {
     "optim": "adamw_torch_fused",

@@ -17,8 +17,8 @@ from torch import Tensor
 from benchmarks.contestant import Meter
 from benchmarks.peer import library
 from benchmarks.workload import SETTING, THEIRS, Workload
-from clozeworks.batch import Batch
-from clozeworks.train.settings import AdamW
+from clozeworks.core.batch import Batch
+from clozeworks.optim.settings import AdamW
 
 POOL = 8  # batches, trained on over and over: to make more would be on the peer's bill
 NOTHING = -100  # a label of the peer that predicts nothing

@@ -15,8 +15,8 @@ from benchmarks import raw_text
 from benchmarks.child import environment
 from benchmarks.figures import footer, setting_of, spread, told
 from benchmarks.memory import Watcher, held
-from clozeworks import doctor
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.machine import doctor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

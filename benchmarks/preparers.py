@@ -20,7 +20,7 @@ Side = Callable[[Path, Path, int], Callable[[], Callable[[], int]]]  # import, t
 
 def ours(folder: Path, text: Path, processes: int) -> Callable[[], Callable[[], int]]:
     """What `clozeworks prepare TEXT --tokenizer DIR --processes N` does."""
-    from clozeworks.data.prepare import prepare
+    from clozeworks.data.shards.prepare import prepare
     from clozeworks.data.tokens.tokenizer import Tokenizer
 
     def work() -> Callable[[], int]:

@@ -11,8 +11,8 @@ from benchmarks.child import Contestant, ask
 from benchmarks.figures import setting_of
 from benchmarks.pretrain_figures import render, summary
 from benchmarks.workload import DATA, SETTING
-from clozeworks import doctor
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
+from clozeworks.machine import doctor
 
 __all__ = ["CELLS", "Cell", "Setting", "render", "run"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.child import environment
 from benchmarks.figures import footer, setting_of
 from benchmarks.workload import SETTING
-from clozeworks import doctor
+from clozeworks.machine import doctor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -8,10 +8,10 @@ import numpy as np
 
 from benchmarks.preparers import TOKENIZER
 from clozeworks.corpus import documents
-from clozeworks.data.text.documents import read_documents
+from clozeworks.data.shards.units import text_of
+from clozeworks.data.text.reader import read_documents
 from clozeworks.data.text.sentences import split_sentences
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.units import text_of
 
 TRAINED_ON = 1000  # documents that the tokenizer of a benchmark sees
 

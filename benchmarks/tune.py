@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.child import Contestant, ask, turns
 from benchmarks.figures import footer, setting_of, told
 from benchmarks.lm_figures import summary
-from clozeworks import doctor
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
+from clozeworks.machine import doctor
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from benchmarks.contestant import Meter
-    from clozeworks.data.table import Table
+    from clozeworks.data.tables.table import Table
+    from clozeworks.inference.text_encoder import TextEncoder
     from clozeworks.tasks.task import Task
-    from clozeworks.text_encoder import TextEncoder
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 CELLS = {
@@ -123,10 +123,10 @@ def make(folder: Path) -> dict[str, Any]:
     import clozeworks as cw
     from benchmarks import peer
     from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.pretraining import build
+    from clozeworks.inference.text_encoder import TextEncoder, save
+    from clozeworks.recipe import build
     from clozeworks.tasks.classify import Classify
-    from clozeworks.text_encoder import TextEncoder, save
-    from clozeworks.train.fitting import fitted, frame_of
+    from clozeworks.train.finetune.recipe import fitted, frame_of
 
     setting = _setting(folder)
     table = _table()
@@ -150,7 +150,7 @@ def make(folder: Path) -> dict[str, Any]:
     truth = torch.tensor([_task(encoder).labels.index(row["label"]) for row in first.rows])
     with torch.no_grad():
         theirs = float(model(**given, labels=truth).loss)
-    from clozeworks.evaluate.answers import answers
+    from clozeworks.inference.answers import answers
 
     _, ours = answers(encoder.model, _task(encoder), first, tokenizer, "full", truth=True)
     return {
@@ -179,9 +179,10 @@ def work(folder: Path, meter: "Meter", act: str) -> None:
 
 def ours(folder: Path) -> Iterator[int]:
     import clozeworks as cw
-    from clozeworks.train import allocator, optim
-    from clozeworks.train.lessons import Lessons
+    from clozeworks.optim import parameter_groups
+    from clozeworks.train.finetune.batches import Lessons
     from clozeworks.train.loop import fit
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     encoder, setting = cw.load(folder / OURS), _setting(folder)
@@ -189,7 +190,7 @@ def ours(folder: Path) -> Iterator[int]:
     train = encoder.recipe.train
     labelled = _task(encoder).examples(_table(), encoder.tokenizer)
     lessons = Lessons(labelled, setting.batch, train, encoder.recipe.reading, encoder.tokenizer.need("pad"))
-    adam = optim.optimizer(encoder.model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.optimizer(encoder.model, train.optimizer, train.learning_rate)
     for step in fit(encoder.model, lessons, adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
         yield len(step.examples)
 
@@ -197,7 +198,7 @@ def ours(folder: Path) -> Iterator[int]:
 def predictions(folder: Path) -> Iterator[int]:
     """As many texts a step as in training, answered together with those of twenty more steps, as `predict` does."""
     import clozeworks as cw
-    from clozeworks.evaluate.answers import answers
+    from clozeworks.inference.answers import answers
 
     encoder, setting, table = cw.load(folder / OURS), _setting(folder), _table()
     assert encoder.tokenizer is not None
@@ -265,7 +266,7 @@ def _setting(folder: Path) -> Setting:
 
 def _table() -> "Table":
     from clozeworks.corpus import areas
-    from clozeworks.data.table import Table
+    from clozeworks.data.tables.table import Table
 
     return Table("docstrings", areas.rows("en"))
 

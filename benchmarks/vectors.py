@@ -20,7 +20,7 @@ from benchmarks.figures import footer, setting_of, spread, told
 from benchmarks.memory import Watcher
 from benchmarks.prepare import bare_interpreter
 from benchmarks.vector_sides import SETTING, SIDES, TEXT
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.batch import Batch
+from clozeworks.core.batch import Batch
+from clozeworks.core.examples import Plan, Ragged, Vocabulary, assemble
 from clozeworks.corpus import documents
-from clozeworks.data.loader import Loader
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import Corpus
+from clozeworks.data.batches.loader import Loader
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import Plan, Ragged, Vocabulary, assemble
 from clozeworks.exchange import files
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Segments, Text
-from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 
 DATA, MODEL, SETTING = "data", "model", "setting.json"
 ROWS = 16  # steps in a measured segment of full rows, which are all alike

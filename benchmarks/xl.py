@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.child import Contestant
 from benchmarks.figures import footer, setting_of, spread
-from clozeworks import doctor, plot
+from clozeworks.machine import doctor
+from clozeworks.plots import charts as plot
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from torch import Tensor
 
     from clozeworks.model import Model
-    from clozeworks.pretraining import Recipe
+    from clozeworks.recipe import Recipe
 
 PACKAGES = ("torch", "transformers", "numpy")
 SETTING, TEXT = "setting.json", "text"
@@ -229,8 +230,8 @@ def side_of(folder: Path, side: str, length: int) -> tuple[int, float, Work]:
 
 
 def _built(setting: Setting, length: int, remembers: bool) -> "Model":
-    from clozeworks.pretraining import build
-    from clozeworks.train import allocator
+    from clozeworks.recipe import build
+    from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     return build(recipe_of(setting, length, remembers))

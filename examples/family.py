@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import clozeworks as cw
-from clozeworks import spec
+from clozeworks.core import spec
 
 TEACHER = "bert_mini"
 PROBE = 8  # steps that tell how long one takes

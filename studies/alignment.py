@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from clozeworks import plot
-from clozeworks.batch import Batch, Taps, from_padded
-from clozeworks.key import Key
+from clozeworks.core.batch import Batch, Taps, from_padded
+from clozeworks.core.dropout import Key
 from clozeworks.model import Model
 from clozeworks.nn.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot
 from clozeworks.objectives.losses.next_token import NextTokenLayer
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -148,20 +148,20 @@ def draw(figures: dict[str, Any], path: str) -> None:
         axes = figure.add_subplot(1, 3, number)
         for at, (name, each) in enumerate(figures["exact"][task].items()):
             values = [sum(found) / len(found) for found in each.values()]
-            axes.plot(LENGTHS, values, marker="o", markersize=4, color=plot.COLOURS[at], label=name)
+            axes.plot(LENGTHS, values, marker="o", markersize=4, color=charts.COLOURS[at], label=name)
             dots = [(int(length), value) for length, found in each.items() for value in found]
-            axes.plot(*zip(*dots, strict=True), ".", color=plot.COLOURS[at], alpha=0.35, markersize=5)
+            axes.plot(*zip(*dots, strict=True), ".", color=charts.COLOURS[at], alpha=0.35, markersize=5)
         axes.set_title(f"{task}: strings without a mistake", loc="left", fontsize=11)
         axes.set_xlabel("symbols")
         axes.set_xticks(LENGTHS)
         axes.set_ylim(-0.03, 1.05)
-        plot.finish(axes, legend=number == 1)
+        charts.finish(axes, legend=number == 1)
     axes = figure.add_subplot(1, 3, 3)
     axes.imshow(figures["weights"], cmap="Blues", vmin=0, vmax=1)
     axes.set_title("reverse: where the MLP looked", loc="left", fontsize=11)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
-    plot.write(figure, path)
+    charts.write(figure, path)
 
 
 def main(words: Sequence[str] | None = None) -> int:

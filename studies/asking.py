@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, from_padded
-from clozeworks.examples import Vocabulary
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.examples import Vocabulary
 from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextTokenLayer

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks import plot
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read
-from clozeworks.errors import InputError
+from clozeworks.plots import charts
 from studies import script
 
 COLUMNS = {"classify": ("text",), "pair": ("text_a", "text_b")}
@@ -167,7 +167,7 @@ def theirs(
 def draw(figures: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = f"{figures['task']}: {figures['rows']:,} rows, measured on {figures['measured']:,} others"
-    plot.grouped_bars({"": figures["accuracy"]}, path, title, "accuracy")
+    charts.grouped_bars({"": figures["accuracy"]}, path, title, "accuracy")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks import plot
-from clozeworks.batch import PADDING, Batch, Taps, visible
-from clozeworks.data.shards import Corpus
-from clozeworks.errors import InputError
+from clozeworks.core.batch import PADDING, Batch, Taps, visible
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import walk
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import batches, evaluate
 from clozeworks.model import Model
-from clozeworks.spec import walk
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -123,7 +123,7 @@ def learnt(
     rate: float,
 ) -> dict[str, float]:
     """Train a model; its loss on held-out pairs, the BLEU of its translations, and how near its attention stays."""
-    from clozeworks.evaluate.bleu import bleu
+    from clozeworks.metrics.bleu import bleu
 
     r = recipe_for(kind, seed, steps, rate)
     encoder, text = script.trained(r, data, out / f"{seed}-{rate}"), Corpus.open(heldout)
@@ -185,7 +185,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
     words = {"branches": "two branches", "attention": "attention", "flat": "attention, flat feed-forward part"}
     bars = {words[kind]: values for kind, values in figures["loss"].items()}
     title = "Translation for as many multiply-adds"
-    plot.grouped_bars({"held-out pairs": bars}, path, title, "nats a token, fewer are better")
+    charts.grouped_bars({"held-out pairs": bars}, path, title, "nats a token, fewer are better")
 
 
 def main(words: Sequence[str] | None = None) -> int:

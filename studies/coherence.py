@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks import plot
-from clozeworks.data.shards import Corpus
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import evaluate
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import SentenceOrder, SentencePair
+from clozeworks.plots import charts
 from studies import script
 from studies.corpora import planted
 
@@ -84,7 +84,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
     groups = {
         group: {f"asked {NAMES[name]}": values for name, values in asked.items()} for group, asked in bars.items()
     }
-    plot.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
+    charts.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 
-from clozeworks import plot
-from clozeworks.batch import Batch, from_padded
-from clozeworks.key import Key
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.dropout import Key
 from clozeworks.model import Model
 from clozeworks.nn.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -123,7 +123,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
         for trained, each in figures["accuracy"].items()
     }
     shared = figures["mean_all_pairs"]["shared"][0]
-    plot.grouped_bars(groups, path, "A word said twice, by rounds of hashing", "accuracy", shared, "all pairs")
+    charts.grouped_bars(groups, path, "A word said twice, by rounds of hashing", "accuracy", shared, "all pairs")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks import plot
-from clozeworks.data.rows import Source
-from clozeworks.data.shards import Corpus
+from clozeworks.core.spec import walk
+from clozeworks.data.batches.rows import Source
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.heldout import evaluate
 from clozeworks.objectives.losses.masked_lm import MaskedLM
@@ -30,7 +30,7 @@ from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import DocSentences
-from clozeworks.spec import walk
+from clozeworks.plots import charts
 from studies import asking, script
 from studies.corpora import compounds
 
@@ -163,7 +163,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
         for kind, each in figures["surprise"].items()
     }
     title, one = "What two hidden words that belong together cost", f"log {figures['compounds']}"
-    plot.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
+    charts.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -15,9 +15,9 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from clozeworks import plot
-from clozeworks.batch import from_padded
-from clozeworks.errors import InputError
+from clozeworks.core.batch import from_padded
+from clozeworks.core.errors import InputError
+from clozeworks.plots import charts
 from studies.script import numbers
 
 DEPTHS = "2,4,8,16"
@@ -70,7 +70,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
         kind: [(depth, size / 1e6, size / 1e6, size / 1e6) for depth, size in sizes.items()]
         for kind, sizes in figures["bytes"].items()
     }
-    plot.growth(lines, path, "What is kept for the way back", "layers", "MB")
+    charts.growth(lines, path, "What is kept for the way back", "layers", "MB")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -87,7 +87,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         options = parser.parse_args(words)
         if options.plot:
-            plot.check_ending(options.plot)
+            charts.check_ending(options.plot)
         figures = run(numbers("--depths", options.depths, 1))
         if options.plot:
             draw(figures, options.plot)

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-from clozeworks.data.shards import Corpus
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.objectives.segments.line import Line
 
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from clozeworks import plot
+from clozeworks.core.errors import InputError
 from clozeworks.corpus import english
-from clozeworks.errors import InputError
+from clozeworks.plots import charts
 
 
 class Arguments(argparse.ArgumentParser):
@@ -41,7 +41,7 @@ def answer(
     try:
         options = parser.parse_args(words)
         if options.plot:
-            plot.check_ending(options.plot)
+            charts.check_ending(options.plot)
         own = {name: value for name, value in vars(options).items() if name not in ("seeds", "plot")}
         if "steps" in own:
             own["steps"] = numbers("--steps", own["steps"], 1)[0]

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from clozeworks import plot
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import walk
 from clozeworks.corpus import english
 from clozeworks.data.tokens.word_borders import is_punctuation
-from clozeworks.errors import InputError
-from clozeworks.spec import walk
+from clozeworks.plots import charts
 from clozeworks.vectors.reading import read_words
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.train import skipgram
@@ -248,7 +248,7 @@ def layers(encoder: Any, places: list[Place]) -> list[np.ndarray]:
 def draw(figures: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = "The nearest other place of a word has the same meaning"
-    plot.grouped_bars(figures["same"], path, title, "share of places", 0.5, "by chance")
+    charts.grouped_bars(figures["same"], path, title, "share of places", 0.5, "by chance")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks import plot
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan, AdaptiveSpanLayer
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.losses.span_penalty import SpanPenalty
 from clozeworks.objectives.segments import Stream
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -102,7 +102,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
     found = figures["found"]
     panels = {"average span, tokens": "span", "bits a character": "bits", "CPU seconds a step": "seconds"}
     groups = {panel: {names[price]: each[key] for price, each in found.items()} for panel, key in panels.items()}
-    plot.bar_panels(groups, path, f"Spans of at most {figures['limit']} characters, learned at a price")
+    charts.bar_panels(groups, path, f"Spans of at most {figures['limit']} characters, learned at a price")
 
 
 def main(words: Sequence[str] | None = None) -> int:

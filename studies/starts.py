@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks import plot
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.plots import charts
 from studies import script
 from studies.branches import fields, read
 from studies.independence import mean
@@ -126,7 +126,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
     """The held-out losses beside each other, a bar the mean over the seeds and a dot each of them."""
     groups = {form: {start: figures["loss"][f"{form}, {start}"] for start in STARTS} for form in FORMS}
     title = f"Held-out loss after {figures['steps']} steps on {PAIRS:,} pairs"
-    plot.grouped_bars(groups, path, title, "nats a token, fewer are better")
+    charts.grouped_bars(groups, path, title, "nats a token, fewer are better")
 
 
 def main(words: Sequence[str] | None = None) -> int:

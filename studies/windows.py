@@ -14,12 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks import plot
-from clozeworks.data.shards import Corpus
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import evaluate
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -91,7 +91,7 @@ def draw(figures: dict[str, Any], path: str) -> None:
     """A bar the mean of an arrangement, a dot each seed."""
     told = {kind: f"{kind}\n{', '.join(map(str, left))}" for kind, left in figures["windows"].items()}
     bars = {told[kind]: values for kind, values in figures["bits"].items()}
-    plot.bar_panels({"bits a character": bars}, path, "Windows by layer, from the first")
+    charts.bar_panels({"bits a character": bars}, path, "Windows by layer, from the first")
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks import plot
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.plots import charts
 from studies import script
 from studies.independence import mean
 
@@ -73,7 +73,7 @@ def change_of(text: str) -> tuple[str, str]:
 def draw(figures: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = f"{figures['task']} on {figures['measured']:,} other rows, by rows to learn from"
-    plot.grouped_bars(figures["found"], path, title, figures["figure"])
+    charts.grouped_bars(figures["found"], path, title, figures["figure"])
 
 
 def main(words: Sequence[str] | None = None) -> int:

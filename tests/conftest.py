@@ -37,8 +37,8 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with corpus.txt, data, a run of four steps and its Hugging Face directory."""
-    from clozeworks.cli import main
-    from tests.cli import SMALL, text
+    from clozeworks.cli.main import main
+    from tests.command_line import SMALL, text
 
     folder = tmp_path_factory.mktemp("road")
     (folder / "corpus.txt").write_text(text(150, 1))
@@ -55,7 +55,7 @@ def road(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def tuned(road: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that tells two kinds of texts apart."""
-    from clozeworks.cli import main
+    from clozeworks.cli.main import main
     from tests.labelled import QUICK, rows, write
 
     folder = tmp_path_factory.mktemp("tuned")

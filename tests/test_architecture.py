@@ -7,66 +7,14 @@ import importlib
 import pkgutil
 from pathlib import Path
 
-import pytest
-
 import clozeworks
-from clozeworks.spec import Spec
+from clozeworks.core.spec import Spec
+from docs.tools.architecture import ROOMS
 
 ROOT = Path(clozeworks.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-# What each package or module of the library may import from it, besides itself.
-MAY_IMPORT = {
-    "errors": set(),
-    "atomic": {"errors"},
-    "draws": set(),
-    "written": {"errors"},
-    "seal": set(),
-    "spec": {"errors", "written"},
-    "key": {"draws"},
-    "carry": set(),
-    "sentence": {"spec", "errors"},
-    "batch": {"carry", "key"},
-    "examples": {"batch"},
-    "recall": {"batch", "carry"},
-    "doctor": {"errors", "atomic", "nn.border"},  # in a child alone: the rest of it knows no torch
-    "plot": {"errors", "atomic"},
-    "nn": {"spec", "batch", "carry", "key", "errors"},
-    "objectives": {"spec", "batch", "key", "examples", "nn", "draws", "errors"},
-    "tasks": {"spec", "batch", "key", "examples", "draws", "nn", "objectives", "metrics", "data.table", "data.labelled",
-              "data.sides", "data.tokens.tokenizer", "data.tokens.cut", "data.tokens.given_words", "evaluate.bleu",
-              "sentence", "errors"},
-    "model": {"spec", "batch", "key", "nn", "objectives", "errors"},
-    "pretraining": {"spec", "model", "nn", "objectives", "tasks", "sentence", "train.settings", "errors"},
-    "spelling": {"model", "nn.characters", "data.tokens.tokenizer"},
-    "framing": {"nn.global_window", "objectives.segments", "pretraining", "tasks.frame", "data.tokens.tokenizer"},
-    "data": {"spec", "batch", "examples", "draws", "errors", "atomic", "seal"},
-    "corpus": {"data.text.documents", "draws", "errors"},
-    "vectors": {"spec", "draws", "data", "metrics", "plot", "errors", "atomic", "seal"},
-    "train": {"spec", "batch", "key", "draws", "examples", "recall", "model", "objectives", "pretraining", "data",
-              "tasks", "framing", "sentence", "spelling", "nn", "evaluate", "doctor", "errors", "atomic", "seal",
-              "exchange.tensors", "vectors.table"},
-    "metrics": {"errors"},
-    "evaluate": {"spec", "batch", "draws", "examples", "recall", "nn", "model", "objectives", "tasks", "metrics",
-                 "beams", "generate", "prefix", "data", "corpus.planted", "corpus.compounds", "corpus.english", "key",
-                 "plot", "spelling", "vectors", "errors"},
-    "exchange": {"spec", "batch", "nn", "model", "objectives", "tasks", "framing", "sentence", "pretraining",
-                 "metrics.schemes", "data.tokens.tokenizer", "train.settings", "train.checkpoint", "text_encoder",
-                 "errors", "atomic"},
-    "generate": {"batch", "carry", "model", "errors"},
-    "beams": {"batch", "generate", "model", "nn", "errors"},
-    "prefix": {"batch", "carry", "generate", "model"},
-    "translate": {"batch", "beams", "model", "data.tokens.tokenizer", "errors"},
-    "features": {"data.tokens.given_words", "data.tokens.tokenizer", "errors"},
-    "predict": {"batch", "data", "evaluate.answers", "model", "pretraining", "tasks", "errors"},
-    "text_encoder": {"spec", "batch", "beams", "generate", "translate", "predict", "examples", "nn", "objectives",
-                     "model", "pretraining", "tasks", "data.tokens.tokenizer", "exchange", "train.checkpoint", "errors",
-                     "sentence", "spelling", "features", "atomic"},
-    "finetuning": {"spec", "batch", "tasks", "predict", "spelling", "pretraining", "data", "evaluate", "train",
-                   "exchange", "vectors.table", "text_encoder", "errors", "atomic"},
-    "estimator": {"features", "finetuning", "text_encoder", "errors"},
-    "recipes": {"spec", "model", "nn", "objectives", "pretraining", "train.settings", "errors"},
-}  # fmt: skip
-OPEN = {"__init__", "__main__", "api", "cli", "commands", "quickstart", "bench"}  # the top of the house sees all of it
+RANK = {room: number for number, room in enumerate(ROOMS)}
+TOP = {"__init__", "__main__"}  # the names that the package itself has
 MODELS = (
     "bert",
     "roberta",
@@ -83,56 +31,80 @@ MODELS = (
 )
 
 
-def place(file: Path) -> str:
-    return file.relative_to(ROOT).parts[0].removesuffix(".py")
+def module_of(file: Path) -> str:
+    parts = file.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+MODULES = {module_of(file): file for file in FILES}
 
 
 def imports(file: Path) -> set[str]:
-    """Dotted names below `clozeworks` that a file imports, anywhere in it."""
+    """Modules below `clozeworks` that a file imports, anywhere in it: in functions and for types alone, too."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import"
-            module = node.module or ""
-            if module == "clozeworks":
-                found |= {alias.name for alias in node.names}
-            elif module.startswith("clozeworks."):
-                below = module.removeprefix("clozeworks.")
-                folder = ROOT.joinpath(*below.split("."))
-                modules = {f"{below}.{alias.name}" for alias in node.names if (folder / f"{alias.name}.py").is_file()}
-                found |= modules or {below}
+            parts = (node.module or "").split(".")
+            if parts[0] == "clozeworks":
+                below = ".".join(parts[1:])
+                names = (f"{below}.{alias.name}".strip(".") for alias in node.names)
+                found |= {name if name in MODULES else below for name in names}
         elif isinstance(node, ast.Import):
-            found |= {
-                alias.name.removeprefix("clozeworks.") for alias in node.names if alias.name.startswith("clozeworks.")
-            }
-    return found
+            names = (alias.name.removeprefix("clozeworks.") for alias in node.names)
+            found |= {name for name in names if name in MODULES}
+    return found - {"", module_of(file)}
 
 
-def allowed(name: str, rules: set[str]) -> bool:
-    return any(name == rule or name.startswith(rule + ".") for rule in rules)
+IMPORTS = {name: imports(file) for name, file in MODULES.items()}
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_imports_go_one_way(file):
-    here = place(file)
-    if here in OPEN:
-        return
-    for name in imports(file):
-        if name.split(".")[0] != here:
-            assert allowed(name, MAY_IMPORT[here]), f"{file.relative_to(ROOT)} may not import clozeworks.{name}"
+def room_of(module: str) -> str:
+    return module.split(".")[0]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(ROOT)))
-def test_parts_are_not_named_after_models(file):
-    here = file.relative_to(ROOT).as_posix()
-    if here.startswith(("recipes/", "exchange/names/")) or place(file) in OPEN:
-        return
-    names = [file.stem] + [
-        node.name for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef | ast.FunctionDef)
+def test_the_hallway_is_empty():
+    assert {room_of(module) for module in MODULES} == set(ROOMS) | TOP
+    assert {file.stem for file in ROOT.glob("*.py")} == {*TOP, "api", "model", "recipe"}
+
+
+def test_rooms_import_upwards_only():
+    wrong = [
+        f"{module} may not import {other}"
+        for module, others in IMPORTS.items()
+        if room_of(module) not in TOP
+        for other in others
+        if RANK[room_of(other)] > RANK[room_of(module)]
     ]
-    for name in names:
-        words = name.lower().replace("_", " ").split()
-        assert not any(model in words or name.lower().startswith(model) for model in MODELS), f"{here}: {name}"
+    assert not wrong
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    state: dict[str, bool] = {}  # False: its imports are being followed
+
+    def follow(module: str, path: tuple[str, ...]) -> None:
+        assert state.get(module, True), f"a cycle: {' -> '.join((*path[path.index(module) :], module))}"
+        if module not in state:
+            state[module] = False
+            for other in sorted(IMPORTS[module]):
+                follow(other, (*path, module))
+            state[module] = True
+
+    for module in MODULES:
+        if room_of(module) not in TOP:
+            follow(module, ())
+
+
+def test_parts_are_not_named_after_models():
+    for file in FILES:
+        here = file.relative_to(ROOT).as_posix()
+        if here.startswith(("recipes/", "exchange/names/", "cli/", "quickstart/")):
+            continue
+        tree = ast.parse(file.read_text())
+        names = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)]
+        for name in [file.stem, *names]:
+            words = name.lower().replace("_", " ").split()
+            assert not any(model in words or name.lower().startswith(model) for model in MODELS), f"{here}: {name}"
 
 
 def test_files_hold_one_idea():
@@ -164,11 +136,9 @@ def test_every_spec_refuses_an_unknown_field():
 AWAITED = {
     "Adam",
     "AttentionScores",
-    "CRF",
     "Cosine",
     "HiddenStates",
     "LayerRates",
-    "Readers",
     "Relations",
     "Shaw",
     "SlantedTriangular",
@@ -178,14 +148,14 @@ AWAITED = {
 
 def test_every_recipe_uses_every_part():
     """Parts that no recipe uses are deleted; what a labelled file adds to one is in none that has a name."""
+    from clozeworks.core.spec import known_parts, walk
     from clozeworks.nn.mixer import Bias
     from clozeworks.objectives import Corruption, Loss, Segments
     from clozeworks.recipes import named
-    from clozeworks.spec import known_parts, walk
 
     used = {type(part) for make in named().values() for _, part in walk(make())}
     bases = {Bias, Corruption, Loss, Segments}
-    elsewhere = tuple(f"clozeworks.{each}" for each in ("bench", "tasks", "train.tune", "sentence"))
+    elsewhere = tuple(f"clozeworks.{each}" for each in ("tasks", "optim.finetune", "nn.pooling"))
     unused = {
         name for name, part in known_parts().items()
         if part not in used and part not in bases and not part.__subclasses__()

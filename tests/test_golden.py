@@ -24,22 +24,23 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks import doctor, spec
-from clozeworks.data.prepare import prepare
+from clozeworks.core import spec
+from clozeworks.data.shards.prepare import prepare
+from clozeworks.machine import doctor
 from clozeworks.nn.lstm import LSTM
 from clozeworks.nn.window import Window
 from clozeworks.objectives import mask, segments
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Corruption, Segments
-from clozeworks.pretraining import Recipe, build
+from clozeworks.optim import parameter_groups, settings
+from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.optimizers.optimizer import Optimizer
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import named, recipe
-from clozeworks.train import optim, settings
-from clozeworks.train.feed import Feed
+from clozeworks.starts.transfer import take_layers
 from clozeworks.train.loop import fit
-from clozeworks.train.optimizers.optimizer import Optimizer
+from clozeworks.train.pretraining_batches import Feed
 from clozeworks.train.run import fitted, open_data
-from clozeworks.train.schedule import rate
-from clozeworks.train.source import take_layers
 from clozeworks.train.teacher import Teacher
 
 FILE = Path(__file__).parent / "golden" / "losses.json"
@@ -179,7 +180,7 @@ def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
     model, train, teacher = build(r), r.train, teacher_of(r)
     if teacher is not None and r.distil is not None:
         take_layers(teacher.model, model, r.distil.layers(r.encoder.stack.depth, 4))
-    adam = optim.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
     with contextlib.closing(iter(Feed(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
         more: dict[str, Any] = {"steps": STEPS, "clip": train.clip, "seed": train.seed, "teach": teacher}
         return [step.loss for step in fit(model, batches, adam, lambda step: rate(step, train), **more)]

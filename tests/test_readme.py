@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clozeworks.cli import COMMANDS, overview, parser_of
+from clozeworks.cli.main import COMMANDS, overview, parser_of
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -4,8 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.batch import PADDING, Batch, Borders, Context, Kind, Side
-from clozeworks.examples import Columns, Vocabulary, ragged_arange
+from clozeworks.core.batch import PADDING, Batch, Borders, Context, Kind, Side
+from clozeworks.core.examples import Columns, Vocabulary, ragged_arange
 
 
 def packed(lengths: list[list[int]], width: int, kind: Kind = "full", **more) -> Context:

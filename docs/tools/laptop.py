@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from clozeworks.exchange.huggingface import fits
 from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.objectives.mask import MaskPhrases
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 
 SMALL = 200_000_000  # tokens of a whole training that two cores read in hours, not in weeks
 TOKENIZERS = {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from clozeworks.spec import set_path
+from clozeworks.core.spec import set_path
 
 VOCAB = 30_000
 SHARING = {"all": (1, 1), "attention": (1, None), "ffn": (None, 1), "none": (None, None)}

@@ -14,13 +14,13 @@ from typing import Any
 
 import torch
 
-from clozeworks import atomic, spec
-from clozeworks.commands.diff import shown
-from clozeworks.commands.recipes import changes, family, summary
+from clozeworks.cli.diff import shown
+from clozeworks.cli.recipes import changes, family, summary
+from clozeworks.core import atomic_io, spec
 from clozeworks.nn.stack import Share
-from clozeworks.pretraining import Recipe, assembled, count_parameters
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe, assembled, count_parameters
 from clozeworks.recipes import named
-from clozeworks.train.settings import Train
 from docs.tools.laptop import Laptop, laptop_of
 
 ROOT = "bert_base"  # the recipe that every other is held against
@@ -293,7 +293,7 @@ def write(docs: Path) -> None:
         if f"recipes/{path.name}" not in found:
             path.unlink()
     for name, text in found.items():
-        atomic.write_bytes(docs / name, text.encode())
+        atomic_io.write_bytes(docs / name, text.encode())
 
 
 if __name__ == "__main__":

@@ -3,9 +3,11 @@
 Nothing heavy is imported until a name is used.
 """
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 
 if TYPE_CHECKING:
     from clozeworks.api import (
@@ -20,13 +22,11 @@ if TYPE_CHECKING:
         prepare,
         pretrain,
         recipe,
+        recipes,
         save,
     )
-    from clozeworks.estimator import TextClassifier
+    from clozeworks.train.sklearn import TextClassifier
     from clozeworks.vectors.table import Vectors, load_vectors
-
-    def recipes() -> list[str]: ...
-
 
 __version__ = "0.1.0"
 __all__ = [
@@ -53,7 +53,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "TextClassifier":
-        from clozeworks.estimator import TextClassifier
+        from clozeworks.train.sklearn import TextClassifier
 
         return TextClassifier
     if name in ("Vectors", "load_vectors"):
@@ -69,3 +69,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+class _Package(ModuleType):
+    """`cw.recipe` and `cw.recipes` are functions; the modules of these names do not take their place when imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in ("recipe", "recipes") and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,6 +1,6 @@
 """`python -m clozeworks` is `clozeworks`."""
 
-from clozeworks.cli import leave
+from clozeworks.cli.main import leave
 
 if __name__ == "__main__":
     leave()

@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from clozeworks import recipes, spec
-from clozeworks.commands.evaluate import figures_of
-from clozeworks.data.prepare import prepare
-from clozeworks.errors import InputError
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.prepare import prepare
+from clozeworks.evaluate.text import figures_of
 from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
-from clozeworks.finetuning.entry import finetune
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe
-from clozeworks.pretraining import build as _build
-from clozeworks.pretraining import count_parameters as _count
-from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
-from clozeworks.train.cost import multiply_adds as _multiply_adds
+from clozeworks.recipe import Recipe
+from clozeworks.recipe import build as _build
+from clozeworks.recipe import count_parameters as _count
+from clozeworks.recipes import named, recipe
+from clozeworks.train.finetune.entry import finetune
+from clozeworks.train.resources.cost import multiply_adds as _multiply_adds
 from clozeworks.train.run import Result
 from clozeworks.train.run import pretrain as _pretrain
 
@@ -38,6 +38,11 @@ __all__ = [
     "recipes",
     "save",
 ]
+
+
+def recipes() -> list[str]:
+    """The names of all recipes, in family order."""
+    return list(named())
 
 
 def count_parameters(recipe: Recipe | str, heads: bool = True) -> int:

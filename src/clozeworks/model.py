@@ -7,19 +7,19 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import PADDING, Batch, Context, Hidden, Side, Source, Taps
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import PADDING, Batch, Context, Hidden, Side, Source, Taps
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec, walk
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.decoder import Decoder, DecoderLayer
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
 from clozeworks.nn.stack import Stack, StackLayer
 from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import Spec, walk
 
 
 @dataclass(slots=True)

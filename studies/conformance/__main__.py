@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from clozeworks.commands.paths import existing
-from clozeworks.commands.screen import closing, columns, emit, screen
-from clozeworks.errors import InputError
+from clozeworks.cli.paths import existing
+from clozeworks.core.errors import InputError
+from clozeworks.screen.console import closing, columns, emit, screen
 from studies.conformance.report import Report, as_json, cells, described, measure, real, synthetic, write
 
 COLOURS = {"exact": "green", "agrees": "green", "outside": "bold red", "the text decides": "dim"}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clozeworks.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, Ragged
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords, Replace
 from clozeworks.objectives.mask.masking import Masking, run_starts
 from clozeworks.objectives.segments import SentenceOrder

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.data.rows import Epoch, Source
-from clozeworks.examples import Plan
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import Plan
+from clozeworks.data.batches.rows import Epoch, Source
 from clozeworks.objectives.objective import Segments
 from clozeworks.objectives.segments import (
     DocSentences,
@@ -125,7 +125,7 @@ def _next_sentence(material: Material) -> Group:
             ),
         ]
         figures += _sides(f"SegmentPair at {length}", epoch.plan, material.text)
-    drawn = targets(DOCUMENTS, 125, 0.1, draws.fold(material.seed, "conformance"))
+    drawn = targets(DOCUMENTS, 125, 0.1, counter_rng.fold(material.seed, "conformance"))
     figures.append(
         share("SegmentPair at 128: documents with a shorter target", "0.1", "BERT code", drawn < 125, 0.1 * 123 / 124)
     )
@@ -169,7 +169,7 @@ def _sides(name: str, plan: Plan, text: Text) -> list[Figure]:
 
 def _several(epoch: Epoch, segments: SegmentPair, text: Text) -> np.ndarray:
     """[examples] bool: its chunk has two sentences or more. The walk over the chunks, repeated from the labels."""
-    key, room = draws.fold(epoch.key, "segments"), segments.length - 3
+    key, room = counter_rng.fold(epoch.key, "segments"), segments.length - 3
     sentences = cut(text, room, (room + 1) // 2)
     begin = np.arange(sentences.count)
     end = gather(sentences, targets(len(sentences.documents) - 1, room, segments.short, key), begin)

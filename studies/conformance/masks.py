@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.data.rows import Source
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.objectives.mask.masking import Masking, ordinary, run_starts
 from clozeworks.objectives.mask.units import Units, annotated, words
@@ -128,7 +128,7 @@ def _broken(what: str, mask: Masking, hidden: Ragged, units: Units) -> Figure:
 
 
 def _ngram_lengths(material: Material) -> Group:
-    drawn = MaskNgrams().lengths(draws.uniform(draws.fold(material.seed, "conformance"), np.arange(DRAWN)))
+    drawn = MaskNgrams().lengths(counter_rng.uniform(counter_rng.fold(material.seed, "conformance"), np.arange(DRAWN)))
     figures = [
         share(f"drawn: {n} word{'s' * (n > 1)}", f"{6 // n}/11", "ALBERT 4.1", drawn == n, 6 / n / 11)
         for n in (1, 2, 3)
@@ -147,7 +147,7 @@ def _ngram_lengths(material: Material) -> Group:
 
 
 def _span_lengths(material: Material) -> Group:
-    numbers = draws.bits(draws.fold(material.seed, "conformance"), np.arange(DRAWN)) >> np.uint64(32)
+    numbers = counter_rng.bits(counter_rng.fold(material.seed, "conformance"), np.arange(DRAWN)) >> np.uint64(32)
     drawn = MaskSpans().lengths(numbers)
     chance = 0.2 * 0.8 ** np.arange(10)
     chance /= chance.sum()

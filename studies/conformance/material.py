@@ -5,8 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
-from clozeworks.data.rows import Source, concatenate
-from clozeworks.examples import Columns, Ragged, Vocabulary
+from clozeworks.core.examples import Columns, Ragged, Vocabulary
+from clozeworks.data.batches.rows import Source, concatenate
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.objective import Corruption, Segments
 

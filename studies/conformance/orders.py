@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.examples import NOTHING
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import NOTHING
 from clozeworks.objectives.mask.units import words
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import PairStream
@@ -19,7 +19,7 @@ def order_groups(material: Material) -> list[Group]:
 
 
 def _targets(material: Material) -> Group:
-    numbers = draws.bits(draws.fold(material.seed, "conformance"), np.arange(DRAWN)) >> np.uint64(32)
+    numbers = counter_rng.bits(counter_rng.fold(material.seed, "conformance"), np.arange(DRAWN)) >> np.uint64(32)
     drawn = Permute().sizes(numbers)
     chance = 1 / np.arange(1, 6)
     chance /= chance.sum()

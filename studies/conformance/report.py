@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.data.shards import Corpus
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from studies.conformance.fate import fate_groups
 from studies.conformance.figures import LIMIT, Figure, Group, exact
 from studies.conformance.formats import Packed, format_groups, packed

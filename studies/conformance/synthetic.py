@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.examples import (
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import (
     ENTITY_INSIDE,
     ENTITY_START,
     PHRASE_INSIDE,
@@ -43,16 +43,16 @@ class Synthetic:
     @staticmethod
     def make(documents: int, seed: int, sides: bool = False) -> "Synthetic":
         """So many documents; `sides`: of two sentences each."""
-        key = draws.fold(seed, "synthetic")
-        sentences = np.full(documents, 2) if sides else _sizes(SENTENCES, documents, draws.fold(key, "sentences"))
-        words = _sizes(WORDS, int(sentences.sum()), draws.fold(key, "words"))
-        sizes = _sizes(TOKENS, int(words.sum()), draws.fold(key, "tokens"))
+        key = counter_rng.fold(seed, "synthetic")
+        sentences = np.full(documents, 2) if sides else _sizes(SENTENCES, documents, counter_rng.fold(key, "sentences"))
+        words = _sizes(WORDS, int(sentences.sum()), counter_rng.fold(key, "words"))
+        sizes = _sizes(TOKENS, int(words.sum()), counter_rng.fold(key, "tokens"))
         begins = np.append(0, np.cumsum(sizes))
         starts = np.zeros(begins[-1], dtype=bool)
         starts[begins[:-1]] = True
-        marks = _units(words, draws.fold(key, "units"))[np.cumsum(starts) - 1]
+        marks = _units(words, counter_rng.fold(key, "units"))[np.cumsum(starts) - 1]
         shares = np.cumsum(1 / (np.arange(SIZE - SPECIAL) + 3.0))
-        drawn = draws.uniform(draws.fold(key, "zipf"), np.arange(begins[-1]))
+        drawn = counter_rng.uniform(counter_rng.fold(key, "zipf"), np.arange(begins[-1]))
         return Synthetic(
             tokens=(SPECIAL + np.searchsorted(shares / shares[-1], drawn, side="right")).astype(np.int32),
             word_starts=starts,
@@ -76,8 +76,8 @@ def vocabulary() -> Vocabulary:
 def _sizes(bins: Bins, count: int, key: np.ndarray) -> np.ndarray:
     least, most, weight = np.array(bins).T
     each = np.arange(count)
-    of = np.searchsorted(np.cumsum(weight), draws.below(1000, draws.fold(key, "bin"), each), side="right")
-    return least[of] + draws.below((most - least + 1)[of], draws.fold(key, "within"), each)
+    of = np.searchsorted(np.cumsum(weight), counter_rng.below(1000, counter_rng.fold(key, "bin"), each), side="right")
+    return least[of] + counter_rng.below((most - least + 1)[of], counter_rng.fold(key, "within"), each)
 
 
 def _units(words: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -89,8 +89,8 @@ def _units(words: np.ndarray, key: np.ndarray) -> np.ndarray:
     kinds = ((PHRASE_START, PHRASE_INSIDE, 200, 2, "phrase"), (ENTITY_START, ENTITY_INSIDE, 120, 1, "entity"))
     for start, on, chance, least, name in kinds:
         each = np.arange(block[-1] + 1)
-        there = draws.below(1000, draws.fold(key, name), each) < chance
-        size = np.where(there, least + draws.below(3, draws.fold(key, name, "size"), each), 0)[block]
+        there = counter_rng.below(1000, counter_rng.fold(key, name), each) < chance
+        size = np.where(there, least + counter_rng.below(3, counter_rng.fold(key, name, "size"), each), 0)[block]
         marks[(inside == 0) & (size > 0)] |= start | on
         marks[(inside > 0) & (inside < size)] |= on
     return marks

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.data.text.documents import Document
 
 ARTICLE = "the"
@@ -34,11 +34,11 @@ SENTENCES = 40  # of a document
 def documents(count: int = 400, seed: int = 0) -> Iterator[Document]:
     """So many documents; every compound and every place in a sentence is equally likely."""
     for number in range(count):
-        key = draws.fold(seed, "compounds", number)
+        key = counter_rng.fold(seed, "compounds", number)
         each = np.arange(SENTENCES)
-        compounds = draws.below(len(COMPOUNDS), draws.fold(key, "which"), each)
-        places = draws.below(WORDS - 2, draws.fold(key, "place"), each)
-        filler = draws.below(len(FILLER), draws.fold(key, "filler"), np.arange(SENTENCES * WORDS))
+        compounds = counter_rng.below(len(COMPOUNDS), counter_rng.fold(key, "which"), each)
+        places = counter_rng.below(WORDS - 2, counter_rng.fold(key, "place"), each)
+        filler = counter_rng.below(len(FILLER), counter_rng.fold(key, "filler"), np.arange(SENTENCES * WORDS))
         sentences = []
         for compound, place, row in zip(compounds, places, filler.reshape(SENTENCES, WORDS).tolist(), strict=True):
             sentence = [FILLER[word] for word in row]

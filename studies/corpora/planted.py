@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.data.text.documents import Document
 
 TOPICS = (
@@ -31,12 +31,14 @@ SENTENCES = 8  # of a story: even, so that a text cut into pairs has no pair of 
 def documents(stories: int = 500, seed: int = 0) -> Iterator[Document]:
     """One document a topic, each of so many stories; a story begins with any number that leaves room for it."""
     for topic, words in enumerate(TOPICS):
-        key = draws.fold(seed, "planted", topic)
+        key = counter_rng.fold(seed, "planted", topic)
         count = stories * SENTENCES
-        first = draws.below(len(STAGES) - SENTENCES + 1, draws.fold(key, "first"), np.arange(stories))
+        first = counter_rng.below(len(STAGES) - SENTENCES + 1, counter_rng.fold(key, "first"), np.arange(stories))
         stages = (first[:, None] + np.arange(SENTENCES)).ravel()
-        chosen = draws.below(len(words), draws.fold(key, "words"), np.arange(count * WORDS)).reshape(count, WORDS)
-        places = draws.below(WORDS, draws.fold(key, "place"), np.arange(count))
+        chosen = counter_rng.below(len(words), counter_rng.fold(key, "words"), np.arange(count * WORDS)).reshape(
+            count, WORDS
+        )
+        places = counter_rng.below(WORDS, counter_rng.fold(key, "place"), np.arange(count))
         sentences = []
         for stage, row, place in zip(stages.tolist(), chosen.tolist(), places.tolist(), strict=True):
             sentence = [words[each] for each in row]

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies.scale.cluster import assume
 from studies.scale.footprint import Shape
 from studies.scale.growth import Plan, as_json, plan

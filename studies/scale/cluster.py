@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
 
 
 def _is(value: Any, about: str) -> Any:

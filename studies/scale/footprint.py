@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import nn
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.model import Encoder, Model
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation

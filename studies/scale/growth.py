@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies.scale.cluster import Cluster
 from studies.scale.footprint import Kept, Shape, flops, keeps, layer_flops, recomputed
 from studies.scale.peak import Memory, memory, most_rows

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies.scale.cluster import Cluster, Failure, Node, Store, Text
 from studies.scale.footprint import Shape, flops, layer_flops
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from  import benchmarks
-from clozeworks.batch import Batch, Borders, Side
+import benchmarks
 from benchmarks import lm, plain_loop
 from benchmarks.lm_figures import rows_of, summary
-from clozeworks.errors import InputError
+from clozeworks.core.batch import Batch, Borders, Side
+from clozeworks.core.errors import InputError
 
 
 def rows(order: list[list[int]], targets: list[int], labels: list[int]) -> Batch:

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from benchmarks import long, long_figures
+from clozeworks.nn.kernels.windowed import BORDER
 from clozeworks.nn.mixer import MixerLayer
-from clozeworks.nn.windowed import BORDER
 
 SMALL = long.Setting(
     lengths=(32, 64), full=32, depths=(2, 4), width=16, depth=2, heads=2, window=4, vocab=50, repetitions=2,

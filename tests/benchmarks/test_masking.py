@@ -7,8 +7,8 @@ import pytest
 
 from benchmarks import maskers, masking
 from benchmarks.maskers import Blocks, Phrased
-from clozeworks.batch import Batch
-from clozeworks.examples import NOTHING, PHRASE_INSIDE, PHRASE_START
+from clozeworks.core.batch import Batch
+from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START
 from tests.toys import Text
 
 SMALL = {"lengths": [64], "sizes": [8], "vocab": 1000, "documents": 40, "repetitions": 2, "seconds": 0.005}

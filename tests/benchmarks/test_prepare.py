@@ -8,8 +8,8 @@ import time
 import pytest
 
 from benchmarks import memory, prepare, preparers, raw_text
-from clozeworks.data.text.documents import read_documents
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.data.text.reader import read_documents
 
 LINUX = pytest.mark.skipif(not (memory.PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's smaps_rollup")
 
@@ -93,7 +93,7 @@ def test_a_missing_peer_is_one_sentence(monkeypatch):
 
 
 def test_our_side_imports_nothing_of_the_peer():
-    code = "import sys; from benchmarks import preparers; import clozeworks.data.prepare; " \
+    code = "import sys; from benchmarks import preparers; import clozeworks.data.shards.prepare; " \
            "assert not {'torch', 'datasets', 'transformers'} & set(sys.modules)"  # fmt: skip
     subprocess.run([sys.executable, "-c", code], check=True)
     assert preparers.cpu_seconds() > 0

@@ -8,11 +8,11 @@ import sys
 import numpy as np
 import pytest
 
-from  import benchmarks
+import benchmarks
 from benchmarks import peer, pretrain
 from benchmarks.pretrain_figures import summary
 from benchmarks.workload import Blocks, OneSentence
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from tests.toys import Text
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from  import benchmarks
+import benchmarks
 from benchmarks import tune
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 
 def test_a_first_look_is_shorter():

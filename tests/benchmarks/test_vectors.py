@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks import vectors
-from clozeworks.cli import main
-from clozeworks.errors import InputError
+from benchmarks.__main__ import main
+from clozeworks.core.errors import InputError
 
 
 def row(speed, memory, quality):
@@ -41,7 +41,7 @@ def test_what_it_cannot_do_is_told(capsys, monkeypatch, tmp_path):
         vectors.run(vectors.Setting(cells=("glove",)))
     with pytest.raises(InputError, match="--judge"):
         vectors.run(vectors.Setting(judge=(str(tmp_path / "absent"),)))
-    assert main(["bench", "loader", "--judge", "x"]) == 2
+    assert main(["loader", "--judge", "x"]) == 2
     assert "loader has no judged words" in capsys.readouterr().err
     monkeypatch.setitem(__import__("sys").modules, "gensim", None)
     with pytest.raises(InputError, match="pip install gensim"):

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from benchmarks import xl
-from clozeworks.errors import InputError
-from clozeworks.pretraining import count_parameters
+from clozeworks.core.errors import InputError
+from clozeworks.recipe import count_parameters
 
 SMALL = xl.Setting(lengths=(8,), peer=(8,), width=16, depth=2, heads=2, repetitions=2, seconds=0.01, threads=1)
 

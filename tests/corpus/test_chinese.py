@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 
 from clozeworks import corpus
+from clozeworks.core.characters import is_han
 from clozeworks.corpus.chinese import split_tagged
-from clozeworks.data.tokens.word_borders import is_han
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ from itertools import islice
 import pytest
 
 from clozeworks import corpus
+from clozeworks.core.errors import InputError
 from clozeworks.corpus.english import prose
 from clozeworks.data.text.sentences import split_sentences
-from clozeworks.errors import InputError
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import Corpus
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.heldout import batches, evaluate, fewer_lanes, labels_of, measure, unigram_baseline
+from clozeworks.evaluate.heldout import batches, evaluate, fewer_lanes, labels_of, measure
+from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import DocSentences, Stream
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe, build
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.run import fitted
 

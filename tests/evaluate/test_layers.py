@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks.batch import from_padded
+from clozeworks.core.batch import from_padded
 from clozeworks.evaluate.layers import Changes, measure, open_text
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.objectives.mask import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.text_encoder import TextEncoder
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from clozeworks.data.table import Table
+from clozeworks.data.tables.table import Table
 from clozeworks.evaluate.examination import Examination
 from clozeworks.evaluate.mistakes import mistakes
 from clozeworks.evaluate.report import page

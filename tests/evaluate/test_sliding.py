@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import from_padded
-from clozeworks.carry import Keys
-from clozeworks.errors import InputError
+from clozeworks.core.batch import from_padded
+from clozeworks.core.cache import Keys
+from clozeworks.core.errors import InputError
+from clozeworks.core.segment_memory import Recall
 from clozeworks.evaluate.sliding import by_memory, by_window, measure, text_of
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
@@ -22,8 +23,7 @@ from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.recall import Recall
-from tests.test_recall import batch_of
+from tests.core.test_segment_memory import batch_of
 from tests.toys import VOCABULARY, Text
 
 WIDTH, VOCAB = 16, 30

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Share
-from clozeworks.pretraining import Recipe, build
-from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.recipe import Recipe, build
 from tests.exchange.test_huggingface import SMALL, TOLERANCE, inputs
 
 transformers = pytest.importorskip("transformers")

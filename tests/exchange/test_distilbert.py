@@ -5,14 +5,14 @@ import json
 import pytest
 import torch
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Pooler
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.hidden_states import HiddenStates
-from clozeworks.pretraining import Recipe, build
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 from tests.exchange.test_huggingface import TOLERANCE, inputs
 
 transformers = pytest.importorskip("transformers")

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import Memory, from_padded
-from clozeworks.errors import InputError
-from clozeworks.spelling import opened
-from clozeworks.text_encoder import TextEncoder
-from tests.cli import facts
+from clozeworks.core.batch import Memory, from_padded
+from clozeworks.core.errors import InputError
+from clozeworks.exchange.char_vocab import opened
+from clozeworks.inference.text_encoder import TextEncoder
+from tests.command_line import facts
 from tests.conftest import SHARED
 
 h5py = pytest.importorskip("h5py")

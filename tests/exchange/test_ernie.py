@@ -5,10 +5,10 @@ import json
 import pytest
 import torch
 
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.objectives.mask import MaskPhrases
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 from tests.exchange.test_huggingface import SMALL, compare, inputs
 
 transformers = pytest.importorskip("transformers")

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.exchange.grow import BIAS, TABLE, grow, is_larger
-from clozeworks.pretraining import build
+from clozeworks.inference.text_encoder import TextEncoder
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder
 
 TEXTS = ["the fox sees a red stone near the old tree", "a small hen eats under the large house"] * 20
 

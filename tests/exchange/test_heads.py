@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks import spec
-from clozeworks.batch import PADDING, Batch, from_padded
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.framing import fitting
-from clozeworks.pretraining import build
+from clozeworks.core import spec
+from clozeworks.core.batch import PADDING, Batch, from_padded
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.exchange.templates import fitting
+from clozeworks.inference.text_encoder import TextEncoder, load, save
+from clozeworks.recipe import build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.frame import Frame
@@ -22,8 +23,7 @@ from clozeworks.tasks.reading import SumLayers
 from clozeworks.tasks.span import Span
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
-from clozeworks.text_encoder import TextEncoder, load, save
-from clozeworks.train.fitting import summary_of
+from clozeworks.train.finetune.recipe import summary_of
 
 transformers = pytest.importorskip("transformers")
 

@@ -5,13 +5,13 @@ import json
 import pytest
 import torch
 
-from clozeworks import spec
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.pretraining import Recipe, build
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 
 transformers = pytest.importorskip("transformers")
 

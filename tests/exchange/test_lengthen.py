@@ -6,14 +6,14 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.errors import InputError
+from clozeworks.core.batch import from_padded
+from clozeworks.core.errors import InputError
 from clozeworks.exchange.lengthen import laid, lengthen, refresh
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 
 SHORT = 24  # positions of the models that are converted
 

@@ -6,17 +6,17 @@ from dataclasses import replace
 import pytest
 import torch
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.window import Window
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe, build
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 from tests.exchange.test_huggingface import TOLERANCE
 
 transformers = pytest.importorskip("transformers")

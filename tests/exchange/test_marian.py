@@ -6,17 +6,17 @@ import json
 import pytest
 import torch
 
-from clozeworks.batch import from_padded
-from clozeworks.beams import Beams, searches, translations
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.generate import Draw, Reader, draw
+from clozeworks.core.batch import from_padded
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.inference.beam_search import Beams, searches, translations
+from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Share
 from clozeworks.objectives.losses.next_token import NextTokenLayer
-from clozeworks.pretraining import build
-from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.recipe import build
 from tests.nn.test_decoder import pair, randomised, small
 
 transformers = pytest.importorskip("transformers")

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.beams import Beams, search
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.generate import Draw, Reader, draw
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.inference.beam_search import Beams, search
+from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.stack import Share
-from clozeworks.text_encoder import TextEncoder, load, save
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5

@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.lsh import LSH
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Share
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.text_encoder import TextEncoder, load, save
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5

@@ -3,7 +3,7 @@
 import pytest
 
 import clozeworks as cw
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
 from clozeworks.exchange import huggingface
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.window import Window

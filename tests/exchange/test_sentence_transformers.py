@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.pretraining import build
-from clozeworks.sentence import Pool, SentenceVector
-from clozeworks.text_encoder import TextEncoder, load, save
+from clozeworks.inference.text_encoder import TextEncoder, load, save
+from clozeworks.nn.pooling import Pool, SentenceVector
+from clozeworks.recipe import build
 
 transformers = pytest.importorskip("transformers")
 

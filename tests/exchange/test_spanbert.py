@@ -6,17 +6,17 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clozeworks.batch import Spans, from_padded
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Spans, from_padded
+from clozeworks.core.errors import RecipeError
 from clozeworks.exchange import huggingface
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask import MaskSpans
 from clozeworks.objectives.segments import DocSentences
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder, load, save
 from tests.exchange.test_huggingface import compare, inputs, their_model
 
 transformers = pytest.importorskip("transformers")

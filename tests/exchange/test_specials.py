@@ -7,20 +7,20 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.data.table import Table
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.answers import answers
-from clozeworks.framing import frame_of
+from clozeworks.exchange.templates import frame_of
+from clozeworks.inference.answers import answers
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.objectives.segments import PairStream
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.span import Span
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
-from clozeworks.text_encoder import TextEncoder, load, save
-from clozeworks.train.fitting import summary_of
+from clozeworks.train.finetune.recipe import summary_of
 
 transformers = pytest.importorskip("transformers")
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clozeworks.batch import Context, Memory, Side
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.batch import Context, Memory, Side
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken
-from clozeworks.text_encoder import TextEncoder, load, save
 from tests.exchange.frozen.transfo_xl import CASES, FILE, LENGTH, SHAPE, tokens, weight
 
 FROZEN: dict[str, Any] = json.loads(FILE.read_text())

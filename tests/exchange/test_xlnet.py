@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.batch import PADDING, Batch, Context, Memory, Side, from_padded
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.batch import PADDING, Batch, Context, Memory, Side, from_padded
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.stack import Share
-from clozeworks.text_encoder import TextEncoder, load, save
 
 transformers = pytest.importorskip("transformers")
 TOLERANCE = 1e-5

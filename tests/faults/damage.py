@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from clozeworks import seal
-from clozeworks.data.shards import Corpus
-from clozeworks.errors import InputError
-from clozeworks.train import checkpoint, folder
+from clozeworks.core import checksummed_json
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.exchange import checkpoint
+from clozeworks.train import run_dir
 from clozeworks.train.run import open_data
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
@@ -83,7 +84,7 @@ def _targets(place: Scene, out: Path) -> list[Target]:
     saves = [Target(file, "checkpoint", lambda file=file: newest_but(file.parent))
              for path in sorted(out.glob("step-*")) for file in sorted(path.iterdir())]  # fmt: skip
     texts = [Target(file, "text", text) for file in sorted(place.data.iterdir())]
-    return saves + 2 * texts + [Target(out / folder.RUN, "run", lambda: folder.read(out))]
+    return saves + 2 * texts + [Target(out / run_dir.RUN, "run", lambda: run_dir.read(out))]
 
 
 def _damage(file: Path, way: str, draw: random.Random) -> str:
@@ -118,7 +119,9 @@ def _same(file: Path, before: bytes) -> bool:
         after, said = json.loads(file.read_bytes()), json.loads(before)
     except (OSError, ValueError):
         return False
-    return after == said or all(after.get(name) == value for name, value in said.items() if name != seal.MARK)
+    return after == said or all(
+        after.get(name) == value for name, value in said.items() if name != checksummed_json.MARK
+    )
 
 
 def _commands(place: Scene, out: Path, words: list[str], count: int, figures: Figures) -> None:

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
-from clozeworks.cli import main
-from clozeworks.errors import InputError
-from clozeworks.train import checkpoint
+from clozeworks.cli.main import main
+from clozeworks.core.errors import InputError
+from clozeworks.exchange import checkpoint
 from tests.faults import scene
 from tests.faults.scene import Child, Figures, Scene
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from clozeworks import doctor
-from clozeworks.train import folder
+from clozeworks.machine import doctor
+from clozeworks.train import run_dir
 from tests.faults import damage, disk, kills, poison, ranks, scene, stops
 from tests.faults.scene import Figures
 
@@ -32,4 +32,4 @@ def run(only: Sequence[str], quick: bool) -> dict[str, Any]:
             figures = act(place, **(small if quick else full))
         told[name] = {**asdict(figures), "seconds": round(time.monotonic() - begin, 1)}
     about = {name: value for name, value in doctor.machine().items() if name in MACHINE}
-    return {"machine": about, "versions": folder.versions(), "quick": quick, "kinds": told}
+    return {"machine": about, "versions": run_dir.versions(), "quick": quick, "kinds": told}

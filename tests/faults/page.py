@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 BEGIN, END = "<!-- faults: begin, written by `make faults` -->", "<!-- faults: end -->"
 ABOUT = {

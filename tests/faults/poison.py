@@ -9,7 +9,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from clozeworks.train import checkpoint, log
+from clozeworks.exchange import checkpoint
+from clozeworks.train import metrics_log
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
 
@@ -82,7 +83,7 @@ def _case(place: Scene, kind: str, number: int) -> dict[str, object]:
     child.signal(signal.SIGKILL)
     child.wait()
     place.run(words[1])
-    rows = log.read(outs[0] / "metrics.jsonl")
+    rows = metrics_log.read(outs[0] / "metrics.jsonl")
     return {
         "kind": kind,
         "label": f"{kind}, examples {rest} of every {EVERY}",
@@ -102,5 +103,5 @@ def _state(run: Path) -> dict[str, Any]:
 
 def _loss(run: Path) -> float:
     """The last loss on held-out text."""
-    rows = [row for row in log.read(run / "metrics.jsonl") if row.get("split") == "heldout"]
+    rows = [row for row in metrics_log.read(run / "metrics.jsonl") if row.get("split") == "heldout"]
     return rows[-1]["loss"] if rows and rows[-1]["loss"] is not None else math.inf

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from clozeworks.cli import parser_of
-from clozeworks.train import checkpoint
+from clozeworks.cli.main import parser_of
+from clozeworks.exchange import checkpoint
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
 

@@ -18,11 +18,10 @@ from typing import Any
 import torch
 import torch._dynamo  # which every optimizer loads; here once, not in each child
 
-import clozeworks.commands.prepare
-import clozeworks.commands.pretrain  # noqa: F401  loaded before any fork, as above
-from clozeworks.cli import main
-from clozeworks.train import checkpoint, log
-from tests.cli import text
+from clozeworks.cli.main import main
+from clozeworks.exchange import checkpoint
+from clozeworks.train import metrics_log
+from tests.command_line import text
 
 SMALL = {
     "encoder.width": 32,
@@ -196,7 +195,10 @@ def end_of(run: Path) -> dict[str, Any]:
     exact = [path for path in sorted(found.path.iterdir()) if path.suffix == ".safetensors"]
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in exact}
     state = {name: value for name, value in found.state.items() if name != "seconds"}
-    rows = [{k: v for k, v in row.items() if k not in log.TIMINGS} for row in log.read(run / "metrics.jsonl")]
+    rows = [
+        {k: v for k, v in row.items() if k not in metrics_log.TIMINGS}
+        for row in metrics_log.read(run / "metrics.jsonl")
+    ]
     return {"checkpoint": found.path.name, "files": files, "state": state, "metrics": rows}
 
 

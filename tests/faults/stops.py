@@ -6,7 +6,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from clozeworks.train import checkpoint, log
+from clozeworks.exchange import checkpoint
+from clozeworks.train import metrics_log
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
 
@@ -46,4 +47,4 @@ def run(place: Scene, stops: int = 10, steps: int = STEPS) -> Figures:
 
 
 def _rows(run: Path) -> list[dict[str, Any]]:
-    return log.read(run / "metrics.jsonl")
+    return metrics_log.read(run / "metrics.jsonl")

@@ -5,10 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Context, visible
-from clozeworks.carry import Both
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Context, visible
+from clozeworks.core.cache import Both
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bidirectional import Bidirectional, BidirectionalLayer, mirrored
@@ -17,7 +18,6 @@ from clozeworks.nn.lsh import LSH
 from clozeworks.nn.lstm import LSTM
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import StackLayer
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH = 6

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn import functional as F
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.model import initialise
 from clozeworks.nn.characters import BEGIN, BLANK, CHARACTERS, CLOSES, END, OPENS, Characters, CharactersLayer, spelled
-from clozeworks.spec import check
 
 SPEC = Characters(filters=((1, 3), (2, 4), (4, 5)), width=6, highways=2, length=12)
 WORDS = ["[PAD]", "[CLS]", "[SEP]", "a", "play", "plays", "bank", "überlange", "银行", "internationalisation"]

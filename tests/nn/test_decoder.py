@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, from_padded
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check, from_dict, set_path, to_dict
 from clozeworks.model import Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.embed import Embed
@@ -19,10 +20,9 @@ from clozeworks.nn.stack import Share
 from clozeworks.nn.window import Window
 from clozeworks.objectives.mask import MaskTokens
 from clozeworks.objectives.permute import Permute
-from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.spec import check, from_dict, set_path, to_dict
-from clozeworks.train.cost import cost_of
+from clozeworks.train.resources.cost import cost_of
 from tests.toys import batch_of, packed
 
 WIDTH, VOCAB = 32, 50

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clozeworks.batch import Side
+from clozeworks.core.batch import Side
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions

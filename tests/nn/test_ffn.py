@@ -5,10 +5,10 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.nn.ffn import FeedForward, FeedForwardLayer
-from clozeworks.spec import check, from_dict, to_dict
 
 WIDTH, INNER, LENGTH = 12, 48, 11
 

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import PADDING, Context, Source, visible
-from clozeworks.carry import Tail
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import PADDING, Context, Source, visible
+from clozeworks.core.cache import Tail
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.model import initialise
 from clozeworks.nn.lightconv import LightConv, LightConvLayer
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, GROUPS = 12, 3

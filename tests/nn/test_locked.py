@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Context
-from clozeworks.key import Key
+from clozeworks.core.batch import Context
+from clozeworks.core.dropout import Key
 from clozeworks.nn.block import Block
-from clozeworks.nn.documents import owners
 from clozeworks.nn.embed import Embed
+from clozeworks.nn.kernels.documents import owners
 from clozeworks.nn.locked import locked
 from clozeworks.nn.lstm import LSTM
 from clozeworks.nn.stack import Stack

@@ -6,18 +6,18 @@ import math
 import pytest
 import torch
 
-from clozeworks.batch import Taps, visible
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
-from clozeworks.nn import hashing, ring
+from clozeworks.core.batch import Taps, visible
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.kernels import hashing, ring
 from clozeworks.nn.lsh import LSH
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.two_stream import TwoStream
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, HEADS, SIZE, CHUNK = 24, 3, 10, 8  # heads times their size is not the width

@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import PADDING, Context
-from clozeworks.carry import State
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import PADDING, Context
+from clozeworks.core.cache import State
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.model import initialise
 from clozeworks.nn import lstm
 from clozeworks.nn.block import Block
 from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, CELLS = 6, 10
@@ -87,7 +87,7 @@ def test_the_fast_way_is_the_definition_where_clips_bite(cells, clips):
 
 
 def test_gradients_of_the_written_out_recurrence():
-    from clozeworks.nn.recurrence import recur
+    from clozeworks.nn.kernels.recurrence import recur
 
     torch.manual_seed(1)
     make = lambda *shape: torch.randn(*shape, dtype=torch.double, requires_grad=True)  # noqa: E731

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Context, Side, Source, Taps, verify, visible
-from clozeworks.key import Key
-from clozeworks.nn import blocks, windowed
+from clozeworks.core.batch import Context, Side, Source, Taps, verify, visible
+from clozeworks.core.dropout import Key
 from clozeworks.nn.attention import Attention, AttentionLayer
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
@@ -15,8 +14,9 @@ from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.chunks import LocalAttention
-from clozeworks.nn.fresh import Fresh
 from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels import blocks, windowed
 from clozeworks.nn.lightconv import LightConv
 from clozeworks.nn.lsh import LSH, LSHLayer
 from clozeworks.nn.lstm import LSTM, LSTMLayer

@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from clozeworks.batch import from_padded
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import from_padded
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.block import Block
 from clozeworks.nn.ngram import Ngram
 from clozeworks.nn.stack import Stack
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.spec import check
 from tests.toys import packed
 
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import from_padded
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
-from clozeworks.pretraining import build
-from clozeworks.spec import check
+from clozeworks.recipe import build
 
 WIDTH = 10
 

@@ -4,15 +4,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context, Source, Taps
-from clozeworks.beams import padded
-from clozeworks.errors import RecipeError
-from clozeworks.generate import Reader
+from clozeworks.core.batch import Context, Source, Taps
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
+from clozeworks.inference.beam_search import padded
+from clozeworks.inference.generation import Reader
 from clozeworks.nn.recurrent_across import RecurrentAcross, RecurrentAcrossLayer
 from clozeworks.nn.score import Additive, Cosine, Dot, Score
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH = 8

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context, Taps
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Context, Taps
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.chunks import LocalAttention
@@ -18,7 +19,6 @@ from clozeworks.nn.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible, ReversibleLayer
 from clozeworks.nn.stack import Share
-from clozeworks.spec import check
 from tests.nn.test_mixers import MIXERS, WIDTH
 from tests.toys import packed
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clozeworks.errors import RecipeError
-from clozeworks.nn.fresh import Fresh
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
+from clozeworks.nn.init import Fresh
 from clozeworks.nn.score import Additive, Cosine, Dot, Score, ScoreLayer, attend, shares
-from clozeworks.spec import check
 
 WIDTH = 6
 SCORES: dict[str, Score] = {

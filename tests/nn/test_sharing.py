@@ -9,9 +9,11 @@ from safetensors import safe_open
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.batch import Context, Source
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Context, Source
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpanLayer
 from clozeworks.nn.bias.relative import Relative
@@ -29,9 +31,7 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe, build, count_parameters
-from clozeworks.spec import check
-from clozeworks.text_encoder import TextEncoder
+from clozeworks.recipe import Recipe, build, count_parameters
 from tests.nn.test_mixers import MIXERS, WIDTH, Distance
 from tests.toys import packed
 

@@ -7,12 +7,13 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clozeworks.batch import Context, Taps
-from clozeworks.beams import Beams, search
-from clozeworks.carry import Both, Keys, Tail
-from clozeworks.errors import RecipeError
-from clozeworks.generate import Draw, Reader, draw
-from clozeworks.key import Key
+from clozeworks.core.batch import Context, Taps
+from clozeworks.core.cache import Both, Keys, Tail
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check, from_dict, to_dict
+from clozeworks.inference.beam_search import Beams, search
+from clozeworks.inference.generation import Draw, Reader, draw
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
@@ -27,7 +28,6 @@ from clozeworks.nn.split import Split
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.nn.window import Window
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.spec import check, from_dict, to_dict
 from tests.toys import packed
 
 WIDTH, VOCAB = 16, 30

@@ -3,16 +3,16 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Context, Source
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, dropout
+from clozeworks.core.batch import Context, Source
+from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH = 16

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import PADDING, Context, Hidden, Memory, Side, Taps
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import PADDING, Context, Hidden, Memory, Side, Taps
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
 from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative

@@ -6,13 +6,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Context
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.block import Block
 from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, OUT, RATE = 6, 10, 0.3

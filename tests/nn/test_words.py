@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks import spec
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import Corpus
-from clozeworks.errors import RecipeError
+from clozeworks.core import spec
+from clozeworks.core.errors import RecipeError
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.words import Adaptive, members
 from clozeworks.recipes import recipe

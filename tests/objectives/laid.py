@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
 from clozeworks.objectives.mask.masking import Masking
 
 COUNTS = np.append(np.zeros(5, dtype=np.int64), np.arange(995, 0, -1))
@@ -49,7 +49,7 @@ def lay(layout: Layout, seed: int = 0, bare: bool = False, times: int = 1) -> Ra
 
 
 def corrupt(corruption: Masking, clean: Ragged, seed: int = 0) -> Ragged:
-    return corruption.corrupt(clean, draws.fold(seed, np.arange(len(clean))), VOCABULARY)
+    return corruption.corrupt(clean, counter_rng.fold(seed, np.arange(len(clean))), VOCABULARY)
 
 
 def chosen_of(hidden: Ragged) -> list[np.ndarray]:

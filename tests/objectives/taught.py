@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch
+from clozeworks.core.batch import Batch
 from clozeworks.model import Encoder, Model, initialise
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block

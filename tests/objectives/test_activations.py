@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks.batch import Hidden
+from clozeworks.core.batch import Hidden
 from clozeworks.nn.embed import Embed
 from clozeworks.objectives.losses.activation_change import ActivationChange
 from clozeworks.objectives.losses.activation_size import ActivationSize
 from clozeworks.objectives.objective import Loss
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from tests.toys import batch_of, packed
 from tests.train.conftest import data as data
-from tests.train.test_recall import LENGTH, distance, remembering, trained
+from tests.train.test_segment_memory import LENGTH, distance, remembering, trained
 
 WIDTH = 5
 ROWS = [[3, 4], [1, 2, 2], [7], [5]]

@@ -4,19 +4,19 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clozeworks import spec
-from clozeworks.batch import Hidden
-from clozeworks.errors import RecipeError
-from clozeworks.generate import Draw, Reader, draw
+from clozeworks.core import spec
+from clozeworks.core.batch import Hidden
+from clozeworks.core.errors import RecipeError
+from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.words import Adaptive, AdaptiveLayer
 from clozeworks.objectives.losses import MaskedLM
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken, AdaptiveNextTokenLayer
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train.cost import cost_of
+from clozeworks.train.resources.cost import cost_of
 from tests.toys import batch_of, packed
 
 VOCAB, WIDTH, CUTS = 30, 16, (5, 12)

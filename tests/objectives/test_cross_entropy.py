@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clozeworks.batch import Hidden, from_padded
+from clozeworks.core.batch import Hidden, from_padded
 from clozeworks.nn.embed import Embed
 from clozeworks.objectives.losses import cross_entropy as module
 from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
 from clozeworks.objectives.objective import Outline
 from tests.objectives.taught import PACKED, SINGLE, batch_in, documents, loss_of, pair

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
 from clozeworks.objectives.losses.hidden_states import HiddenStates
 from clozeworks.objectives.objective import Outline
 from tests.objectives.taught import PACKED, SINGLE, batch_in, documents, loss_of, pair

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.errors import RecipeError
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.mask.phrases import MaskPhrases
@@ -18,7 +19,6 @@ from clozeworks.objectives.mask.spans import MaskSpans
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
 from clozeworks.objectives.objective import Objective
-from clozeworks.spec import check, from_dict, to_dict
 from tests.objectives.laid import VOCABULARY, chosen_of, corrupt, lay, layouts
 
 EVERY: list[Masking] = [
@@ -78,7 +78,7 @@ def test_nothing_is_lost_invented_or_mislabelled(layout, kind, rate, most, bare,
 def test_an_example_does_not_depend_on_its_company(layout, kind, rate, seed, data):
     kind = dataclasses.replace(kind, rate=rate)
     clean = annotate(lay(layout), seed)
-    keys = draws.fold(seed, np.arange(len(clean)))
+    keys = counter_rng.fold(seed, np.arange(len(clean)))
     together = kind.corrupt(clean, keys, VOCABULARY)
     at = data.draw(st.integers(0, len(layout) - 1))
     here = slice(clean.first[at], clean.first[at + 1])

@@ -3,9 +3,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clozeworks import spec
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
 from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clozeworks import draws, spec
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core import counter_rng, spec
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.objectives.mask.order import raced
 from clozeworks.objectives.mask.tokens import MaskTokens
 from tests.objectives.laid import VOCABULARY, chosen_of, corrupt, lay
@@ -17,7 +17,7 @@ SPEED = np.array([1.0, 0.2, 3.0, 0.5, 1.0, 0.05])
 def drawn(times: int, taken: int) -> np.ndarray:
     """[times, 6] bool: what our race takes first."""
     first = np.arange(times + 1) * len(SPEED)
-    order = raced(first, np.tile(SPEED, times), draws.fold(7, np.arange(times)))[:, :taken]
+    order = raced(first, np.tile(SPEED, times), counter_rng.fold(7, np.arange(times)))[:, :taken]
     chosen = np.zeros((times, len(SPEED)), dtype=bool)
     np.put_along_axis(chosen, order, True, axis=1)
     return chosen
@@ -42,7 +42,7 @@ def test_the_race_draws_without_replacement(taken):
 
 def test_a_row_is_the_order_of_its_own_units():
     first = np.array([0, 3, 3, 8])
-    order = raced(first, np.ones(8), draws.fold(1, np.arange(3)))
+    order = raced(first, np.ones(8), counter_rng.fold(1, np.arange(3)))
     for row, count in zip(order, np.diff(first), strict=True):
         assert sorted(row[:count].tolist()) == list(range(count))
 
@@ -60,7 +60,7 @@ def test_rare_tokens_are_hidden_more_often_and_as_many():
 
 def test_an_example_draws_by_its_own_key():
     together = lay([[[1] * 30], [[1] * 7, [1] * 20], [[1] * 50]])
-    keys = draws.fold(3, np.arange(3))
+    keys = counter_rng.fold(3, np.arange(3))
     mask = MaskTokens(rare=0.7)
     all_of_them = mask.corrupt(together, keys, VOCABULARY)
     for at in range(3):
@@ -82,7 +82,9 @@ def test_what_it_needs():
         spec.check(MaskTokens(rare=-1), "mask")
     clean = lay([[[1] * 9]])
     with pytest.raises(InputError, match="the token counts of the corpus are needed"):
-        MaskTokens(rare=0.7).corrupt(clean, draws.fold(0, np.arange(1)), dataclasses.replace(VOCABULARY, counts=None))
+        MaskTokens(rare=0.7).corrupt(
+            clean, counter_rng.fold(0, np.arange(1)), dataclasses.replace(VOCABULARY, counts=None)
+        )
 
 
 def test_where_it_is_not_used_it_is_not_written():

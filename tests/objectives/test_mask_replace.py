@@ -3,13 +3,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clozeworks import draws
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
 from clozeworks.objectives.mask.replace import Replace
 from tests.objectives.laid import COUNTS, VOCABULARY, chi_square
 
 TOKENS = np.full(200_000, 500, dtype=np.int32)
-BITS = draws.bits(draws.fold(7, np.arange(len(TOKENS))))
+BITS = counter_rng.bits(counter_rng.fold(7, np.arange(len(TOKENS))))
 
 
 def test_the_three_fates():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.spans import MaskSpans
 from tests.objectives import mask_reference
@@ -44,7 +44,7 @@ def test_spans_are_the_runs_of_what_is_hidden(layout, rate, seed):
 
 def test_the_length_of_a_span():
     """Geometric, renormalised on 1 .. 10."""
-    lengths = MaskSpans().lengths(draws.bits(draws.fold(0, np.arange(200_000))) >> np.uint64(32))
+    lengths = MaskSpans().lengths(counter_rng.bits(counter_rng.fold(0, np.arange(200_000))) >> np.uint64(32))
     weights = 0.2 * 0.8 ** np.arange(10)
     assert chi_square(np.bincount(lengths, minlength=11)[1:], 200_000 * weights / weights.sum()) < 4
     assert lengths.mean() == pytest.approx(3.797, abs=0.025)

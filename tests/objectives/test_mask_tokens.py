@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.data.rows import Source
-from clozeworks.examples import assemble
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import assemble
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import FullSentences, SegmentPair
@@ -87,7 +87,7 @@ def test_probabilistic_rounding_has_the_exact_mean():
 def test_random_replacements_follow_the_paper(source):
     how = Replace(mask=0.0, random=1.0, source=source)
     tokens = np.full(100_000, 500, dtype=np.int32)
-    drawn = how.draw(tokens, draws.fold(1, np.arange(100_000)), VOCABULARY)
+    drawn = how.draw(tokens, counter_rng.fold(1, np.arange(100_000)), VOCABULARY)
     assert (drawn < 5).any() == (source == "vocabulary")
     assert len(np.unique(drawn)) == (1000 if source == "vocabulary" else 995)
 

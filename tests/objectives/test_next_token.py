@@ -5,14 +5,14 @@ import torch
 from torch.nn import functional as F
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.key import Key
+from clozeworks.core.batch import from_padded
+from clozeworks.core.dropout import Key
+from clozeworks.core.spec import to_dict
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.pretraining import build, count_parameters
-from clozeworks.spec import to_dict
+from clozeworks.recipe import build, count_parameters
 
 
 def recipe(name: str, loss):

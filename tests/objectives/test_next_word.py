@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from clozeworks.batch import Hidden
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Hidden
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.embed import Embed
 from clozeworks.objectives.losses.candidates import Candidates, sampled
 from clozeworks.objectives.losses.next_word import NextWord, NextWordLayer
-from clozeworks.spec import check
 from tests.toys import batch_of, packed
 
 VOCAB, WIDTH = 60, 5

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws, spec
-from clozeworks.data.loader import Loader
-from clozeworks.data.rows import Source
-from clozeworks.errors import InputError
-from clozeworks.examples import PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
+from clozeworks.core import counter_rng, spec
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
+from clozeworks.data.batches.loader import Loader
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import PairStream
 from tests.objectives.test_stream import documents, stream_of
@@ -131,7 +131,7 @@ def test_half_of_the_pairs_follow():
 
 def test_only_the_pairs_depend_on_the_key():
     text, segments = Text.random(40), PairStream(32, lanes=4, reuse=12)
-    one, again, other = (segments.plan(text, draws.fold(n)) for n in (1, 1, 2))
+    one, again, other = (segments.plan(text, counter_rng.fold(n)) for n in (1, 1, 2))
     for name in ("starts", "ends", "first", "closed", "opened", "segment"):
         assert np.array_equal(getattr(one, name), getattr(again, name))
     assert not np.array_equal(one.fields["pair_label"], other.fields["pair_label"])
@@ -181,9 +181,9 @@ def test_what_cannot_be_is_refused(wrong, told):
 
 def test_too_little_text_is_refused():
     with pytest.raises(InputError, match=r"41 tokens; a row of 32 tokens, and as many elsewhere.*shorter rows"):
-        PairStream(32, lanes=2, reuse=8).plan(Text([[40]]), draws.fold(0))
+        PairStream(32, lanes=2, reuse=8).plan(Text([[40]]), counter_rng.fold(0))
     with pytest.raises(InputError, match=r"reuse = 64: a row of 32"):  # a phase of shorter rows
-        PairStream(32, lanes=2).plan(Text.random(20), draws.fold(0))
+        PairStream(32, lanes=2).plan(Text.random(20), counter_rng.fold(0))
 
 
 def test_phrases_read_backward_begin_at_their_end():

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws, spec
-from clozeworks.data.rows import Source
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng, spec
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.segments import Pairs
 from tests.conftest import SHARED
 from tests.toys import VOCABULARY, Text
@@ -41,7 +41,7 @@ def test_text_that_is_not_pairs_is_refused(documents):
     odd = next(n for n, document in enumerate(documents) if len(document) != 2)
     wanted = rf"document {odd + 1} has {len(documents[odd])} sentences; .*`clozeworks prepare pairs.jsonl --pairs en,de"
     with pytest.raises(InputError, match=wanted):
-        Pairs(length=64, target_length=32).plan(Text(documents), draws.fold(0))
+        Pairs(length=64, target_length=32).plan(Text(documents), counter_rng.fold(0))
 
 
 @pytest.mark.parametrize("target", [0, 3, 61, 64])

@@ -10,17 +10,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.batch import Side, visible
-from clozeworks.data.rows import Row, Source, collate
-from clozeworks.errors import RecipeError
+from clozeworks.core import counter_rng
+from clozeworks.core.batch import Side, visible
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.spec import check, from_dict, to_dict
+from clozeworks.data.batches.rows import Row, Source, collate
 from clozeworks.evaluate.heldout import batches
-from clozeworks.examples import NOTHING, Ragged
 from clozeworks.objectives.mask.units import joined, words
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences, PairStream
-from clozeworks.spec import check, from_dict, to_dict
 from tests.objectives.laid import VOCABULARY, Layout, chi_square, chosen_of, lay, layouts
 from tests.toys import VOCABULARY as TOY
 from tests.toys import Text
@@ -29,7 +29,7 @@ LAW = np.array([60, 30, 20, 15, 12]) / 137  # 1/n, renormalised
 
 
 def permuted(clean: Ragged, seed: int = 0, **fields) -> Ragged:
-    return Permute(**fields).corrupt(clean, draws.fold(seed, np.arange(len(clean))), VOCABULARY)
+    return Permute(**fields).corrupt(clean, counter_rng.fold(seed, np.arange(len(clean))), VOCABULARY)
 
 
 def reused(clean: Ragged, counts: list[int]) -> Ragged:
@@ -71,7 +71,7 @@ def test_an_example_does_not_depend_on_its_company(layout: Layout, seed: int, ha
     clean = lay(layout)
     if halves:
         clean = reused(clean, [n // 2 for n in clean.lengths.tolist()])
-    keys = draws.fold(seed, np.arange(len(clean)))
+    keys = counter_rng.fold(seed, np.arange(len(clean)))
     together = Permute().corrupt(clean, keys, VOCABULARY)
     at = data.draw(st.integers(0, len(layout) - 1))
     here = slice(clean.first[at], clean.first[at + 1])
@@ -110,7 +110,7 @@ def test_the_law_of_the_spans():
     """Words of one to four tokens; the text is long, so that none is cut."""
     clean = lay([[[1, 2, 1, 4] * 500]], bare=True, times=20)
     units = words(clean)
-    begin, end = Permute().spans(units, joined(units, clean.segment), draws.fold(3, np.arange(20)))
+    begin, end = Permute().spans(units, joined(units, clean.segment), counter_rng.fold(3, np.arange(20)))
     counts = np.bincount(end - begin, minlength=6)[1:]
     assert abs(chi_square(counts, LAW * counts.sum())) < 4
     assert (LAW.round(3) == [0.438, 0.219, 0.146, 0.109, 0.088]).all()
@@ -123,7 +123,7 @@ def test_the_law_of_the_spans():
 def test_a_span_lies_anywhere_in_its_stretch():
     clean = lay([[[1] * 600]], bare=True, times=60)
     units = words(clean)
-    begin, _ = Permute(longest=1).spans(units, joined(units, clean.segment), draws.fold(0, np.arange(60)))
+    begin, _ = Permute(longest=1).spans(units, joined(units, clean.segment), counter_rng.fold(0, np.arange(60)))
     assert len(begin) == 6000
     assert abs(chi_square(np.bincount(begin % 6), np.full(6, 1000))) < 4
 
@@ -140,7 +140,7 @@ def test_most_targets_are_whole_words_in_spans():
 def test_a_span_ends_with_its_piece():
     clean = lay([[[1] * 3, [1] * 3, [1] * 3]], times=300)
     units = words(clean)
-    begin, end = Permute(context=1).spans(units, joined(units, clean.segment), draws.fold(0, np.arange(300)))
+    begin, end = Permute(context=1).spans(units, joined(units, clean.segment), counter_rng.fold(0, np.arange(300)))
     assert (begin // 3 == (end - 1) // 3).all()
 
 

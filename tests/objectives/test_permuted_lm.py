@@ -1,6 +1,6 @@
 import torch
 
-from clozeworks.batch import Hidden
+from clozeworks.core.batch import Hidden
 from clozeworks.nn.embed import Embed
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from tests.toys import batch_of, packed

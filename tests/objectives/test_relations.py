@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
 from clozeworks.objectives.losses.relations import Relations
 from clozeworks.objectives.objective import Outline
 from tests.objectives.taught import PACKED, SINGLE, batch_in, documents, loss_of, pair

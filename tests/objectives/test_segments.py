@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.data.rows import Source
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import (
     DocSentences,
@@ -26,7 +26,7 @@ ragged_texts = st.lists(st.lists(st.integers(0, 60), min_size=1, max_size=9), mi
     lambda documents: sum(sum(document) > 1 for document in documents) > 1  # two to draw from, one to put in order
 )
 pair_texts = st.lists(st.lists(st.integers(1, 60), min_size=2, max_size=2), min_size=1, max_size=12)
-keys = st.integers(0, 2**40).map(lambda n: draws.fold(n))
+keys = st.integers(0, 2**40).map(lambda n: counter_rng.fold(n))
 FORMATS = (SegmentPair, SentencePair, FullSentences, DocSentences, SentenceOrder, Stream, Pairs)
 
 
@@ -237,7 +237,7 @@ def test_doc_sentences_are_as_full_as_their_document_lets_them(text, key, length
 
 def test_documents_without_sentence_borders_are_not_lost():
     text = Text([[1000], [1], [700]])
-    plan = SegmentPair(length=64).plan(text, draws.fold(1))
+    plan = SegmentPair(length=64).plan(text, counter_rng.fold(1))
     covered = np.zeros(len(text.tokens), dtype=bool)
     for start, end in zip(plan.starts[::2], plan.ends[::2], strict=True):
         covered[start:end] = True
@@ -251,18 +251,18 @@ def test_documents_without_sentence_borders_are_not_lost():
 
 def test_short_targets_are_a_tenth_of_the_documents():
     text = Text([[20] * 40] * 1000)
-    targets = chunks.targets(20_000, 125, 0.1, draws.fold(3))
+    targets = chunks.targets(20_000, 125, 0.1, counter_rng.fold(3))
     assert (targets < 125).mean() == pytest.approx(0.1 * 123 / 124, abs=0.01)
     assert targets.min() == 2
     assert targets.max() == 125
     for make in (SegmentPair, SentenceOrder):
-        few, many = (len(make(length=128, short=short).plan(text, draws.fold(0))) for short in (0.0, 0.1))
+        few, many = (len(make(length=128, short=short).plan(text, counter_rng.fold(0))) for short in (0.0, 0.1))
         assert many > few > 1000
 
 
 def test_what_does_not_fit_is_cut_from_the_front_and_the_back_alike():
     text = Text([[50] * 30] * 40)
-    plan = SegmentPair(length=128, short=0.0).plan(text, draws.fold(2))
+    plan = SegmentPair(length=128, short=0.0).plan(text, counter_rng.fold(2))
     front = plan.starts - text.sentences[np.searchsorted(text.sentences, plan.starts, side="right") - 1]
     back = text.sentences[np.searchsorted(text.sentences, plan.ends)] - plan.ends
     assert front.sum() > 1000
@@ -286,18 +286,18 @@ def test_an_example_is_cls_and_pieces_each_closed_by_sep():
 def test_one_document_cannot_make_pairs():
     for make in (SegmentPair, SentencePair):
         with pytest.raises(InputError, match=r"one document; .*second document.*roberta_mini"):
-            make(length=64).plan(Text([[10, 10]]), draws.fold(0))
+            make(length=64).plan(Text([[10, 10]]), counter_rng.fold(0))
 
 
 def test_empty_sentences_and_documents_are_passed_over():
     text = Text([[5, 0, 7], [0], [6, 8]])
     for segments in (SegmentPair(length=64), FullSentences(length=64)):
-        plan = segments.plan(text, draws.fold(0))
+        plan = segments.plan(text, counter_rng.fold(0))
         assert (plan.ends > plan.starts).all()
 
 
 def test_every_epoch_plans_anew_and_the_same_epoch_the_same():
     text = Text.random(50)
-    first, again, other = (SegmentPair(length=128).plan(text, draws.fold(0, "epoch", n)) for n in (0, 0, 1))
+    first, again, other = (SegmentPair(length=128).plan(text, counter_rng.fold(0, "epoch", n)) for n in (0, 0, 1))
     assert np.array_equal(first.starts, again.starts)
     assert not np.array_equal(first.starts, other.starts)

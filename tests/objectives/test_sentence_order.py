@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.data.rows import Source
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.segments import SegmentPair, SentenceOrder
 from tests.toys import VOCABULARY, Text
 
 texts = st.lists(st.lists(st.integers(1, 60), min_size=1, max_size=12), min_size=1, max_size=12)
-keys = st.integers(0, 2**40).map(lambda n: draws.fold(n))
+keys = st.integers(0, 2**40).map(lambda n: counter_rng.fold(n))
 
 
 @settings(deadline=None, max_examples=200)
@@ -33,7 +33,7 @@ def test_both_sides_are_neighbours_and_the_label_tells_their_order(text, key, le
 
 def test_half_are_swapped_whatever_their_length():
     text = Text.random(3000)
-    plan = SentenceOrder(length=128).plan(text, draws.fold(0))
+    plan = SentenceOrder(length=128).plan(text, counter_rng.fold(0))
     label, full = plan.fields["pair_label"], plan.lengths == 128
     for chosen in (full, ~full):
         error = 4 * 0.5 / chosen.sum() ** 0.5
@@ -42,32 +42,34 @@ def test_half_are_swapped_whatever_their_length():
 
 def test_shortening_does_not_tell_the_order():
     text = Text([[50] * 30] * 400)
-    plan = SentenceOrder(length=128, short=0.0).plan(text, draws.fold(2))
+    plan = SentenceOrder(length=128, short=0.0).plan(text, counter_rng.fold(2))
     sizes, label = (plan.ends - plan.starts).reshape(-1, 2), plan.fields["pair_label"]
     first = [(sizes[label == value, 0] > sizes[label == value, 1]).mean() for value in (0, 1)]
     assert first[0] == pytest.approx(first[1], abs=0.05)
 
 
 def test_a_sentence_alone_is_cut_in_the_middle():
-    plan = SentenceOrder(length=64, short=0.0).plan(Text([[9], [20]]), draws.fold(0))
+    plan = SentenceOrder(length=64, short=0.0).plan(Text([[9], [20]]), counter_rng.fold(0))
     assert sorted(zip(plan.starts.tolist(), plan.ends.tolist(), strict=True)) == [(0, 5), (5, 9), (9, 19), (19, 29)]
 
 
 def test_a_sentence_alone_looks_for_company():
     long, brief = SentenceOrder(length=64, short=0.0), SentenceOrder(length=64, short=1.0)
-    reached = long.plan(Text([[61, 10, 61]]), draws.fold(0))
+    reached = long.plan(Text([[61, 10, 61]]), counter_rng.fold(0))
     assert reached.ends[:2].max() > 61, "the target is reached, yet a second sentence is taken"
-    assert len(long.plan(Text([[30, 20, 11]]), draws.fold(0))) == 1
+    assert len(long.plan(Text([[30, 20, 11]]), counter_rng.fold(0))) == 1
     for seed in range(50):
-        plan = brief.plan(Text([[10] * 5]), draws.fold(seed))
+        plan = brief.plan(Text([[10] * 5]), counter_rng.fold(seed))
         assert np.isin(plan.starts, [0, 10, 20, 30, 40]).all(), "a sentence is cut that could have joined another"
 
 
 def test_a_token_left_over_joins_the_chunk_before_it():
-    plan = SentenceOrder(length=64, short=0.0).plan(Text([[40, 21, 1], [61, 1], [1]]), draws.fold(0))
+    plan = SentenceOrder(length=64, short=0.0).plan(Text([[40, 21, 1], [61, 1], [1]]), counter_rng.fold(0))
     assert plan.lengths.tolist() == [64, 64]  # 62 tokens each, of which one had to go
     assert (plan.starts.reshape(-1, 2).min(1) - [0, 62]).max() <= 1
-    ends = [SentenceOrder(length=64, short=0.0).plan(Text([[40, 21, 1]]), draws.fold(n)).ends.max() for n in range(20)]
+    ends = [
+        SentenceOrder(length=64, short=0.0).plan(Text([[40, 21, 1]]), counter_rng.fold(n)).ends.max() for n in range(20)
+    ]
     assert set(ends) == {62}, "the longer side loses a token, not the one left over"
 
 
@@ -80,7 +82,7 @@ def test_text_without_any_order_is_refused():
 def test_chunks_are_those_of_segment_pair():
     """Where B is the rest of its chunk and nothing was cut away, both formats have the same stretch of text."""
     text = Text.random(200)
-    key = draws.fold(4)
+    key = counter_rng.fold(4)
     pairs, order = SegmentPair(length=512).plan(text, key), SentenceOrder(length=512).plan(text, key)
     chunks = lambda plan: set(zip(plan.starts.reshape(-1, 2).min(1), plan.ends.reshape(-1, 2).max(1), strict=True))  # noqa: E731
     following = (pairs.fields["pair_label"] == 0) & (pairs.lengths < 512)

@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import given
 
-from clozeworks import draws
-from clozeworks.examples import NOTHING
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import NOTHING
 from clozeworks.objectives.shift import Shift
 from tests.objectives.laid import VOCABULARY, Layout, lay, layouts
 
@@ -12,7 +12,7 @@ from tests.objectives.laid import VOCABULARY, Layout, lay, layouts
 @given(layouts)
 def test_every_token_but_the_first_is_predicted_once_from_the_one_before(layout: Layout):
     clean = lay(layout)
-    shifted = Shift().corrupt(clean, draws.fold(0, np.arange(len(clean))), VOCABULARY)
+    shifted = Shift().corrupt(clean, counter_rng.fold(0, np.arange(len(clean))), VOCABULARY)
     assert len(shifted) == len(clean)
     for at in range(len(clean)):
         before = clean.tokens[clean.first[at] : clean.first[at + 1]]
@@ -30,6 +30,6 @@ def test_every_token_but_the_first_is_predicted_once_from_the_one_before(layout:
 def test_what_was_read_is_left_alone():
     clean = lay([[[1, 2]], [[3]]])
     tokens = clean.tokens.copy()
-    Shift().corrupt(clean, draws.fold(0, np.arange(2)), VOCABULARY)
+    Shift().corrupt(clean, counter_rng.fold(0, np.arange(2)), VOCABULARY)
     assert clean.tokens.tolist() == tokens.tolist()
     assert set(clean.labels.tolist()) == {NOTHING}

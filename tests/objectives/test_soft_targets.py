@@ -3,9 +3,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from clozeworks import spec
-from clozeworks.batch import Words
-from clozeworks.errors import RecipeError
+from clozeworks.core import spec
+from clozeworks.core.batch import Words
+from clozeworks.core.errors import RecipeError
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
 from clozeworks.objectives.losses.soft_targets import SoftTargets, divergence

@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks import spec
-from clozeworks.batch import Batch, Spans
-from clozeworks.data.rows import Epoch, Row, Source, collate
-from clozeworks.errors import RecipeError
+from clozeworks.core import spec
+from clozeworks.core.batch import Batch, Spans
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.world import World
+from clozeworks.data.batches.rows import Epoch, Row, Source, collate
 from clozeworks.evaluate.heldout import measure
 from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
@@ -19,10 +20,9 @@ from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask import MaskSpans, MaskTokens
 from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.loop import accumulate, count
-from clozeworks.train.world import World
 from tests.objectives.laid import VOCABULARY, lay
 from tests.toys import Text
 

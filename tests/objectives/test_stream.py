@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import draws, spec
-from clozeworks.data.rows import Source
-from clozeworks.errors import InputError
-from clozeworks.examples import NOTHING
+from clozeworks.core import counter_rng, spec
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import NOTHING
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
 from tests.toys import VOCABULARY, Text
@@ -53,7 +53,7 @@ def test_the_lanes_one_after_another_are_the_corpus(text, length, lanes):
 
 def test_a_row_goes_over_document_borders():
     text = Text([[3, 2], [4], [20]])
-    plan = Stream(length=8, lanes=1).plan(text, draws.fold(0))
+    plan = Stream(length=8, lanes=1).plan(text, counter_rng.fold(0))
     assert plan.in_order
     first = slice(plan.first[0], plan.first[1])
     assert plan.starts[first].tolist() == [0, 5]
@@ -63,13 +63,13 @@ def test_a_row_goes_over_document_borders():
 
 def test_the_key_changes_nothing():
     text = Text.random(40)
-    one, other = (Stream(length=16, lanes=4).plan(text, draws.fold(n)) for n in (1, 2))
+    one, other = (Stream(length=16, lanes=4).plan(text, counter_rng.fold(n)) for n in (1, 2))
     assert np.array_equal(one.starts, other.starts)
 
 
 def test_fewer_tokens_than_lanes_are_refused():
     with pytest.raises(InputError, match=r"4 tokens; a stream in 8 lanes .*lanes lower"):
-        Stream(length=16, lanes=8).plan(Text([[3]]), draws.fold(0))
+        Stream(length=16, lanes=8).plan(Text([[3]]), counter_rng.fold(0))
     with pytest.raises(InputError, match=r"lanes = 0: at least 1"):
         spec.check(Stream(lanes=0), "segments")
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks import spec
-from clozeworks.data.rows import Source
-from clozeworks.errors import RecipeError
-from clozeworks.examples import NOTHING
+from clozeworks.core import spec
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import NOTHING
+from clozeworks.data.batches.rows import Source
 from clozeworks.objectives import Objective, Translate
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.segments import FullSentences, Pairs

@@ -13,23 +13,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import clozeworks as cw
-from clozeworks.batch import Batch, from_padded
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.finetuning.entry import plan
-from clozeworks.finetuning.further import objective_of
-from clozeworks.finetuning.wishes import Wishes
-from clozeworks.key import Key
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.segment_memory import Recall
+from clozeworks.core.spec import walk
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.lstm import LSTM
-from clozeworks.pretraining import Recipe, build, count_parameters
-from clozeworks.recall import Recall
+from clozeworks.optim.parameter_groups import depth_of, layers_below
+from clozeworks.optim.settings import AdamW, LayerRates, SlantedTriangular
+from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes.awd_lstm import awd_lstm
-from clozeworks.spec import walk
 from clozeworks.tasks.summary import Summary
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train.finetune import finetune
-from clozeworks.train.optim import depth_of, layers_below
+from clozeworks.train.finetune.continue_pretraining import objective_of
+from clozeworks.train.finetune.entry import plan
+from clozeworks.train.finetune.options import Wishes
+from clozeworks.train.finetune.train import finetune
 from clozeworks.train.run import pretrain
-from clozeworks.train.settings import AdamW, LayerRates, SlantedTriangular
 from tests.labelled import rows
 from tests.train.conftest import data as data
 from tests.train.conftest import one_thread as one_thread

@@ -4,14 +4,14 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.errors import InputError
-from clozeworks.generate import Reader
-from clozeworks.pretraining import build
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import to_dict
+from clozeworks.inference.generation import Reader
+from clozeworks.inference.text_encoder import TextEncoder
+from clozeworks.optim.parameter_groups import layers_below
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.spec import to_dict
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train.cost import cost_of
-from clozeworks.train.optim import layers_below
+from clozeworks.train.resources.cost import cost_of
 
 
 def test_the_published_count():

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.cli import main
+from clozeworks.cli.main import main
+from clozeworks.inference.text_encoder import load
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import load
 
 STAGES = ("basic", "phrase", "entity")
 SMALL = ["train.steps=3", "train.batch_tokens=256", "objective.segments.length=32", "train.precision=fp32",

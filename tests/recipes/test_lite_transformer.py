@@ -11,15 +11,15 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.generate import Draw, Reader, draw
+from clozeworks.core.batch import from_padded
+from clozeworks.core.spec import walk
+from clozeworks.inference.generation import Draw, Reader, draw
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.lightconv import LightConv
 from clozeworks.nn.split import Split
-from clozeworks.pretraining import build, count_parameters
-from clozeworks.spec import walk
-from clozeworks.train.cost import cost_of, multiply_adds
+from clozeworks.recipe import build, count_parameters
+from clozeworks.train.resources.cost import cost_of, multiply_adds
 
 PAGE = Path(__file__).parents[2] / "docs" / "lite.md"
 LITE = [name for name in cw.recipes() if name.startswith("lite_transformer")]

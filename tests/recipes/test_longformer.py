@@ -9,18 +9,18 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks import spec
-from clozeworks.batch import Context
-from clozeworks.generate import Reader
+from clozeworks.core import spec
+from clozeworks.core.batch import Context
+from clozeworks.inference.generation import Reader
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.window import Window
-from clozeworks.pretraining import Recipe, build
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train.cost import cost_of
+from clozeworks.train.resources.cost import cost_of
 from tests.test_golden import losses_of, shrink, write_text
 from tests.toys import packed
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.cli import main
-from clozeworks.generate import Reader
+from clozeworks.cli.main import main
+from clozeworks.inference.generation import Reader
 from clozeworks.nn.ngram import Ngram
 from clozeworks.recipes import recipe
 

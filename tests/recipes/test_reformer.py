@@ -5,15 +5,15 @@ import copy
 import pytest
 import torch
 
-from clozeworks.batch import from_padded
-from clozeworks.key import Key
+from clozeworks.core.batch import from_padded
+from clozeworks.core.dropout import Key
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.window import Window
-from clozeworks.pretraining import Recipe, build, count_parameters
+from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
 
 

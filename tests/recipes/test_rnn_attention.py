@@ -7,11 +7,11 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.cli import main
-from clozeworks.pretraining import count_parameters
+from clozeworks.cli.main import main
+from clozeworks.inference.text_encoder import TextEncoder
+from clozeworks.recipe import count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.text_encoder import TextEncoder
-from tests.cli import facts, refused
+from tests.command_line import facts, refused
 from tests.pairs import pairs, settings, write_json
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 import clozeworks as cw
-from clozeworks.data.loader import Loader
+from clozeworks.data.batches.loader import Loader
 from clozeworks.objectives.objective import Segments
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentencePair
 from clozeworks.recipes import recipe

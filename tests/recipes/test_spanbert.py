@@ -5,12 +5,12 @@ import json
 import pytest
 
 import clozeworks as cw
-from clozeworks.commands import named
-from clozeworks.data.prepare import prepare
+from clozeworks.cli import named
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask import MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.recipes import recipe, spanbert
-from clozeworks.train.cost import HIDDEN, cost_of
+from clozeworks.train.resources.cost import HIDDEN, cost_of
 from clozeworks.train.run import pretrain
 from tests.train.conftest import documents
 

@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from clozeworks.pretraining import build, count_parameters
+from clozeworks.core.spec import to_dict
+from clozeworks.optim.learning_rate import rate
+from clozeworks.recipe import build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.spec import to_dict
-from clozeworks.train.schedule import rate
 
 
 @pytest.mark.parametrize(("name", "whole"), [("transformer_base", 63_082_496), ("transformer_big", 214_245_376)])

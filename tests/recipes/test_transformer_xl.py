@@ -3,11 +3,11 @@
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import Context
-from clozeworks.pretraining import build
+from clozeworks.core.batch import Context
+from clozeworks.core.spec import to_dict
+from clozeworks.optim.parameter_groups import decays
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.spec import to_dict
-from clozeworks.train.optim import decays
 from tests.toys import packed
 
 

@@ -1,11 +1,11 @@
 import torch
 
 import clozeworks as cw
+from clozeworks.core.spec import walk
 from clozeworks.nn.bias.relative import RelativeLayer
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.recipes import recipe
-from clozeworks.spec import walk
-from clozeworks.train.cost import cost_of
+from clozeworks.train.resources.cost import cost_of
 
 
 def test_sizes_differ_in_size_alone():

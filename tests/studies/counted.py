@@ -5,10 +5,10 @@ import functools
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import Batch, from_padded
+from clozeworks.core.batch import Batch, from_padded
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from studies.scale.footprint import Shape, predicted
 
 HIDDEN = 0.15

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.examples import Vocabulary
+from clozeworks.core.batch import from_padded
+from clozeworks.core.examples import Vocabulary
 from clozeworks.model import Model
 from studies.asking import Ask, Masked, Permuted, alone, at_once, in_turn
 from studies.independence import recipe_for

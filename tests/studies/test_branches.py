@@ -7,10 +7,10 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import from_padded
-from clozeworks.errors import InputError
-from clozeworks.pretraining import build
-from clozeworks.spec import walk
+from clozeworks.core.batch import from_padded
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import walk
+from clozeworks.recipe import build
 from studies import branches
 from studies.branches import BASES, LENGTH, WIDTHS, beside, fields, near, read, recipe_for, shaped
 from tests.toys import batch_of, packed

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks.data.rows import Source
-from clozeworks.data.shards import Corpus
+from clozeworks.data.batches.rows import Source
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from studies import coherence
 from studies.corpora.planted import STAGES, TOPICS, WORDS

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clozeworks import draws
-from clozeworks.cli import main
-from clozeworks.data.prepare import prepare
-from clozeworks.data.rows import Epoch, Source
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Plan
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Plan
+from clozeworks.data.batches.rows import Epoch, Source
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.mask import MaskNgrams, MaskSpans, MaskWholeWords, Replace
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import DocSentences, PairStream, SegmentPair, SentenceOrder, Stream
-from studies.conformance import formats, report
+from studies.conformance import formats
+from studies.conformance import report as conformance
+from studies.conformance.__main__ import main
 from studies.conformance.figures import LIMIT, Figure, exact, mean, share
 from studies.conformance.formats import shown
 from studies.conformance.masks import runs
@@ -33,7 +34,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 @pytest.fixture(scope="module")
 def report():
-    return report.measure(report.synthetic())
+    return conformance.measure(conformance.synthetic())
 
 
 def small() -> Material:
@@ -42,7 +43,7 @@ def small() -> Material:
 
 def test_the_page_is_what_is_measured(report):
     wanted = PAGE.read_text(encoding="utf-8")
-    assert report.page(report) == wanted, "run `clozeworks conformance --out docs/conformance.md`"
+    assert conformance.page(report) == wanted, "run `python -m studies.conformance --out docs/conformance.md`"
 
 
 def test_everything_agrees(report):
@@ -146,21 +147,21 @@ BREAKS = {
 def test_a_departure_is_seen(broken, monkeypatch):
     part, name, change, seen = BREAKS[broken]
     monkeypatch.setattr(part, name, change(getattr(part, name)))
-    outside = {figure.what for figure in report.measure(small()).outside}
+    outside = {figure.what for figure in conformance.measure(small()).outside}
     assert seen in outside
 
 
 def test_nothing_is_seen_where_nothing_is_broken():
-    assert not report.measure(small()).outside
+    assert not conformance.measure(small()).outside
 
 
 def test_static_masks_that_change_are_seen(monkeypatch):
     def anew(source, number):
-        key = draws.fold(source.seed, "epoch", number)
-        return Epoch(source, number, key, source.segments.plan(source.text, draws.fold(key, "segments")))
+        key = counter_rng.fold(source.seed, "epoch", number)
+        return Epoch(source, number, key, source.segments.plan(source.text, counter_rng.fold(key, "segments")))
 
     monkeypatch.setattr(Source, "epoch", anew)
-    outside = [figure.what for figure in report.measure(small()).outside]
+    outside = [figure.what for figure in conformance.measure(small()).outside]
     name = "10 static copies"
     assert outside == [f"{name}: different masks of an example", f"{name}: times that each is seen"]
 
@@ -200,7 +201,7 @@ def test_runs_are_counted_in_words():
 
 def test_the_text_never_changes():
     """The page depends on every token: another machine, library or year must give these."""
-    text = report.synthetic().text
+    text = conformance.synthetic().text
     assert isinstance(text, Synthetic)
     columns = (text.tokens, text.word_starts, text.units, text.sentences, text.documents)
     digest = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in columns)).hexdigest()
@@ -265,7 +266,7 @@ def test_chunks_of_several_sentences():
 def prepared(tmp_path_factory):
     """Nonsense of about 20,000 tokens."""
     folder = tmp_path_factory.mktemp("prepared")
-    numbers = draws.below(60, draws.fold(1, "words"), np.arange(20_000))
+    numbers = counter_rng.below(60, counter_rng.fold(1, "words"), np.arange(20_000))
     words = ["".join("bdfgklmnprst"[n % 12] + "aeiou"[n // 12] for n in (number, number // 2)) for number in numbers]
     sentences = [" ".join(words[at : at + 11]) + "." for at in range(0, len(words), 11)]
     documents = [" ".join(sentences[at : at + 9]) for at in range(0, len(sentences), 9)]
@@ -276,7 +277,7 @@ def prepared(tmp_path_factory):
 
 def test_on_real_text(prepared, capsys, tmp_path):
     page = tmp_path / "page.md"
-    assert main(["conformance", "--real", str(prepared / "data"), "--json", "--out", str(page)]) == 0
+    assert main(["--real", str(prepared / "data"), "--json", "--out", str(page)]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
     found = json.loads(out)
@@ -287,7 +288,7 @@ def test_on_real_text(prepared, capsys, tmp_path):
 
 
 def test_for_people(prepared, capsys):
-    assert main(["conformance", "--real", str(prepared / "data")]) == 0
+    assert main(["--real", str(prepared / "data")]) == 0
     told = capsys.readouterr().out
     assert "figures agree with the papers" in told
     assert max(len(line) for line in told.splitlines()) <= 80
@@ -295,16 +296,16 @@ def test_for_people(prepared, capsys):
 
 def test_a_departure_is_a_bug_of_ours(prepared, capsys, monkeypatch):
     monkeypatch.setattr(Masking, "budget", one_more(Masking.budget))
-    assert main(["conformance", "--real", str(prepared / "data"), "--json"]) == 1
+    assert main(["--real", str(prepared / "data"), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["outside"] > 0
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):
     (tmp_path / "text.txt").write_text("A dog. A cat.\n\nA hen. A fox.\n")
     prepare([tmp_path / "text.txt"], tmp_path / "data", vocab=70, heldout=0)
-    assert main(["conformance", "--real", str(tmp_path / "data")]) == 2
+    assert main(["--real", str(tmp_path / "data")]) == 2
     assert "10,000 are needed" in capsys.readouterr().err
-    assert main(["conformance", "--real", str(tmp_path / "dat")]) == 2
+    assert main(["--real", str(tmp_path / "dat")]) == 2
     assert "did you mean" in capsys.readouterr().err
 
 
@@ -312,4 +313,4 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
 @pytest.mark.skipif(not (SHARED / "zh_wiki" / "train.jsonl").is_file(), reason="the shared text is not here")
 def test_on_chinese_articles(tmp_path):
     prepare([SHARED / "zh_wiki" / "train.jsonl"], tmp_path / "data", vocab=6000, lang="zh")
-    assert not report.measure(report.real(tmp_path / "data")).outside
+    assert not conformance.measure(conformance.real(tmp_path / "data")).outside

@@ -7,11 +7,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import clozeworks as cw
-from clozeworks.errors import InputError
-from clozeworks.key import Key
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import InputError
 from clozeworks.model import Model
-from clozeworks.nn import attention, linear
-from clozeworks.nn.backends import dense
+from clozeworks.nn import attention
+from clozeworks.nn.kernels import linear
+from clozeworks.nn.kernels.backends import dense
 from studies.scale.footprint import Shape, flops, keeps, layer_flops, recomputed
 from tests.studies.counted import HIDDEN, batch_of, shape_of, shape_of_recipe, tiny
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.data.rows import Source
-from clozeworks.data.shards import Corpus
+from clozeworks.core.examples import NOTHING
+from clozeworks.data.batches.rows import Source
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import NOTHING
 from studies import independence
 from studies.corpora.compounds import ARTICLE, COMPOUNDS, WORDS
 from studies.independence import IDEAL, LENGTH, mean, places, recipe_for, surprise

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies.ngrams import KneserNey, main
 
 TEXT = np.array([0, 1, 2, 0, 1, 3, 0, 1, 2, 2, 4, 1, 2, 0, 1, 2, 3, 3, 0, 4])

@@ -10,9 +10,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import clozeworks as cw
-from clozeworks.key import Key
+from clozeworks.core.dropout import Key
 from clozeworks.objectives.losses import cross_entropy
-from clozeworks.train import optim
+from clozeworks.optim import parameter_groups
 from studies.scale import peak
 from studies.scale.cluster import Cluster
 from studies.scale.growth import LENGTH
@@ -105,11 +105,11 @@ def test_logits_come_in_pieces(precision, predictions, monkeypatch):
 def test_weights_gradients_moments_and_checkpoint_are_what_training_holds():
     recipe = tiny()
     shape, model = shape_of_recipe(recipe), cw.build(recipe)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     adam.step()
-    state = optim.state_of(model, adam)
+    state = parameter_groups.state_of(model, adam)
     weights, gradients = (
         sum(each.nbytes for each in tensors) for tensors in (model.parameters(), (p.grad for p in model.parameters()))
     )  # fmt: skip

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import clozeworks as cw
-from clozeworks import draws
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import read_manifest
+from clozeworks.core import counter_rng
+from clozeworks.data.shards.corpus import read_manifest
+from clozeworks.data.shards.prepare import prepare
 from studies.conformance.synthetic import Synthetic
 from studies.scale import __main__
 from studies.scale.cluster import Node, Text, assume
@@ -24,7 +24,7 @@ from studies.scale.footprint import flops, layer_flops
 from studies.scale.growth import LENGTH, as_json
 from studies.scale.page import page
 from studies.scale.traffic import reading, saving, seconds, sent, shard_bytes, shards, step, young_daly
-from tests.cli import text
+from tests.command_line import text
 from tests.studies.counted import HIDDEN, shape_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
@@ -152,7 +152,7 @@ def test_planning_takes_the_memory_that_is_stated():
     corpus, segments = Synthetic.make(2000, 1), cw.recipe("bert_large").objective.segments
     tracemalloc.start()
     try:
-        segments.plan(corpus, draws.fold(1, "segments"))
+        segments.plan(corpus, counter_rng.fold(1, "segments"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 import clozeworks
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies import script
 
 

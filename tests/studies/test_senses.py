@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies import senses
 
 TEXT = [f"{a} {b} {c}".split() for a in ("red", "green", "old") for b in ("cat", "dog") for c in ("runs", "sits")]

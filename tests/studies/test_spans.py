@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from clozeworks.core.spec import check
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
-from clozeworks.pretraining import count_parameters
-from clozeworks.spec import check
+from clozeworks.recipe import count_parameters
 from studies import spans
 from studies.spans import PRICES, recipe_for
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from studies import starts
 
 WORDS = ["a", "man", "sits", "on", "the", "old", "red", "bench", "and", "reads", "a", "book", "about", "horses"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from clozeworks.pretraining import count_parameters
-from clozeworks.spec import check, diff
+from clozeworks.core.spec import check, diff
+from clozeworks.recipe import count_parameters
 from studies import windows
 from studies.windows import LEFT, recipe_for
 

@@ -8,22 +8,22 @@ import torch
 from torch.nn import functional as F
 
 import clozeworks as cw
-from clozeworks.batch import Hidden
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.prepare import prepare
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Hidden
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.shards.prepare import prepare
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.answers import answers, found
+from clozeworks.inference.answers import answers, found
 from clozeworks.nn.embed import Embed
-from clozeworks.pretraining import Recipe, build
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted
+from clozeworks.train.finetune.recipe import fitted
+from clozeworks.train.finetune.train import finetune
 from clozeworks.train.run import pretrain
-from clozeworks.train.settings import Train, Tune
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 WIDTH = 8

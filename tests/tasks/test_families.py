@@ -7,17 +7,17 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.data.table import Table
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.answers import answers, found
-from clozeworks.pretraining import Recipe, build
+from clozeworks.inference.answers import answers, found
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted, frame_of, summary_of
-from clozeworks.train.settings import Train, Tune
+from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
+from clozeworks.train.finetune.train import finetune
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 # Of each family: its recipe, its kind of tokenizer, and two texts, a and b, as it reads them, with their segments.

@@ -8,17 +8,17 @@ import torch
 from torch.nn import functional as F
 
 import clozeworks as cw
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
-from clozeworks.evaluate.answers import answers, found
-from clozeworks.pretraining import Recipe, build
+from clozeworks.inference.answers import answers, found
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.pair import Pair
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted
-from clozeworks.train.settings import Train, Tune
+from clozeworks.train.finetune.recipe import fitted
+from clozeworks.train.finetune.train import finetune
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 

@@ -7,17 +7,17 @@ import pytest
 import tokenizers
 import torch
 
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.table import Table
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.pretraining import build
+from clozeworks.inference.text_encoder import load
+from clozeworks.recipe import build
 from clozeworks.recipes import recipe
+from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.summary import Summary
-from clozeworks.text_encoder import load
-from clozeworks.train.fitting import fitted, frame_of, summary_of
-from clozeworks.train.lessons import predict_words
-from clozeworks.train.source import transfer
+from clozeworks.train.finetune.batches import predict_words
+from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
 
 transformers = pytest.importorskip("transformers")
 

@@ -2,8 +2,8 @@
 
 import torch
 
-from clozeworks import spec
-from clozeworks.batch import Hidden
+from clozeworks.core import spec
+from clozeworks.core.batch import Hidden
 from clozeworks.tasks.reading import ScalarMix
 
 

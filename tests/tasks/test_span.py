@@ -13,19 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import clozeworks as cw
-from clozeworks.data.labelled import Labelled, batch_of
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.spec import check
+from clozeworks.data.batches.labelled import Labelled, batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.answers import answers, found
-from clozeworks.pretraining import Recipe, build
-from clozeworks.spec import check
+from clozeworks.inference.answers import answers, found
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.reading import JoinLayers
 from clozeworks.tasks.span import END, START, Span
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted, frame_of
-from clozeworks.train.settings import Train, Tune
+from clozeworks.train.finetune.recipe import fitted, frame_of
+from clozeworks.train.finetune.train import finetune
 
 FOOD, OTHER = ["apple", "bread", "rice"], ["ann", "bob", "cy", "has", "milk", "tea", "and"]
 

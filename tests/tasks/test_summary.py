@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.batch import Hidden
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
-from clozeworks.spec import check
+from clozeworks.core.batch import Hidden
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.tasks.summary import Summary
 from tests.toys import batch_of, packed
 

@@ -11,25 +11,25 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks import spec
-from clozeworks.batch import Batch
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.table import Table
+from clozeworks.core import spec
+from clozeworks.core.batch import Batch
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import NOTHING
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.answers import answers, found
-from clozeworks.examples import NOTHING
-from clozeworks.key import Key
-from clozeworks.nn.crf import CRF
-from clozeworks.nn.readers import Readers
-from clozeworks.pretraining import Recipe, build
+from clozeworks.inference.answers import answers, found
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
+from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.heads.crf import CRF
+from clozeworks.tasks.heads.task_encoder import Readers
 from clozeworks.tasks.reading import JoinLayers, Reading, ScalarMix
 from clozeworks.tasks.tag import Tag, TagLayer
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted, frame_of
-from clozeworks.train.settings import Train, Tune
-from clozeworks.train.source import transfer
+from clozeworks.train.finetune.recipe import fitted, frame_of
+from clozeworks.train.finetune.train import finetune
 from tests.tasks.test_families import FAMILIES, WORDS, known
 
 NAMES = {"PER": ["anna", "berta"], "LOC": ["york", "delhi"]}

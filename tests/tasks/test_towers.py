@@ -9,22 +9,22 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.answers import answers, found
+from clozeworks.inference.answers import answers, found
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.metrics.scores import pearson, spearman
-from clozeworks.pretraining import Recipe, build
-from clozeworks.sentence import SentenceVector
+from clozeworks.nn.pooling import SentenceVector
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.reading import SumLayers
 from clozeworks.tasks.towers import Towers
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted, frame_of, towers_of
+from clozeworks.train.finetune.recipe import fitted, frame_of, towers_of
+from clozeworks.train.finetune.train import finetune
 from clozeworks.train.loop import accumulate
-from clozeworks.train.settings import Train, Tune
 from tests.tasks.test_families import FAMILIES, known
 
 SORTS = [["fox", "hen", "cow"], ["red", "blue", "green"], ["runs", "sits", "eats"]]
@@ -161,7 +161,7 @@ def test_packing_changes_no_gradient(tokenizer: Tokenizer, loss):
 
 
 def one_a_row(labelled, units: np.ndarray) -> list:
-    import clozeworks.data.labelled as module
+    import clozeworks.data.batches.labelled as module
 
     before, module.ROW = module.ROW, 1
     try:
@@ -223,7 +223,7 @@ def test_the_loss_of_an_evaluation_knows_no_batches(tokenizer: Tokenizer, monkey
         model = build(recipe(tokenizer, task, given)).eval()
         labelled = task.examples(given, tokenizer)
         results, value = found(model, task, labelled, "full", 0)
-        monkeypatch.setattr("clozeworks.evaluate.answers.TOKENS", 40)
+        monkeypatch.setattr("clozeworks.inference.answers.TOKENS", 40)
         assert found(model, task, labelled, "full", 0)[1] == pytest.approx(value, rel=1e-4)
         monkeypatch.undo()
         groups = [Table("rows", given.rows[at : at + 32]) for at in (0, 32, 64)]

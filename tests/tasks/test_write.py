@@ -10,23 +10,23 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.batch import visible
-from clozeworks.data.labelled import batch_of
-from clozeworks.data.table import Table
+from clozeworks.core.batch import visible
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import NOTHING
+from clozeworks.core.spec import walk
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.answers import answers, found
-from clozeworks.examples import NOTHING
 from clozeworks.exchange.names.bert import HEAD_NAMES, encoder_names
-from clozeworks.key import Key
+from clozeworks.inference.answers import answers, found
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe, build
-from clozeworks.spec import walk
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.write import Search, Write, WriteLayer
-from clozeworks.train.finetune import finetune
-from clozeworks.train.fitting import fitted
-from clozeworks.train.settings import Train, Tune
+from clozeworks.train.finetune.recipe import fitted
+from clozeworks.train.finetune.train import finetune
 
 WORDS = ["red", "old", "sad", "big", "new", "hot"]
 FORMS = ["decoder", "prefix", "causal"]

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks.data.prepare import prepare
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe
 
 TEXT = "the a small large red blue fox dog hen cat runs sleeps sees eats near under over old tree stone house"

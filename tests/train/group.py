@@ -8,17 +8,20 @@ from typing import Any
 
 import torch
 
+from clozeworks.core.world import World
+from clozeworks.exchange import checkpoint
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.stack import Share
-from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, distributed, optim, together
-from clozeworks.train.feed import Feed
+from clozeworks.optim import parameter_groups
+from clozeworks.optim.optimizers.optimizer import Optimizer
+from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
+from clozeworks.recipe import Recipe, build
+from clozeworks.train import distributed
+from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.loop import fit
-from clozeworks.train.optimizers.optimizer import Optimizer
+from clozeworks.train.pretraining_batches import Feed
 from clozeworks.train.run import fitted, open_data
-from clozeworks.train.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
-from clozeworks.train.world import World
 from tests.train.conftest import tiny_recipe
 
 LONG = 50
@@ -54,7 +57,7 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
     recipe = fitted(recipe, tokenizer)
     model = build(recipe)
     world.place(model)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
     feed = iter(Feed(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
     found: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
     for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, clip=1.0, seed=3, world=world):
@@ -87,9 +90,9 @@ def checked(world: World, way: str, names: list[str], data: str, out: str) -> No
         with torch.no_grad():
             model(batch)  # an evaluation may come before a save
         world.scatter(model)
-        tensors = together.tensors_of(model, adam)
+        tensors = distributed_checkpoint.tensors_of(model, adam)
         if world.sharded:
-            together.save(world, run, EACH[name][1], tensors, {}, {})
+            distributed_checkpoint.save(world, run, EACH[name][1], tensors, {}, {})
         elif world.main:
             checkpoint.save(run, EACH[name][1], tensors, {})
     world.asked = lambda: signal.SIGTERM if world.rank == world.size - 1 else 0

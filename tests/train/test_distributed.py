@@ -13,14 +13,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from clozeworks import spec, text_encoder
-from clozeworks.commands import processes
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.world import LostError, World
+from clozeworks.exchange import checkpoint
+from clozeworks.inference import text_encoder
 from clozeworks.nn.reversible import Reversible
-from clozeworks.pretraining import build
-from clozeworks.train import checkpoint, distributed, log, optim
+from clozeworks.optim import parameter_groups
+from clozeworks.recipe import build
+from clozeworks.train import distributed, metrics_log
 from clozeworks.train.run import pretrain
-from clozeworks.train.world import LostError, World
+from clozeworks.train.startup import processes
 from tests.train.conftest import tiny_recipe
 from tests.train.group import EACH, trained
 
@@ -66,7 +69,7 @@ def alone(data: Path) -> dict[str, Any]:
     for name in EACH:
         figures, model, adam, _ = trained(World(), str(data), name)
         weights = {key: value.detach() for key, value in model.named_parameters()}
-        found[name] = figures, weights, optim.state_of(model, adam)
+        found[name] = figures, weights, parameter_groups.state_of(model, adam)
     return found
 
 
@@ -126,7 +129,7 @@ def test_one_process_alone_is_asked_for_nothing():
     assert (world.main, world.sharded, world.stopping, world.factor) == (True, False, signal.SIGINT, 1)
     assert world.totals([3, 4]) == [3, 4]
     assert world.joined((1,)) == (1,)
-    code = "import sys, clozeworks.train.world; sys.exit('torch.distributed.fsdp' in sys.modules)"
+    code = "import sys, clozeworks.core.world; sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -199,7 +202,7 @@ def same(run: Path, reference: Path) -> None:
     for file in (checkpoint.MODEL, checkpoint.OPTIMIZER):
         for key, value in wanted.tensors(file).items():
             torch.testing.assert_close(found.tensors(file)[key], value, rtol=1e-5, atol=1e-5)
-    rows = [{row["step"]: row["loss"] for row in log.read(each / "metrics.jsonl")} for each in (run, reference)]
+    rows = [{row["step"]: row["loss"] for row in metrics_log.read(each / "metrics.jsonl")} for each in (run, reference)]
     assert rows[0] == pytest.approx(rows[1], abs=1e-5)
 
 
@@ -211,7 +214,7 @@ def started(words: list[str]) -> subprocess.Popen[str]:
 def until(child: subprocess.Popen[str], run: Path, step: int) -> None:
     """Wait for a row of a step beyond this one."""
     begin = time.monotonic()
-    while not any(row["step"] > step for row in log.read(run / "metrics.jsonl")):
+    while not any(row["step"] > step for row in metrics_log.read(run / "metrics.jsonl")):
         assert child.poll() is None, child.communicate()
         assert time.monotonic() - begin < LIMIT
         time.sleep(0.01)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from clozeworks import spec
-from clozeworks.data.prepare import prepare
+from clozeworks.core import spec
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from clozeworks import atomic
-from clozeworks.train import checkpoint, folder, listing
-from clozeworks.train.guard import PATIENCE
+from clozeworks.core import atomic_io
+from clozeworks.exchange import checkpoint
+from clozeworks.optim.guard import PATIENCE
+from clozeworks.train import listing, run_dir
 from clozeworks.train.listing import Run, find
 from clozeworks.train.run import pretrain
 from tests.train.conftest import tiny_recipe
@@ -137,7 +138,7 @@ def test_rows_with_strange_values_are_read(value: object):
 
 
 def test_who_holds_the_lock_is_running(run: Path):
-    with atomic.held(run, "is training"):
+    with atomic_io.held(run, "is training"):
         one = only(run)
         assert one.state == "running"
         assert one.process == f"{os.getpid()} on {os.uname().nodename}"
@@ -182,5 +183,5 @@ def test_runs_are_found_once_in_the_order_of_time(run: Path, tmp_path: Path):
 
 
 def test_the_names_are_those_of_the_folder():
-    assert (folder.RUN, folder.RECIPE, folder.METRICS) == (listing.RUN, listing.RECIPE, listing.METRICS)
+    assert (run_dir.RUN, run_dir.RECIPE, run_dir.METRICS) == (listing.RUN, listing.RECIPE, listing.METRICS)
     assert listing.LOST == PATIENCE

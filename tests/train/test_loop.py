@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks import doctor
-from clozeworks.batch import Batch
-from clozeworks.data.loader import Loader
-from clozeworks.data.rows import Epoch, Row, Source, collate
-from clozeworks.data.shards import Corpus
+from clozeworks.core.batch import Batch
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.loader import Loader
+from clozeworks.data.batches.rows import Epoch, Row, Source, collate
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
+from clozeworks.machine import doctor
 from clozeworks.model import Model
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
-from clozeworks.pretraining import Recipe, build
-from clozeworks.train import optim
-from clozeworks.train.guard import PATIENCE
+from clozeworks.optim import parameter_groups
+from clozeworks.optim.guard import PATIENCE
+from clozeworks.recipe import Recipe, build
 from clozeworks.train.loop import Step, accumulate, fit
 from clozeworks.train.run import fitted
 
@@ -38,7 +38,7 @@ def epoch(recipe: Recipe, data: Path) -> Epoch:
 
 def trained(recipe: Recipe, micro: list[list[Batch]], **settings: object) -> tuple[Model, list[Step]]:
     model = build(recipe)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
     options = {"steps": len(micro), "clip": 1.0, "dropout": False} | settings
     return model, list(fit(model, micro, adam, lambda step: 1e-3, **options))  # pyright: ignore[reportArgumentType]
 
@@ -204,8 +204,11 @@ def poisoned(recipe: Recipe, data: Path) -> tuple[Model, Batch, Batch]:
 def test_a_step_that_is_not_finite_changes_nothing(tiny, data: Path):
     recipe = fitted(tiny(), Tokenizer.load(data))
     model, good, bad = poisoned(recipe, data)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
-    snapshot = lambda: [p.detach().clone() for p in (*model.parameters(), *optim.state_of(model, adam).values())]  # noqa: E731
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+
+    def snapshot():
+        return [p.detach().clone() for p in (*model.parameters(), *parameter_groups.state_of(model, adam).values())]
+
     steps = fit(model, [[good], [good, bad], [good]], adam, lambda step: 1e-3, steps=3)
     assert not next(steps).skipped
     before = snapshot()
@@ -224,7 +227,7 @@ def test_a_step_that_is_not_finite_changes_nothing(tiny, data: Path):
 def test_too_many_of_them_in_a_row_end_the_run(tiny, data: Path):
     recipe = fitted(tiny(), Tokenizer.load(data))
     model, good, bad = poisoned(recipe, data)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
     batches = [[bad]] * (PATIENCE - 1) + [[good]] + [[bad]] * 50
     seen = []
     with pytest.raises(InputError, match=rf"step {2 * PATIENCE}: loss nan.*{PATIENCE} steps in a row.*learning_rate"):
@@ -237,7 +240,7 @@ def test_step_knows_its_place(tiny, data: Path):
     recipe = fitted(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(2))])
     model = build(recipe)
-    adam = optim.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
     rates = []
     steps = list(fit(model, [[batch]] * 3, adam, lambda step: rates.append(step) or step * 1e-3, steps=5, start=2))
     assert [step.number for step in steps] == rates == [3, 4, 5]
@@ -257,12 +260,12 @@ def test_data_that_ends_too_early_is_named(tiny, data: Path):
 
 BF16 = """
 import json, sys, torch
-from clozeworks import recipes
-from clozeworks.batch import from_padded
+from clozeworks.recipes import recipe
+from clozeworks.core.batch import from_padded
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
-from clozeworks.pretraining import build
+from clozeworks.recipe import build
 from clozeworks.train.loop import accumulate
-r = recipes.recipe("roberta_mini")
+r = recipe("roberta_mini")
 r.encoder.vocab = 100
 model = build(r)
 batch = from_padded(torch.arange(64).view(2, 32))

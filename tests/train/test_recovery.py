@@ -12,17 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import InputError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import InputError
+from clozeworks.exchange import checkpoint
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
-from clozeworks.pretraining import Recipe, build
-from clozeworks.train import checkpoint, log, run, session
-from clozeworks.train.guard import Guard
-from clozeworks.train.keep import Keep
-from clozeworks.train.progress import Line
+from clozeworks.optim.guard import Guard
+from clozeworks.optim.keep import Keep
+from clozeworks.optim.learning_rate import rate
+from clozeworks.recipe import Recipe, build
+from clozeworks.train import metrics_log, run, session
 from clozeworks.train.run import Result, pretrain
-from clozeworks.train.schedule import rate
+from clozeworks.train.screen.progress import Line
 from tests.train.test_run import rows, weights
 
 Tiny = Callable[..., Recipe]
@@ -118,7 +119,7 @@ def test_spoilt_weights_are_left_behind(ruined, sound: Result):
     assert [row["step"] for row in passed] == [16, 17, 18, 19, 20, 21]
     assert {row["reason"] for row in passed} == {f"passed over: {reason}"}
     assert all(row["loss"] is None and row["examples"] for row in passed)
-    trained = [row for row in log.read(result.run / "metrics.jsonl") if "split" not in row]
+    trained = [row for row in metrics_log.read(result.run / "metrics.jsonl") if "split" not in row]
     assert [row["step"] for row in trained] == list(range(1, STEPS + 1))
     state = checkpoint.verify(result.checkpoint).state
     assert [(each["begin"], each["end"]) for each in state["guard"]["passed"]] == [(16, 21)]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from clozeworks import spec
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.pretraining import Recipe
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.optim.settings import Phase
+from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe as recipe_named
 from clozeworks.train.run import pretrain
-from clozeworks.train.settings import Phase
 
 Tiny = Callable[..., Recipe]
 

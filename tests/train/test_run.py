@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from clozeworks import atomic, spec
-from clozeworks.data.prepare import prepare
+from clozeworks.core import atomic_io, spec
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
-from clozeworks.errors import InputError
-from clozeworks.pretraining import Recipe, build
-from clozeworks.text_encoder import load
-from clozeworks.train import checkpoint, log
-from clozeworks.train.keep import Keep
+from clozeworks.exchange import checkpoint
+from clozeworks.inference.text_encoder import load
+from clozeworks.optim.keep import Keep
+from clozeworks.optim.settings import Phase
+from clozeworks.recipe import Recipe, build
+from clozeworks.train import metrics_log
 from clozeworks.train.run import pretrain
-from clozeworks.train.settings import Phase
 from tests.train.conftest import tiny_recipe
 
 Tiny = Callable[..., Recipe]
@@ -30,7 +31,10 @@ Tiny = Callable[..., Recipe]
 
 def rows(run: Path) -> list[dict]:
     """metrics.jsonl without what depends on the clock."""
-    return [{k: v for k, v in row.items() if k not in log.TIMINGS} for row in log.read(run / "metrics.jsonl")]
+    return [
+        {k: v for k, v in row.items() if k not in metrics_log.TIMINGS}
+        for row in metrics_log.read(run / "metrics.jsonl")
+    ]
 
 
 def weights(path: Path) -> tuple[bytes, bytes]:
@@ -74,7 +78,7 @@ def test_a_run_writes_what_it_promises(whole: Path, data: Path, tiny: Tiny):
 
 
 def test_metrics_say_what_the_design_lists(whole: Path):
-    found = log.read(whole / "metrics.jsonl")
+    found = metrics_log.read(whole / "metrics.jsonl")
     trained = [row for row in found if "split" not in row]
     assert [row["step"] for row in trained] == [1, 2, 4, 6, 8, 10, 12, 14]
     assert [row["step"] for row in found if row.get("split") == "heldout"] == [6, 12, 14]
@@ -220,7 +224,7 @@ def test_a_changed_shard_is_noticed(whole: Path, data: Path, tiny: Tiny, tmp_pat
 
 def test_two_processes_cannot_train_into_one_run(data: Path, tiny: Tiny, tmp_path: Path):
     with (
-        atomic.held(tmp_path, "is training into it"),
+        atomic_io.held(tmp_path, "is training into it"),
         pytest.raises(InputError, match=r"process \d+ on .* is training into it"),
     ):
         pretrain(tiny(), [(data, 1.0)], tmp_path, progress=False)
@@ -274,7 +278,7 @@ def command(recipe: Recipe, data: Path, out: Path, steps: int) -> subprocess.Pop
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     metrics = out / "metrics.jsonl"
-    while (not metrics.exists() or len(log.read(metrics)) < steps) and time.monotonic() < deadline:
+    while (not metrics.exists() or len(metrics_log.read(metrics)) < steps) and time.monotonic() < deadline:
         time.sleep(0.02)
     return child
 

@@ -8,8 +8,11 @@ import torch
 from safetensors.torch import load_file
 
 import clozeworks
-from clozeworks import spec
-from clozeworks.errors import RecipeError
+from clozeworks.core import spec
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.segment_memory import Recall
+from clozeworks.exchange import checkpoint
+from clozeworks.inference.text_encoder import load
 from clozeworks.nn.block import Block
 from clozeworks.nn.characters import Characters, CharactersLayer
 from clozeworks.nn.lstm import LSTM
@@ -17,14 +20,13 @@ from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.losses.next_word import NextWord
 from clozeworks.objectives.segments import FullSentences, Stream
-from clozeworks.pretraining import Recipe
-from clozeworks.recall import Recall
+from clozeworks.optim.keep import Keep
+from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe as named
-from clozeworks.text_encoder import load
-from clozeworks.train import checkpoint, log, together
-from clozeworks.train.keep import Keep
+from clozeworks.train import metrics_log
+from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.run import pretrain
-from tests.train.test_recall import distance, losses, trained, weights
+from tests.train.test_segment_memory import distance, losses, trained, weights
 
 LENGTH, LANES, WIDTH, CELLS = 8, 4, 16, 24
 
@@ -96,13 +98,13 @@ def test_words_are_written_as_the_tokenizer_has_them(whole: Path):
     name = encoder.tokenizer.token(number).encode()
     assert bytes(words.spelling[number].tolist())[1 : len(name) + 1] == name
     assert encoder.kind == "full"
-    assert [row["split"] for row in log.read(whole / "metrics.jsonl") if "perplexity" in row] == ["heldout"] * 2
+    assert [row["split"] for row in metrics_log.read(whole / "metrics.jsonl") if "perplexity" in row] == ["heldout"] * 2
 
 
 def test_room_is_asked_for_the_states():
-    assert together.remembered_bytes(reading()) == 4 * LANES * 2 * (WIDTH + CELLS)
+    assert distributed_checkpoint.remembered_bytes(reading()) == 4 * LANES * 2 * (WIDTH + CELLS)
     wide = clozeworks.recipe("awd_lstm")  # 1150, 1150 and 400 units, each with as many cells
-    assert together.remembered_bytes(wide) == 4 * wide.objective.segments.lanes * 2 * (1150 + 1150 + 400)
+    assert distributed_checkpoint.remembered_bytes(wide) == 4 * wide.objective.segments.lanes * 2 * (1150 + 1150 + 400)
 
 
 def test_what_makes_no_sense_is_refused():

@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks import spec
-from clozeworks.commands import evaluate
+from clozeworks.cli import evaluate
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange import checkpoint
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.attention_scores import AttentionScores
@@ -24,13 +26,14 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.relations import Relations
 from clozeworks.objectives.losses.soft_targets import SoftTargets
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe, build
-from clozeworks.text_encoder import TextEncoder
-from clozeworks.train import checkpoint, log, room
-from clozeworks.train.cost import cost_of
+from clozeworks.optim.settings import Distil
+from clozeworks.recipe import Recipe, build
+from clozeworks.starts.transfer import take_layers
+from clozeworks.train import metrics_log
+from clozeworks.train.resources import memory_check
+from clozeworks.train.resources.cost import cost_of
 from clozeworks.train.run import pretrain
-from clozeworks.train.settings import Distil
-from clozeworks.train.source import begun, take_layers
+from clozeworks.train.startup.begin import begun
 from clozeworks.train.teacher import expect
 from tests.train.conftest import tiny_recipe
 
@@ -80,7 +83,7 @@ def whole(data: Path, teacher: TextEncoder, tmp_path_factory: pytest.TempPathFac
 
 
 def test_every_loss_is_logged_and_measured(whole: Path):
-    rows = log.read(whole / "metrics.jsonl")
+    rows = metrics_log.read(whole / "metrics.jsonl")
     names = {"masked_lm", "soft_targets", "hidden_cosine"}
     assert all(names <= row.keys() for row in rows)
     assert {row.get("split") for row in rows} == {None, "heldout"}
@@ -100,7 +103,7 @@ def test_the_positions_are_still_the_teachers(whole: Path, teacher: TextEncoder)
 
 def test_the_student_does_without_the_teacher(whole: Path, data: Path):
     found = evaluate.figures_of(cw.load(whole), data)
-    row = [row for row in log.read(whole / "metrics.jsonl") if row.get("split") == "heldout"][-1]
+    row = [row for row in metrics_log.read(whole / "metrics.jsonl") if row.get("split") == "heldout"][-1]
     assert found["masked_lm"] == pytest.approx(row["masked_lm"], rel=1e-5)
     assert found["loss"] == pytest.approx(2 * found["masked_lm"])
     assert "soft_targets" not in found
@@ -231,7 +234,7 @@ def test_every_loss_trains(data: Path, tokenizer: Tokenizer, tmp_path: Path):
     r = student(12, learning_rate=1e-2)
     r.distil, r.objective.losses = None, (HiddenStates(width=64), AttentionScores(), Relations())
     pretrain(r, [(data, 1.0)], tmp_path / "run", teacher=TextEncoder(build(wide), tokenizer, wide), progress=False)
-    rows = [row for row in log.read(tmp_path / "run" / "metrics.jsonl") if "split" not in row]
+    rows = [row for row in metrics_log.read(tmp_path / "run" / "metrics.jsonl") if "split" not in row]
     for loss in r.objective.losses:
         assert rows[-1][loss.name] < rows[0][loss.name]
     encoder = cw.load(tmp_path / "run")
@@ -246,7 +249,7 @@ def test_memory_counts_the_teacher():
     assert taught.teacher == cost_of(theirs.recipe).parameters
     assert taught.step == dataclasses.replace(taught, teacher=0).step + 4 * taught.teacher
     assert taught.passes > alone.passes  # what is compared
-    assert room.told(r, "cpu", theirs).startswith("needs about ")
+    assert memory_check.told(r, "cpu", theirs).startswith("needs about ")
 
 
 def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncoder, tmp_path: Path):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from clozeworks.errors import InputError
-from clozeworks.train import log, writers
+from clozeworks.core.errors import InputError
+from clozeworks.train import metrics_log, writers
 from clozeworks.train.run import pretrain
 from clozeworks.train.writers import TensorBoard, Writers, named, scalars
 from tests.train.conftest import tiny_recipe
@@ -67,7 +67,7 @@ def test_a_run_hands_over_the_rows_of_its_file(data: Path, tmp_path: Path):
     kept, bad = Kept(), Kept(fails=2)
     done = pretrain(tiny_recipe(), [(data, 1.0)], tmp_path / "run", progress=False, writers=[bad, kept])
     assert done.finished
-    assert kept.rows == log.read(tmp_path / "run" / "metrics.jsonl")
+    assert kept.rows == metrics_log.read(tmp_path / "run" / "metrics.jsonl")
     assert len(kept.rows) == 9
     assert kept.closed == 1
     plain = pretrain(tiny_recipe(), [(data, 1.0)], tmp_path / "plain", progress=False)
@@ -110,7 +110,7 @@ def test_tensorboard_holds_the_run_and_not_a_step_twice(data: Path, tmp_path: Pa
         pretrain(tiny_recipe(), [(data, 1.0)], run, progress=False, writers=[*named(["tensorboard"], run), Killing()])
     assert curves(run / "tensorboard")["train/loss"][-1][0] == 6
     pretrain(tiny_recipe(), [(data, 1.0)], run, progress=False, writers=named(["tensorboard"], run))
-    rows = log.read(run / "metrics.jsonl")
+    rows = metrics_log.read(run / "metrics.jsonl")
     expected = [(row["step"], pytest.approx(row["loss"])) for row in rows if "split" not in row]
     found = curves(run / "tensorboard")
     assert found["train/loss"] == expected
@@ -146,7 +146,7 @@ def test_wandb_gets_one_identity_and_every_row(data: Path, tmp_path: Path, monke
     assert (first["project"], first["name"], first["resume"]) == ("clozeworks", "first-run", "allow")
     assert first["config"] == json.loads((run / "recipe.json").read_text())
     assert metrics == [("*", "step")] * 2
-    rows = log.read(run / "metrics.jsonl")
+    rows = metrics_log.read(run / "metrics.jsonl")
     assert [entry["step"] for entry in logged] == [1, 2, 4, 6] + [row["step"] for row in rows if row["step"] > 5]
     assert logged[-1] == {"step": 12, **scalars(rows[-1])}
     assert logged[-1]["heldout/loss"] == rows[-1]["loss"]

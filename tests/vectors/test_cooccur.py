@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import cooccur
 from clozeworks.vectors.cooccur import Pairs, count, merged
 from clozeworks.vectors.words import Words, gathered

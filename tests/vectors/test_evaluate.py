@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import evaluate
 from clozeworks.vectors.evaluate import analogies, read_pairs, read_questions, similarity
 from clozeworks.vectors.table import Vectors

@@ -6,7 +6,7 @@ import stat
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import formats, rows
 from clozeworks.vectors.table import Vectors, load_vectors
 

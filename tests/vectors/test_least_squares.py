@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import least_squares as module
 from clozeworks.vectors.cooccur import Pairs, count
 from clozeworks.vectors.least_squares import CLIP, Fit, least_squares, vectors_of

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import column
 from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.words import gathered

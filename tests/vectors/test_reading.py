@@ -7,8 +7,8 @@ import types
 import numpy as np
 import pytest
 
-from clozeworks.data import units
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards import units
 from clozeworks.vectors.reading import read_words
 
 

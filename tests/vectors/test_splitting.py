@@ -1,8 +1,8 @@
 import pytest
 
+from clozeworks.data.shards.units import Unit
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.units import Unit
 from clozeworks.vectors import splitting
 from clozeworks.vectors.splitting import Splitting
 

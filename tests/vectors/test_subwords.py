@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import kernels, noise
 from clozeworks.vectors.arithmetic import padded_rows
 from clozeworks.vectors.subwords import Parts, Subwords, composed, grams_of, parts_of, vector_of

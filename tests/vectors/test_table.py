@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import clozeworks as cw
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import search
 from clozeworks.vectors.table import Vectors
 

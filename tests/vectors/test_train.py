@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import train as training
 from clozeworks.vectors.phrases import Phrases
 from clozeworks.vectors.train import cbow, skipgram

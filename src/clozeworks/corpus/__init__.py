@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.documents import Document
-from clozeworks.errors import InputError, suggest
 
 LANGUAGES = ("en", "zh")
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.corpus import chinese, english
 
 SHORTEST, LONGEST = 60, 1200  # characters of a text
@@ -33,7 +33,7 @@ AREAS = {
 def rows(lang: str = "en") -> list[dict[str, str]]:
     """text and label of each, every text once, in an order without a pattern that is always the same."""
     found = list(_english() if lang == "en" else _reviews())
-    order = draws.permutation(len(found), draws.fold(0, "areas"))[:ROWS]
+    order = counter_rng.permutation(len(found), counter_rng.fold(0, "areas"))[:ROWS]
     return [{"text": found[at][0], "label": found[at][1]} for at in order.tolist()]
 
 

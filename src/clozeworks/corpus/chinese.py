@@ -7,8 +7,8 @@ import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.documents import Document
-from clozeworks.errors import InputError
 
 _ENDS = tuple("。！？；：…”’）》」』")
 _STOPS = frozenset(["。", "！", "？", "；", "……"])

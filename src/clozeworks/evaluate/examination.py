@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.batch import Kind
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Kind
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.answers import answers
+from clozeworks.inference.answers import answers
 from clozeworks.metrics.bootstrap import intervals
 from clozeworks.model import Model
 from clozeworks.tasks.task import Task

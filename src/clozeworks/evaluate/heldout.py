@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from clozeworks.batch import Batch
-from clozeworks.data.rows import Source, Text, batch_rows, collate, shelved
-from clozeworks.examples import Vocabulary
+from clozeworks.core.batch import Batch
+from clozeworks.core.examples import Vocabulary
+from clozeworks.core.segment_memory import Recall
+from clozeworks.data.batches.rows import Source, Text, batch_rows, collate, shelved
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Objective, Segments
-from clozeworks.recall import Recall
 
 LANE = 32  # rows that a lane of held-out text should have at least
 
@@ -99,18 +99,3 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
 def labels_of(batches: Iterable[Batch]) -> np.ndarray:
     """The tokens to predict, for a baseline."""
     return np.concatenate([batch.labels.numpy() for batch in batches if batch.labels is not None])
-
-
-def unigram_baseline(train_counts: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-    """What a model without context reaches: the add-one-smoothed frequencies of training as a guess for each label."""
-    chances = shares(train_counts)
-    return {
-        "unigram_loss": float(-np.log(chances)[labels].mean()),
-        "unigram_accuracy": float((labels == chances.argmax()).mean()),
-    }
-
-
-def shares(counts: np.ndarray) -> np.ndarray:
-    """Frequencies that sum to 1, one added to each count: no word is impossible."""
-    smoothed = counts.astype(np.float64) + 1
-    return smoothed / smoothed.sum()

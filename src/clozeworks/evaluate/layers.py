@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clozeworks.batch import PADDING, Batch
+from clozeworks.core.batch import PADDING, Batch
 from clozeworks.model import EncoderLayer
 from clozeworks.objectives.objective import Objective
 

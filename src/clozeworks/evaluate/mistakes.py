@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.data.table import Row, Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.metrics.answers import f1, language_of
 from clozeworks.metrics.classes import Confusion, OfClass, confusion, several
 from clozeworks.metrics.entities import by_type

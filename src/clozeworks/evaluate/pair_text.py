@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from clozeworks.core.examples import Columns, ragged_arange
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import Columns, ragged_arange
 
 Pair = tuple[str, str]
 

@@ -5,10 +5,10 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from clozeworks import plot
 from clozeworks.evaluate.examination import Examination
 from clozeworks.evaluate.mistakes import Mistakes
 from clozeworks.metrics.classes import Confusion, OfClass
+from clozeworks.plots import charts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,10 +101,10 @@ def class_bars(classes: dict[str, OfClass]) -> "Figure":
     figure = Figure(figsize=(7, 1 + 0.3 * len(chosen)), layout="constrained")
     axes = figure.add_subplot()
     values = [classes[name].f1 for name in chosen]
-    axes.barh(range(len(chosen)), values, color=plot.COLOURS[0])
+    axes.barh(range(len(chosen)), values, color=charts.COLOURS[0])
     for at, value in enumerate(values):
         axes.annotate(f"{value:.2f}", (value, at), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(range(len(chosen)), _names(chosen), fontfamily=plot.families(), parse_math=False)
+    axes.set_yticks(range(len(chosen)), _names(chosen), fontfamily=charts.families(), parse_math=False)
     axes.set_xlim(0, 1.08)
     axes.set_xlabel("F1")
     axes.spines[["top", "right"]].set_visible(False)
@@ -126,7 +126,7 @@ def matrix(found: Confusion) -> "Figure":
             colour = "white" if shares[i, j] > 0.6 else "#222222"
             axes.text(j + 0.5, i + 0.5, f"{found.counts[i, j]:,}", ha="center", va="center", fontsize=8, color=colour)
     places = [at + 0.5 for at in range(count)]
-    how = {"fontfamily": plot.families(), "parse_math": False}
+    how = {"fontfamily": charts.families(), "parse_math": False}
     axes.set_xticks(places, labels, rotation=45, ha="right", **how)
     axes.set_yticks(places, labels, **how)
     axes.set_xlabel("told")
@@ -135,4 +135,4 @@ def matrix(found: Confusion) -> "Figure":
 
 
 def _names(labels: Sequence[str]) -> list[str]:
-    return [plot.without_boxes(label, f"class {at + 1}")[:40] for at, label in enumerate(labels)]
+    return [charts.without_boxes(label, f"class {at + 1}")[:40] for at, label in enumerate(labels)]

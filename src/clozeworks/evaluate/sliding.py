@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Memory, from_padded
-from clozeworks.data.rows import Text
-from clozeworks.errors import InputError
-from clozeworks.examples import Vocabulary, assemble
+from clozeworks.core.batch import Memory, from_padded
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import Vocabulary, assemble
+from clozeworks.data.batches.rows import Text
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Loss
 from clozeworks.objectives.segments import Stream

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clozeworks import spec
-from clozeworks.pretraining import Recipe, count_parameters
+from clozeworks.core import spec
+from clozeworks.recipe import Recipe, count_parameters
 
 FILE = "README.md"
 FACTS = "facts.json"

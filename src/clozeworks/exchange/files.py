@@ -6,13 +6,13 @@ from pathlib import Path
 
 from torch import Tensor
 
-from clozeworks import spec
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe, assembled
-from clozeworks.spec import Spec
+from clozeworks.recipe import Recipe, assembled
 
 RECIPE = "recipe.json"
 

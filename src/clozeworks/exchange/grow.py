@@ -1,24 +1,27 @@
 """A model that learns new words: more rows for its word table, no old id moved."""
 
 import copy
+import dataclasses
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.exchange import tensors
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.nn.characters import spelled
-from clozeworks.pretraining import assembled
+from clozeworks.recipe import assembled
 from clozeworks.tasks.frame import Frame
-from clozeworks.text_encoder import TextEncoder
 
+B = TypeVar("B", bound=Bundle)
 TABLE, BIAS = "encoder.embed.words.table.weight", "heads.masked_lm.bias"
 SPELLING = "encoder.embed.words.spelling"
 ROWS = (TABLE, BIAS, "heads.masked_lm.head.weight", "heads.next_token.bias", "heads.next_token.head.weight")
 
 
-def grow(encoder: TextEncoder, tokenizer: Tokenizer) -> TextEncoder:
+def grow(encoder: B, tokenizer: Tokenizer) -> B:
     """The same model under a larger tokenizer.
 
     The row of a new token, in the table and in the heads, starts as the mean of the rows of the pieces that the old
@@ -44,10 +47,17 @@ def grow(encoder: TextEncoder, tokenizer: Tokenizer) -> TextEncoder:
     with torch.random.fork_rng():
         model = assembled(recipe)
     tensors.assign(model, weights, recipe.name)
-    return TextEncoder(model.eval(), tokenizer, recipe, dict(encoder.facts), list(encoder.unused))
+    return dataclasses.replace(
+        encoder,
+        model=model.eval(),
+        tokenizer=tokenizer,
+        recipe=recipe,
+        facts=dict(encoder.facts),
+        unused=list(encoder.unused),
+    )
 
 
-def framed(encoder: TextEncoder, frame: Frame, seed: int = 0) -> TextEncoder:
+def framed(encoder: B, frame: Frame, seed: int = 0) -> B:
     """The same model with the special tokens that a task's frame has and its tokenizer lacks (Radford et al. 2018).
 
     Their rows are fresh, N(0, the deviation that the model began with); where nothing lacks, it is the model itself.

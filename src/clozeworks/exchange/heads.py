@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks import spec
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.metrics.schemes import named
 from clozeworks.model import Pooler
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.frame import Frame

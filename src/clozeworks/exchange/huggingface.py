@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks import spec
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError, suggest
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError, suggest
 from clozeworks.exchange import tensors
 from clozeworks.exchange.heads import Head
 from clozeworks.exchange.names import (
@@ -31,14 +31,14 @@ from clozeworks.exchange.names import (
     transfo_xl,
     xlnet,
 )
-from clozeworks.framing import fitting, frame_of
+from clozeworks.exchange.templates import fitting, frame_of
 from clozeworks.model import Model
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.mask.phrases import MaskPhrases
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.task import Task
 
 CONFIG = "config.json"

@@ -9,27 +9,30 @@ no gradient, and `refresh` makes them again what the others have become.
 """
 
 import copy
+import dataclasses
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.exchange import files, tensors
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.names.longformer import near
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.window import Window
-from clozeworks.pretraining import Recipe
-from clozeworks.text_encoder import TextEncoder
+from clozeworks.recipe import Recipe
 
+B = TypeVar("B", bound=Bundle)
 POSITIONS = "encoder.embed.positions.table.weight"
 PROJECTIONS = ("query", "key", "value")
 LENGTH, WINDOW = 4096, 512  # of the paper
 
 
-def lengthen(encoder: TextEncoder, length: int = LENGTH, window: int = WINDOW) -> TextEncoder:
+def lengthen(encoder: B, length: int = LENGTH, window: int = WINDOW) -> B:
     """The same weights with a window of so many tokens, half of them to either side, for texts of `length` tokens."""
     positions = _convertible(encoder.recipe, length, window)
     recipe = copy.deepcopy(encoder.recipe)
@@ -44,10 +47,10 @@ def lengthen(encoder: TextEncoder, length: int = LENGTH, window: int = WINDOW) -
     weights[POSITIONS] = laid(weights[POSITIONS], positions.offset, length)
     facts = {name: value for name, value in encoder.facts.items() if name != "heldout"}  # figures of another model
     model = files.build(recipe, _with_global(weights), recipe.name)
-    return TextEncoder(model, encoder.tokenizer, recipe, facts, list(encoder.unused))
+    return dataclasses.replace(encoder, model=model, recipe=recipe, facts=facts, unused=list(encoder.unused))
 
 
-def refresh(encoder: TextEncoder) -> TextEncoder:
+def refresh(encoder: B) -> B:
     """The same model whose global tokens have the projections of all others: where they were never trained."""
     if not _has_global(encoder.recipe):
         needed = "no layer of it has global tokens"
@@ -55,7 +58,14 @@ def refresh(encoder: TextEncoder) -> TextEncoder:
     weights = {name: tensor for name, tensor in tensors.state(encoder.model).items() if "_global." not in name}
     model = files.build(encoder.recipe, _with_global(weights), encoder.recipe.name)
     recipe = copy.deepcopy(encoder.recipe)
-    return TextEncoder(model, encoder.tokenizer, recipe, dict(encoder.facts), list(encoder.unused))
+    return dataclasses.replace(
+        encoder,
+        model=model,
+        tokenizer=encoder.tokenizer,
+        recipe=recipe,
+        facts=dict(encoder.facts),
+        unused=list(encoder.unused),
+    )
 
 
 def laid(table: Tensor, offset: int, length: int) -> Tensor:

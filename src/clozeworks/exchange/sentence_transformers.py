@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.pretraining import Recipe
-from clozeworks.sentence import Pool, SentenceVector
+from clozeworks.nn.pooling import Pool, SentenceVector
+from clozeworks.recipe import Recipe
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 TYPES = "sentence_transformers.models."
@@ -66,12 +66,12 @@ def write(directory: Path, recipe: Recipe) -> None:
     flags = {flag: mode == theirs[made.pool] for flag, mode in FLAGS.items()}
     width = recipe.encoder.stack.out_width(recipe.encoder.width)
     config = {"word_embedding_dimension": width, **flags, "include_prompt": True}
-    atomic.write_json(directory / kinds["Pooling"] / "config.json", config)
-    atomic.write_json(directory / LENGTH, {"max_seq_length": made.length or recipe.length, "do_lower_case": False})
+    atomic_io.write_json(directory / kinds["Pooling"] / "config.json", config)
+    atomic_io.write_json(directory / LENGTH, {"max_seq_length": made.length or recipe.length, "do_lower_case": False})
     prompts = {"prompts": {"default": made.prompt}, "default_prompt_name": "default"} if made.prompt else {}
-    atomic.write_json(directory / PROMPTS, {**prompts, "similarity_fn_name": "cosine"})
+    atomic_io.write_json(directory / PROMPTS, {**prompts, "similarity_fn_name": "cosine"})
     if made.normalise:
-        atomic.write_json(directory / kinds["Normalize"] / "config.json", {})
+        atomic_io.write_json(directory / kinds["Normalize"] / "config.json", {})
 
 
 def _modules(directory: Path) -> list[dict[str, Any]]:

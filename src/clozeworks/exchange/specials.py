@@ -6,9 +6,9 @@ from typing import Any
 import tokenizers
 from tokenizers import processors
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.frame import Frame
 
 CONFIG = "tokenizer_config.json"
@@ -27,7 +27,7 @@ def write(directory: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
     told["model_max_length"] = recipe.length if task is None else min(task.frame.length, recipe.length)
     if task is not None and task.frame.summary == "last" and recipe.reading == "full":
         told["padding_side"] = "left"  # their class reads the last place of a row
-    atomic.write_json(directory / CONFIG, tokenizer.config() | told)
+    atomic_io.write_json(directory / CONFIG, tokenizer.config() | told)
 
 
 def laying(tokenizer: Tokenizer, frame: Frame) -> Tokenizer:

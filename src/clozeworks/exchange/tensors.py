@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"

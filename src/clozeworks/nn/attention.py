@@ -5,14 +5,14 @@ from typing import ClassVar
 
 from torch import Tensor, cat
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, Keys
-from clozeworks.errors import RecipeError
-from clozeworks.nn.backends import attend, reach_of
-from clozeworks.nn.linear import Linear
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, Keys
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE
+from clozeworks.nn.kernels.backends import attend, reach_of
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer, fit_heads
 from clozeworks.nn.window import Window
-from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)

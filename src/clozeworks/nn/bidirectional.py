@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Borders, Context, Hidden, Memory, Side
-from clozeworks.carry import Both, Carry, State
-from clozeworks.errors import RecipeError
-from clozeworks.nn.documents import borders_of
+from clozeworks.core.batch import Borders, Context, Hidden, Memory, Side
+from clozeworks.core.cache import Both, Carry, State
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.kernels.documents import borders_of
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.stack import Stack, StackLayer
 

@@ -7,14 +7,14 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, State
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, add_dropped, dropout
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, State
+from clozeworks.core.dropout import Key, add_dropped, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.spec import LATE, Spec
 
 
 @dataclass(slots=True)

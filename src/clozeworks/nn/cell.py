@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.carry import State
-from clozeworks.nn.linear import Linear
+from clozeworks.core.cache import State
+from clozeworks.nn.kernels.linear import Linear
 
 Cell = Literal["gru", "lstm"]
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import linear
-from clozeworks.spec import Spec
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.linear import linear
 
 # What no byte of UTF-8 is: the ends of a sentence and of a word, and what follows a word.
 OPENS, CLOSES, BEGIN, END, BLANK = range(0xF8, 0xFD)

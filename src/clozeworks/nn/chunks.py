@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry
-from clozeworks.errors import RecipeError
-from clozeworks.nn import ring
-from clozeworks.nn.linear import Linear
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.kernels import ring
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
 
 

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clozeworks.batch import Context, Hidden, Side
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context, Hidden, Side
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec, walk
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.embed import Embed, EmbedLayer
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Stack
-from clozeworks.spec import Spec, walk
 
 
 @dataclass(slots=True)

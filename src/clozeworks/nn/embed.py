@@ -6,15 +6,15 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from clozeworks.batch import Context, Side
-from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
+from clozeworks.core.batch import Context, Side
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.characters import Characters
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import AxialPositions, LearnedPositions, SinusoidalPositions
 from clozeworks.nn.words import Adaptive, WordsLayer
-from clozeworks.spec import LATE, Spec
 
 
 @dataclass(slots=True)

@@ -6,11 +6,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, dropout
+from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import LATE, Spec
+from clozeworks.nn.kernels.linear import Linear
 
 
 @dataclass(slots=True)

@@ -6,14 +6,14 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, Keys
-from clozeworks.errors import RecipeError
-from clozeworks.nn.backends import attend, dense, masked
-from clozeworks.nn.linear import Linear
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, Keys
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.kernels.backends import attend, dense, masked
+from clozeworks.nn.kernels.linear import Linear
+from clozeworks.nn.kernels.windowed import counted, fits, windowed
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
 from clozeworks.nn.window import Window
-from clozeworks.nn.windowed import counted, fits, windowed
 
 
 @dataclass(slots=True)

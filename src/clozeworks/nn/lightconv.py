@@ -7,13 +7,13 @@ import torch
 from torch import Tensor, cat, nn
 from torch.nn import functional as F
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, Tail
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, dropout
-from clozeworks.nn.convolve import blocked, dense
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import Linear
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, Tail
+from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.convolve import blocked, dense
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
 
 NOBODY = -3  # the document of what lies before and behind a row

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.key import dropout
-from clozeworks.nn.documents import borders_of, owners
+from clozeworks.core.batch import Context
+from clozeworks.core.dropout import dropout
+from clozeworks.nn.kernels.documents import borders_of, owners
 
 
 def locked(x: Tensor, rate: float, context: Context) -> Tensor:

@@ -6,12 +6,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry
-from clozeworks.errors import RecipeError
-from clozeworks.nn import hashing, ring
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.chunks import check_chunks
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels import hashing, ring
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
 
 

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.batch import PADDING, Context
-from clozeworks.carry import Carry, State
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, dropout
+from clozeworks.core.batch import PADDING, Context
+from clozeworks.core.cache import Carry, State
+from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE
 from clozeworks.nn.cell import remember, step_by_step
-from clozeworks.nn.documents import Documents, borders_of, documents_of
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import linear
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.documents import Documents, borders_of, documents_of
+from clozeworks.nn.kernels.linear import linear
+from clozeworks.nn.kernels.recurrence import GATES, recur
 from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import Mixer, MixerLayer
-from clozeworks.nn.recurrence import GATES, recur
-from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)

@@ -12,11 +12,11 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry
-from clozeworks.errors import RecipeError
-from clozeworks.nn.fresh import Fresh
-from clozeworks.spec import Spec
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+from clozeworks.nn.init import Fresh
 
 
 @dataclass(slots=True)

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, Tail
-from clozeworks.errors import RecipeError
-from clozeworks.nn.linear import Linear
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, Tail
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
 NOBODY = -3  # the document of what lies before a row

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from clozeworks.spec import Spec
+from clozeworks.core.spec import Spec
 
 
 @dataclass(slots=True)

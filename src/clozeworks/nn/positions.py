@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key, dropout
-from clozeworks.nn.fresh import Fresh
-from clozeworks.spec import Spec
+from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+from clozeworks.nn.init import Fresh
 
 
 @dataclass(slots=True)

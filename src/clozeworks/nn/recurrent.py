@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, State
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, State
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run, step_by_step
-from clozeworks.nn.documents import Documents, documents_of
+from clozeworks.nn.kernels.documents import Documents, documents_of
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
 

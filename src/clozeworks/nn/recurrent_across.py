@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.carry import Carry, State
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.cache import Carry, State
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run
-from clozeworks.nn.documents import Documents, documents_of, found
-from clozeworks.nn.linear import Linear, linear
+from clozeworks.nn.kernels.documents import Documents, documents_of, found
+from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
 from clozeworks.nn.score import Score, attend
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from clozeworks.batch import Context, Hidden, Memory
-from clozeworks.carry import Carry
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context, Hidden, Memory
+from clozeworks.core.cache import Carry
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.stack import Stack, StackLayer
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.errors import RecipeError
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import Spec
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.linear import Linear
 
 
 @dataclass(slots=True)

@@ -8,9 +8,9 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context, Taps
-from clozeworks.carry import Both, Carry
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context, Taps
+from clozeworks.core.cache import Both, Carry
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
 

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.batch import Context, Hidden, Memory, Side
-from clozeworks.carry import Carry
-from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
+from clozeworks.core.batch import Context, Hidden, Memory, Side
+from clozeworks.core.cache import Carry
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.spec import LATE, Spec
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 

@@ -7,10 +7,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
-from clozeworks.nn.fresh import Fresh
+from clozeworks.core.batch import Context
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.nn.init import Fresh
 from clozeworks.nn.stack import Stack, StackLayer
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
-from clozeworks.spec import Spec
+from clozeworks.core.batch import Context
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
 
 
 @dataclass(slots=True)

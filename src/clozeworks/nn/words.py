@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from clozeworks.errors import RecipeError
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import Spec
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+from clozeworks.nn.kernels.linear import Linear
 
 UNSORTED = 0.02  # share of the tokens outside the first cluster, beyond what must be, that is worth a word
 

@@ -8,11 +8,11 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden, Kind
-from clozeworks.errors import RecipeError
-from clozeworks.examples import Plan, Ragged, Vocabulary
+from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import Plan, Ragged, Vocabulary
+from clozeworks.core.spec import Spec
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.spec import Spec
 
 Part = TypeVar("Part", bound=Spec)
 

@@ -5,10 +5,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.batch import Kind
-from clozeworks.errors import RecipeError
-from clozeworks.examples import NOTHING, Ragged, Vocabulary, ragged_arange
+from clozeworks.core import counter_rng
+from clozeworks.core.batch import Kind
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import NOTHING, Ragged, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import ordinary
 from clozeworks.objectives.mask.order import shuffled
@@ -92,14 +92,14 @@ class Permute(Corruption):
 
         free = np.flatnonzero(~(target | parts.special))
         rest = Units(free, None, np.searchsorted(free, parts.first))
-        singles, _ = fit(rest, shuffled(rest.counts, draws.fold(keys, "fill")), np.maximum(budget - found, 0))
+        singles, _ = fit(rest, shuffled(rest.counts, counter_rng.fold(keys, "fill")), np.maximum(budget - found, 0))
         target[free[singles]] = True
         return target
 
     def spans(self, units: Units, after: np.ndarray, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """First word of each span and the word behind its last, in the order of the text."""
         many = int(units.counts.max(initial=0)) // self.context + 1  # stretches: none has fewer words than `context`
-        bits = draws.bits(draws.fold(keys, "spans")[:, None], np.arange(many))
+        bits = counter_rng.bits(counter_rng.fold(keys, "spans")[:, None], np.arange(many))
         size = self.sizes(bits >> np.uint64(32))
         room = size * self.context
         inside = ((bits & LOW) * (room - size + 1).astype(np.uint64) >> np.uint64(32)).astype(np.int64)
@@ -119,7 +119,7 @@ class Permute(Corruption):
         part = np.searchsorted(parts.first, at, side="right") - 1
         place = at - parts.first[part]
         block, within = (np.zeros_like(place), place) if self.block is None else np.divmod(place, self.block)
-        turn = np.lexsort((draws.bits(draws.fold(keys, "order")[part], within), block, part))
+        turn = np.lexsort((counter_rng.bits(counter_rng.fold(keys, "order")[part], within), block, part))
         ranked = np.bincount(part, minlength=len(parts))
         order = np.zeros(len(target), dtype=np.int32)
         order[at[turn]] = np.arange(len(at)) - (np.cumsum(ranked) - ranked)[part] + 1
@@ -138,4 +138,4 @@ def apart(examples: Ragged, keys: np.ndarray) -> tuple[Ragged, np.ndarray]:
     begin = examples.first[:-1]
     cut = np.stack([begin, begin + np.minimum(reused, examples.lengths)], axis=1)
     first = np.append(cut.ravel(), examples.first[-1])
-    return replace(examples, first=first), draws.fold(np.repeat(keys, 2), np.tile([0, 1], len(examples)))
+    return replace(examples, first=first), counter_rng.fold(np.repeat(keys, 2), np.tile([0, 1], len(examples)))

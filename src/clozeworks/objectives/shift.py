@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clozeworks.batch import Kind
-from clozeworks.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core.batch import Kind
+from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
 from clozeworks.objectives.objective import Corruption
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
 from clozeworks.objectives.shift import Shift
 
 

@@ -8,10 +8,10 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from clozeworks.data.shards import Corpus
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.quickstart.said import SAID
-from clozeworks.text_encoder import TextEncoder
 
 SENTENCES = 5
 

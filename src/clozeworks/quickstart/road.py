@@ -16,24 +16,26 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from clozeworks import corpus, plot
-from clozeworks.commands.drawing import drawn, legend
-from clozeworks.commands.evaluate import figures_of, tell
-from clozeworks.commands.examples import epoch_of
-from clozeworks.commands.prepare import Bar
-from clozeworks.commands.screen import closing
-from clozeworks.data.prepare import prepare
-from clozeworks.data.shards import MANIFEST, Corpus
+from clozeworks import corpus
+from clozeworks.data.shards.corpus import MANIFEST, Corpus
+from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.evaluate.text import figures_of
+from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe, build
+from clozeworks.plots import charts
 from clozeworks.quickstart.clozes import show_guesses
 from clozeworks.quickstart.said import CLOSING, FIGURES, LEGENDS, SAID
 from clozeworks.quickstart.taught import taught
+from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.text_encoder import TextEncoder, load, save
-from clozeworks.train import log
+from clozeworks.screen.console import closing
+from clozeworks.screen.drawing import drawn, legend
+from clozeworks.screen.heldout import tell
+from clozeworks.screen.progress_bar import Bar
+from clozeworks.train import metrics_log
+from clozeworks.train.pretraining_batches import epoch_of
 from clozeworks.train.run import fitted, pretrain
 
 VOCAB, HELDOUT = 4096, 0.05
@@ -78,7 +80,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     say("figures", count=figures["count"])
     tell(console, figures, FIGURES[lang])
     title = said["plot"]
-    plot.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
+    charts.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
     say("task")
     signal = taught(trained, lang, out, seed, console)
     if signal:
@@ -115,7 +117,7 @@ def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
 
 def masked_rows(run: Path) -> list[dict]:
     """The rows of a run with the masked loss alone, which is what the baseline compares with."""
-    return [{**row, "loss": row["masked_lm"]} for row in log.read(run / "metrics.jsonl") if "masked_lm" in row]
+    return [{**row, "loss": row["masked_lm"]} for row in metrics_log.read(run / "metrics.jsonl") if "masked_lm" in row]
 
 
 # ---- text

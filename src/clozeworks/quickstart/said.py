@@ -1,7 +1,7 @@
 """What the first two minutes say, in English and Chinese."""
 
-from clozeworks.commands.drawing import LEGEND
-from clozeworks.commands.evaluate import ENGLISH
+from clozeworks.screen.drawing import LEGEND
+from clozeworks.screen.heldout import ENGLISH
 
 SAID = {
     "en": {

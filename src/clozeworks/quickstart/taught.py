@@ -8,10 +8,10 @@ from rich.table import Table
 from rich.text import Text
 
 from clozeworks.corpus import areas
-from clozeworks.finetuning.entry import finetune
-from clozeworks.finetuning.tuned import Tuned
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.quickstart.said import SAID
-from clozeworks.text_encoder import TextEncoder
+from clozeworks.train.finetune.entry import finetune
+from clozeworks.train.finetune.result import Tuned
 
 MODEL = "model.safetensors"
 ROWS, MEASURED, SHOWN = 600, 1000, 3

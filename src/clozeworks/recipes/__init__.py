@@ -1,14 +1,9 @@
-"""Named models. A recipe is a function that returns a fresh `Recipe`; a variant calls its base and changes lines.
+"""Named models. A recipe is a function that returns a fresh `Recipe`; a variant calls its base and changes lines."""
 
-The package is callable, because `clozeworks.recipes()` is also how its names are listed.
-"""
-
-import sys
 from collections.abc import Callable
-from types import ModuleType
 
-from clozeworks.errors import InputError, suggest
-from clozeworks.pretraining import Recipe
+from clozeworks.core.errors import InputError, suggest
+from clozeworks.recipe import Recipe
 from clozeworks.recipes import (
     adaptive_span,
     albert,
@@ -65,11 +60,3 @@ def recipe(name: str) -> Recipe:
     if name not in known:
         raise InputError("recipe", name, "no recipe of that name is known", suggest(name, known))
     return known[name]()
-
-
-class _Names(ModuleType):
-    def __call__(self) -> list[str]:
-        return list(named())
-
-
-sys.modules[__name__].__class__ = _Names

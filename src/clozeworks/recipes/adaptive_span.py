@@ -14,8 +14,8 @@ from clozeworks.objectives.losses.span_penalty import SpanPenalty
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Adagrad, Train
+from clozeworks.optim.settings import Adagrad, Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["adaptive_span_large", "adaptive_span_mini", "adaptive_span_text8"]
 

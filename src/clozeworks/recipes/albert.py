@@ -7,9 +7,9 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.segments import SentenceOrder
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import Lamb
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import bert_base, laptop, shape
-from clozeworks.train.settings import Lamb
 
 __all__ = ["albert_base", "albert_large", "albert_mini", "albert_xlarge", "albert_xxlarge"]
 

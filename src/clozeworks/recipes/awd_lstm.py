@@ -11,8 +11,8 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import AdamW, Train
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["awd_lstm", "awd_lstm_mini"]
 

@@ -11,8 +11,8 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import SegmentPair
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Phase, Train
+from clozeworks.optim.settings import Phase, Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["bert_base", "bert_base_chinese", "bert_large", "bert_medium", "bert_mini", "bert_small", "bert_tiny"]
 

@@ -5,9 +5,9 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.soft_targets import SoftTargets
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Distil
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import bert_base, laptop, shape
-from clozeworks.train.settings import AdamW, Distil
 
 __all__ = ["distilbert_base", "distilbert_mini"]
 

@@ -10,8 +10,8 @@ from clozeworks.objectives.losses.next_word import NextWord
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Adagrad, Train
+from clozeworks.optim.settings import Adagrad, Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["elmo_base", "elmo_mini"]
 

@@ -17,7 +17,7 @@ from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.phrases import MaskPhrases
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import bert_base, laptop, shape
 
 __all__ = ["ernie_base", "ernie_basic_mini", "ernie_entity_mini", "ernie_phrase_mini"]

@@ -17,9 +17,9 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.transformer import transformer_base, transformer_mini
-from clozeworks.train.settings import Train
 
 __all__ = [
     "lite_transformer_lm",

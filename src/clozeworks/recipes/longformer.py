@@ -9,10 +9,10 @@ from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
 from clozeworks.objectives.segments import Stream
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Polynomial
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.roberta import roberta_base, roberta_large, roberta_mini
 from clozeworks.recipes.transformer_xl import transformer_xl_enwik8
-from clozeworks.train.settings import AdamW, Polynomial
 
 __all__ = ["longformer_base", "longformer_enwik8", "longformer_large", "longformer_mini", "longformer_mini_4k"]
 

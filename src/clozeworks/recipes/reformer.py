@@ -13,8 +13,8 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Train
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["reformer_enwik8", "reformer_mini"]
 

@@ -8,9 +8,9 @@ from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentencePair
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import bert_base, bert_base_chinese, bert_mini, laptop, shape
-from clozeworks.train.settings import AdamW
 
 __all__ = [
     "roberta_base",

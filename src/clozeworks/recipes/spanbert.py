@@ -15,9 +15,9 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask.spans import MaskSpans
 from clozeworks.objectives.segments import DocSentences
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import bert_base, laptop, shape
-from clozeworks.train.settings import AdamW
 
 __all__ = ["spanbert_base", "spanbert_large", "spanbert_mini"]
 

@@ -13,8 +13,8 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Pairs
 from clozeworks.objectives.translate import Translate
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import AdamW, Train
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 
 __all__ = ["transformer_base", "transformer_big", "transformer_mini"]
 

@@ -11,9 +11,9 @@ from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences, PairStream
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 from clozeworks.recipes.bert import laptop, shape
-from clozeworks.train.settings import AdamW, Train
 
 __all__ = ["xlnet_base", "xlnet_large", "xlnet_mini", "xlnet_mini_memory"]
 

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Row, Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import InputError
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import HeadLayer, Task
 

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import LATE
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.metrics.classes import confusion, several
 from clozeworks.metrics.scores import mean_squared_error, pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.fresh import Fresh
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import LATE
+from clozeworks.nn.init import Fresh
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import HeadLayer, Task
 

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import NOTHING, Ragged
-from clozeworks.spec import Spec
 
 Cut = Literal["longer", "first", "second"]
 

@@ -6,9 +6,9 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.tasks.classify import Classify, ClassifyLayer

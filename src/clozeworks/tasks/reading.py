@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Hidden
-from clozeworks.errors import RecipeError
-from clozeworks.nn.fresh import Fresh
-from clozeworks.spec import LATE, Spec
+from clozeworks.core.batch import Hidden
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
+from clozeworks.nn.init import Fresh
 
 EPS = 1e-12
 

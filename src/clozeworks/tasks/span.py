@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Row, Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.key import dropout
 from clozeworks.metrics.answers import Language, best_threshold, f1, figures, language_of
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
 from clozeworks.tasks.task import HeadLayer, Task
 

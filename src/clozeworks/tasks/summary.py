@@ -6,12 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import PADDING, Batch, Hidden
-from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
+from clozeworks.core.batch import PADDING, Batch, Hidden
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import LATE, Spec
+from clozeworks.nn.kernels.linear import Linear
 
 
 @dataclass(slots=True)

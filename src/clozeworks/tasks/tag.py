@@ -11,22 +11,22 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import PLACES, Row, Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.spec import LATE
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import PLACES, Row, Table
 from clozeworks.data.tokens.cut import guessed as guessed_cut
 from clozeworks.data.tokens.given_words import Pieces, joined, pieces, word_starts
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import NOTHING, Ragged
-from clozeworks.key import dropout
 from clozeworks.metrics.classes import confusion
 from clozeworks.metrics.entities import accuracy, by_type, entities, overall
 from clozeworks.metrics.schemes import Scheme, complete, follows, guessed
-from clozeworks.nn.crf import CRF
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
-from clozeworks.spec import LATE
+from clozeworks.nn.kernels.linear import Linear
+from clozeworks.tasks.heads.crf import CRF
 from clozeworks.tasks.task import HeadLayer, Task
 from clozeworks.tasks.windows import Window, windows
 

@@ -9,16 +9,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden, Kind
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.spec import LATE
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.readers import Readers
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import LATE
 from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.heads.task_encoder import Readers
 from clozeworks.tasks.reading import Reading
 
 

@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError, RecipeError
 from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.sentence import SentenceVector, apart, pooled
+from clozeworks.nn.pooling import SentenceVector, apart, pooled
 from clozeworks.tasks.contrast import ordered, picked, ranks, squared
 from clozeworks.tasks.task import Task, TaskLayer
 

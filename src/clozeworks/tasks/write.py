@@ -9,20 +9,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden, Kind
-from clozeworks.data import sides
-from clozeworks.data.labelled import Labelled
-from clozeworks.data.table import Table
+from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.spec import Spec
+from clozeworks.data.batches import sides
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.evaluate.bleu import resampled
-from clozeworks.examples import NOTHING, Ragged
+from clozeworks.metrics.bleu import resampled
 from clozeworks.metrics.rouge import rouge
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
-from clozeworks.spec import Spec
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.task import Task, TaskLayer
 

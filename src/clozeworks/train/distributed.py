@@ -19,9 +19,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.core.world import LostError, Value, World, squares
 from clozeworks.train.stop import SIGNALS
-from clozeworks.train.world import LostError, Value, World, squares
 
 PATIENCE = timedelta(minutes=30)  # for a process that does not answer: an evaluation or a save may take long
 _GONE = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|[Tt]imed? ?out|remote process exited|NCCL")

@@ -9,49 +9,32 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, Protocol
 
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.spec import Spec
+from clozeworks.core.errors import InputError
+from clozeworks.optim.guard import PATIENCE, Guard
 
-if TYPE_CHECKING:  # torch comes with it
-    from clozeworks.train.loop import Step
-
-PATIENCE = 10  # steps in a row that may be skipped where a recipe has no guard
 SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal numbers
 NOT_FINITE, SPIKE, HIGH = "not finite", "spike", "high after a spike"
 
 
-@dataclass(slots=True)
-class Guard(Spec):
-    """Skips a step whose loss is far above the last ones, and goes back where skipping does not help.
+class SkippedStep(Protocol):
+    """What the guard has to know of a step that made no update."""
 
-    With median m and median absolute deviation d of the last `window` losses a step is a spike if
+    @property
+    def number(self) -> int: ...
 
-        loss > m + max(deviations * 1.4826 d, rise)
+    @property
+    def loss(self) -> float: ...
 
-    and then, as where something is not finite, no update is made. Nothing is a spike before `window` losses are
-    there, anew at each length phase. After `patience` bad steps in a row (after a spike, half of the way to the limit
-    is bad, too) the run returns to a checkpoint before the trouble and passes over the steps from `patience` before it
-    to here. Trouble that comes again within `window` steps is the same one: twice as many steps before it are passed
-    over, and after `rollbacks` times the run stops. A `rise` is in the unit of the loss: nats a prediction.
+    @property
+    def grad_norm(self) -> float: ...
 
-    Chowdhery et al. 2022 (section 5.1) went back by hand, about 100 steps, and left out 200 to 500 batches.
-    """
+    @property
+    def reason(self) -> str: ...
 
-    window: int = 100
-    deviations: float = 10.0
-    rise: float = 1.0
-    patience: int = PATIENCE
-    rollbacks: int = 3
-
-    def check(self, where: str) -> None:
-        for name, least in (("window", 4), ("patience", 1), ("rollbacks", 0)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
-        for name in ("deviations", "rise"):
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "a positive number is needed", "change it")
+    @property
+    def examples(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +109,7 @@ class Watch:
         self.first: int = state.get("first", 0)  # the first of them
         self.passed = [Passed(**each) for each in state.get("passed", ())]
 
-    def diverged(self, step: "Step") -> InputError:
+    def diverged(self, step: SkippedStep) -> InputError:
         """Why the run cannot go on, and how to see what it was trained on."""
         names = ", ".join(map(str, step.examples[:8])) + (", ..." if len(step.examples) > 8 else "")
         again = self._same(self.first) if self.guard else None

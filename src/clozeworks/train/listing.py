@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from clozeworks import atomic
-from clozeworks.train import log
+from clozeworks.core import atomic_io
+from clozeworks.train import metrics_log
 
 RECIPE, RUN, METRICS = "recipe.json", "run.json", "metrics.jsonl"
 LOST = 10  # skipped steps at the end of a run that diverged
@@ -48,7 +48,7 @@ def find(directories: Iterable[Path]) -> list[Run]:
 
 def describe(place: Path) -> Run:
     run = Run(str(place))
-    run.process = atomic.holder(place)
+    run.process = atomic_io.holder(place)
     if (record := _json(place / RUN, run)) is not None and not record.get("sessions"):
         run.damage.append(f"{RUN} does not say who began it")
     recipe = _json(place / RECIPE, run) or {}
@@ -67,7 +67,7 @@ def describe(place: Path) -> Run:
 def _places(directory: Path) -> Iterator[Path]:
     """A run, or those below a directory; hidden directories and links are passed over."""
     for folder, names, files in os.walk(directory):
-        if {RUN, METRICS} & {*files} and {RECIPE, atomic.LOCK} & {*files}:
+        if {RUN, METRICS} & {*files} and {RECIPE, atomic_io.LOCK} & {*files}:
             names.clear()
             yield Path(folder)
         names[:] = sorted(name for name in names if not name.startswith("."))
@@ -89,7 +89,7 @@ def _json(file: Path, run: Run) -> dict[str, Any] | None:
 
 def _rows(place: Path, run: Run) -> list[dict[str, Any]]:
     try:
-        rows, damaged = log.tail(place / METRICS)
+        rows, damaged = metrics_log.tail(place / METRICS)
     except FileNotFoundError:  # not a step yet
         return []
     except OSError as error:

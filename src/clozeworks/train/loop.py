@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from clozeworks.batch import Batch
-from clozeworks.key import Key
+from clozeworks.core.batch import Batch
+from clozeworks.core.dropout import Key
+from clozeworks.core.segment_memory import Recall
+from clozeworks.core.world import World, gradients
 from clozeworks.model import Model
-from clozeworks.recall import Recall
-from clozeworks.train.bound import bound_of, constrain
+from clozeworks.optim.constraints import bound_of, constrain
 from clozeworks.train.guard import Watch
-from clozeworks.train.world import World, gradients
 
 
 @dataclass(frozen=True, slots=True)

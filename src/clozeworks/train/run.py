@@ -10,20 +10,22 @@ from typing import Literal
 import torch
 from rich.console import Console
 
-from clozeworks import atomic, doctor, spec
-from clozeworks.data.shards import Corpus
+from clozeworks.core import atomic_io, spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.world import World, several
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.machine import doctor
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe
-from clozeworks.train import allocator, folder
-from clozeworks.train.feed import Feed
-from clozeworks.train.held_out import HeldOut
+from clozeworks.recipe import Recipe
+from clozeworks.starts.word_vectors import begin_of
+from clozeworks.train import run_dir
+from clozeworks.train.heldout import HeldOut
+from clozeworks.train.pretraining_batches import Feed
+from clozeworks.train.resources import allocator
 from clozeworks.train.session import Result, Session
-from clozeworks.train.source import Learned
 from clozeworks.train.teacher import expect, recorded
-from clozeworks.train.word_rows import begin_of
-from clozeworks.train.world import World, several
 from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
@@ -38,7 +40,7 @@ def pretrain(
     out: StrPath,
     *,
     source: Model | None = None,
-    teacher: Learned | None = None,
+    teacher: Bundle | None = None,
     device: str = "auto",
     progress: bool = True,
     console: Console | None = None,
@@ -66,16 +68,16 @@ def pretrain(
         run = Path(out)
         facts = {"precision": precision_of(recipe, device), "source": begin_of(source, words)}
         facts |= {"teacher": recorded(teacher)}
-        now = folder.texts(corpora)
-        world.first(lambda: folder.compare(run, recipe, now, facts))
+        now = run_dir.texts(corpora)
+        world.first(lambda: run_dir.compare(run, recipe, now, facts))
         session = opened(recipe, corpora, tokenizer, run, device, source, world, teacher, words)
         session.notes += notes
-        with atomic.held(run, "is training into it") if world.main else contextlib.nullcontext():
+        with atomic_io.held(run, "is training into it") if world.main else contextlib.nullcontext():
             # Again: only now does nobody else write there.
-            record = world.first(lambda: folder.compare(run, recipe, now, facts))
+            record = world.first(lambda: run_dir.compare(run, recipe, now, facts))
             state = session.restore(record)
             if world.main:
-                folder.enter(run, recipe, record)
+                run_dir.enter(run, recipe, record)
                 tokenizer.save(run)
             result = session.train(state, record["precision"], progress, console, writers)
             world.leave()
@@ -102,7 +104,7 @@ def opened(
     device: str,
     source: Model | None = None,
     world: World | None = None,
-    teacher: Learned | None = None,
+    teacher: Bundle | None = None,
     words: Vectors | None = None,
 ) -> Session:
     """A session on text."""

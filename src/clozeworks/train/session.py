@@ -12,33 +12,38 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from rich.console import Console
 
-from clozeworks.batch import Batch
+from clozeworks.core.batch import Batch
+from clozeworks.core.errors import InputError
+from clozeworks.core.segment_memory import Recall
+from clozeworks.core.world import World
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
+from clozeworks.exchange import checkpoint
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.model import Model
-from clozeworks.pretraining import Recipe
-from clozeworks.recall import Recall
-from clozeworks.train import allocator, checkpoint, folder, log, optim, room, together
+from clozeworks.optim import parameter_groups
+from clozeworks.optim.keep import Judged
+from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.unfreezing import Thaw
+from clozeworks.recipe import Recipe
+from clozeworks.starts.prior import begin_prior
+from clozeworks.starts.word_vectors import begin_words
+from clozeworks.train import metrics_log, run_dir
+from clozeworks.train.checkpoint import distributed_checkpoint
+from clozeworks.train.checkpoint.saver import Saver
 from clozeworks.train.guard import Watch
-from clozeworks.train.guess import Guesser
-from clozeworks.train.keep import Judged
 from clozeworks.train.loop import Step, fit
-from clozeworks.train.prior import begin_prior
-from clozeworks.train.progress import Line
-from clozeworks.train.saving import Saver
-from clozeworks.train.schedule import rate
-from clozeworks.train.source import Learned, begun
+from clozeworks.train.resources import allocator, memory_check
+from clozeworks.train.screen.guess import Guesser
+from clozeworks.train.screen.progress import Line
+from clozeworks.train.startup.begin import begun
 from clozeworks.train.stop import Question, Stop
 from clozeworks.train.teacher import teacher_of
-from clozeworks.train.thaw import Thaw
-from clozeworks.train.word_rows import begin_words
-from clozeworks.train.world import World
 from clozeworks.train.writers import Writer, Writers
 from clozeworks.vectors.table import Vectors
 
 BEGINNING = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": {}}
 
-Rows = log.Metrics | log.Unwritten
+Rows = metrics_log.Metrics | metrics_log.Unwritten
 
 
 class Feed(Protocol):
@@ -115,14 +120,14 @@ class Session:
         device: str,
         source: Model | None = None,
         world: World | None = None,
-        teacher: Learned | None = None,
+        teacher: Bundle | None = None,
         words: Vectors | None = None,
     ):
         self.recipe, self.feed, self.examiner, self.source = recipe, feed, examiner, source
         self.run, self.device, self.tokenizer = run, device, tokenizer
         self.words, self.begins = words, source is not None or words is not None
         self.world, self.recall = world or World(), Recall()
-        if not (run / folder.RUN).exists():
+        if not (run / run_dir.RUN).exists():
             feed.rehearse()
         self.taught, self.teacher = teacher, teacher_of(teacher, recipe, device)
         self.model, self.notes = self.begin()
@@ -132,9 +137,9 @@ class Session:
         if recipe.train.compile:
             compiled(self.model)
         if not run.exists():
-            checkpoint.expect_room(run, self.model, together.remembered_bytes(recipe))
+            checkpoint.expect_room(run, self.model, distributed_checkpoint.remembered_bytes(recipe))
         self.world.place(self.model)
-        self.adam = optim.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
+        self.adam = parameter_groups.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
         self.thaw = Thaw(self.model, recipe.tune.thaw) if recipe.tune is not None and recipe.tune.thaw else None
         look = f"clozeworks examples --run {shlex.quote(str(run))} --step"
         self.watch = Watch(recipe.train.guard, feed.borders, look)
@@ -161,12 +166,12 @@ class Session:
         start, world, main = state["step"], self.world, self.world.main
         measures = main or world.sharded  # shards are gathered by all, or by none
         past = self.enter(state)
-        pace, heap = log.Pace(), allocator.Heap(room.held)
+        pace, heap = metrics_log.Pace(), allocator.Heap(memory_check.held)
         with contextlib.ExitStack() as closing:
             closing.callback(allocator.give_back)
             stop = closing.enter_context(Stop())
             world.asked = lambda: stop.asked
-            metrics = log.Metrics(self.run / folder.METRICS, start) if main else log.Unwritten()
+            metrics = metrics_log.Metrics(self.run / run_dir.METRICS, start) if main else metrics_log.Unwritten()
             closing.enter_context(contextlib.closing(metrics))
             saver = closing.enter_context(Saver(self.run, start))
             guesser = Guesser(model, self.tokenizer, iter(()))
@@ -176,7 +181,7 @@ class Session:
             closing.enter_context(Question(line.answer if main else lambda: None))
             others = closing.enter_context(contextlib.closing(Writers(writers if main else (), line.say)))
             if start < train.steps and self.recipe.task is None:
-                self.notes.append(room.told(self.recipe, self.device, self.taught))
+                self.notes.append(memory_check.told(self.recipe, self.device, self.taught))
             for note in self.notes:
                 line.say(note)
             step, due = None, False
@@ -188,7 +193,7 @@ class Session:
                 line.saved = saver.durable
                 line.update(step)
                 if step.first or step.last or step.skipped or step.every(train.log_every):
-                    row = log.row_of(step, self.tokens, pace.take())
+                    row = metrics_log.row_of(step, self.tokens, pace.take())
                     metrics.write(row)
                     others.write(row)
                 heap.settle()
@@ -237,9 +242,9 @@ class Session:
 
     def enter(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Take up the run at a state; gives the rows up to it."""
-        rows = log.read(self.run / folder.METRICS) if self.world.main else []
+        rows = metrics_log.read(self.run / run_dir.METRICS) if self.world.main else []
         rows = [row for row in rows if row["step"] <= state["step"]]
-        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], log.last_figures(rows)
+        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], metrics_log.last_figures(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
         self.judged = {row["step"]: self.examiner.judge(row) for row in measured} if self.examiner else {}
         self.feed.start = state["step"]
@@ -294,8 +299,8 @@ class Session:
         What comes after is deleted: it belongs to a course that is left.
         """
         passed = [asdict(each) for each in self.watch.passed]
-        found = together.find(self.world, self.run, upto=passed[-1]["begin"] - 1).checkpoint
-        if found is None and not self.begins and folder.read(self.run)["source"]:
+        found = distributed_checkpoint.find(self.world, self.run, upto=passed[-1]["begin"] - 1).checkpoint
+        if found is None and not self.begins and run_dir.read(self.run)["source"]:
             given = f"trouble at step {passed[-1]['first']:,}, before any checkpoint"
             needed, todo = "it goes back to what it was begun from", "give the same --from or --words again"
             raise InputError(self.run, given, needed, todo)
@@ -303,17 +308,17 @@ class Session:
         if self.world.main:
             checkpoint.drop_after(self.run, state["step"])
         if found:
-            together.restore(self.world, found, self.model, self.adam, self.recall)
+            distributed_checkpoint.restore(self.world, found, self.model, self.adam, self.recall)
         else:
             self.recall.forget()
             fresh, _ = self.begin()
-            together.begin(self.world, fresh, self.model, self.adam)
+            distributed_checkpoint.begin(self.world, fresh, self.model, self.adam)
         self.enter({**state, "guard": {**state.get("guard", {}), "passed": passed}})
         return state["step"]
 
     def restore(self, record: dict[str, Any]) -> dict[str, Any]:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
-        found = together.find(self.world, self.run)
+        found = distributed_checkpoint.find(self.world, self.run)
         if record["source"] and not self.begins and found.checkpoint is None:
             needed, todo = "it was begun from a model or vectors", "give the same --from or --words again"
             raise InputError(self.run, "no checkpoint yet", needed, todo)
@@ -322,15 +327,15 @@ class Session:
             if found.damaged:
                 raise InputError(self.run, "; ".join(found.damaged), "a sound checkpoint is needed to go on",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
-            checkpoint.expect_room(self.run, self.model, together.remembered_bytes(self.recipe))
+            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.remembered_bytes(self.recipe))
             return dict(BEGINNING)
         state = found.checkpoint.state
-        if state["recipe"] != folder.fingerprint(self.recipe):
+        if state["recipe"] != run_dir.fingerprint(self.recipe):
             raise InputError(found.checkpoint.path, "a checkpoint of another recipe", "it must be of this run",
                              "move it away")  # fmt: skip
-        together.restore(self.world, found.checkpoint, self.model, self.adam, self.recall)
+        distributed_checkpoint.restore(self.world, found.checkpoint, self.model, self.adam, self.recall)
         if state["step"] < self.recipe.train.steps:
-            checkpoint.expect_room(self.run, self.model, together.remembered_bytes(self.recipe))
+            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.remembered_bytes(self.recipe))
             self.notes.append(f"going on from step {state['step']:,}")
         else:
             again = "--from" if self.recipe.task is None else "--model"
@@ -347,18 +352,18 @@ class Session:
             "seconds": round(self.seconds, 3),
             "position": self.feed.position,
             "guard": self.watch.state(),
-            "recipe": folder.fingerprint(self.recipe),
-            "versions": folder.versions(),
+            "recipe": run_dir.fingerprint(self.recipe),
+            "versions": run_dir.versions(),
         }
         keep = functools.partial(
             self.recipe.train.keep.choose, judged=dict(self.judged), anchor=self.watch.anchor(step)
         )
-        tensors = together.tensors_of(self.model, self.adam)
-        files = {**folder.model_files(self.run), **together.remembered(self.world, self.recall)}
+        tensors = distributed_checkpoint.tensors_of(self.model, self.adam)
+        files = {**run_dir.model_files(self.run), **distributed_checkpoint.remembered(self.world, self.recall)}
         # The checkpoint promises the rows up to its step: they are on the disk before it has its name.
         if self.world.sharded:
             metrics.sync()
-            together.save(self.world, self.run, step, tensors, state, files)
+            distributed_checkpoint.save(self.world, self.run, step, tensors, state, files)
             saver.durable = step
             if self.world.main:
                 checkpoint.prune(self.run, step, keep)

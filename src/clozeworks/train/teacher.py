@@ -5,14 +5,15 @@ from typing import Any
 
 import torch
 
-from clozeworks.batch import Batch, Taught
+from clozeworks.core.batch import Batch, Taught
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.objective import Loss, Outline
-from clozeworks.pretraining import Recipe
-from clozeworks.train.source import Learned, digest
+from clozeworks.recipe import Recipe
+from clozeworks.starts.transfer import digest
 
 
 class Teacher:
@@ -32,7 +33,7 @@ class Teacher:
         return dataclasses.replace(batch, teacher=Taught(hidden, self.words))
 
 
-def teacher_of(given: Learned | None, recipe: Recipe, device: str) -> Teacher | None:
+def teacher_of(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:
     """None where no loss of the recipe compares."""
     if given is None or not any("teacher" in loss.reads for loss in recipe.objective.losses):
         return None
@@ -46,7 +47,7 @@ def outline(recipe: Recipe) -> Outline:
     return Outline(recipe.name, stack.out_width(recipe.encoder.width), heads, names)
 
 
-def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> list[str]:
+def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) -> list[str]:
     """Refuse a teacher that this recipe cannot learn from, or the want of one; gives what to tell the user."""
     if teacher is None:
         if recipe.taught:
@@ -83,7 +84,7 @@ def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Learned | None) -> lis
     return notes
 
 
-def _same_tokens(tokenizer: Tokenizer, teacher: Learned) -> list[str]:
+def _same_tokens(tokenizer: Tokenizer, teacher: Bundle) -> list[str]:
     if teacher.tokenizer is None:
         return ["the teacher brings no tokenizer: that its ids are those of the data is taken on trust"]
     if teacher.tokenizer.fingerprint != tokenizer.fingerprint:
@@ -102,6 +103,6 @@ def _expect_layers(recipe: Recipe, teacher: Outline) -> None:
             raise RecipeError(f"{recipe.name}.distil.start", list(distil.start), needed, 'use "spread"')
 
 
-def recorded(teacher: Learned | None) -> dict[str, Any] | None:
+def recorded(teacher: Bundle | None) -> dict[str, Any] | None:
     """What a run writes down of its teacher."""
     return None if teacher is None else {"name": teacher.recipe.name, "digest": digest(teacher.model)}

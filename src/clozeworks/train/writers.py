@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
 
 Row = dict[str, Any]
 

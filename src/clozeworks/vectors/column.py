@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
 
 IN_MEMORY = 1 << 25  # bytes
 PIECE = 1 << 20  # numbers looked at together
@@ -48,7 +48,7 @@ class Column:
         return whole
 
     def _spill(self) -> None:
-        with atomic.explained(self._folder or tempfile.gettempdir()):
+        with atomic_io.explained(self._folder or tempfile.gettempdir()):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it grows until it is taken
                 weakref.finalize(self, self._file.close)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 try:
     import numba

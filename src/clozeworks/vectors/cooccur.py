@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.column import IN_MEMORY, Column
 from clozeworks.vectors.words import Words
 

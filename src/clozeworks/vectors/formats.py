@@ -17,9 +17,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.compressed import open_bytes, packing_of
-from clozeworks.errors import InputError
 from clozeworks.vectors.rows import header_of, is_binary, read_bytes, read_text, write_rows
 from clozeworks.vectors.stored import BREAKS, MEND, Errors, Stored
 
@@ -59,7 +59,7 @@ def write(path: StrPath, stored: Stored, header: bool = True) -> None:
         for word in stored.words:
             if not word or "\n" in word:
                 raise InputError(path, f"the word {word!r}", "words have letters and no line breaks", "rename it")
-        with atomic.file(path) as new:
+        with atomic_io.file(path) as new:
             about = {name: value for name, value in stored.about.items() if name not in TIMED}
             save_file(_tensors(stored), new, {"about": json.dumps(about, ensure_ascii=False)})
         return
@@ -67,7 +67,7 @@ def write(path: StrPath, stored: Stored, header: bool = True) -> None:
         if not word or BREAKS.intersection(word):
             todo = f"rename it, or write {TENSORS}" if word else "rename it"
             raise InputError(path, f"the word {word!r}", "words have letters and no spaces in this format", todo)
-    with atomic.file(path) as new:
+    with atomic_io.file(path) as new:
         write_rows(new, stored, ending == BINARY, header)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.cooccur import BLOCK, MEMORY, Pairs, count
 from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.reading import read_words

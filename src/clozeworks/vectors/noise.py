@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.compiled import compiled
 
 DOMAIN = 2**31 - 1  # the last entry of the cumulative table

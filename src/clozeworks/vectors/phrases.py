@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.column import Column, pieces
 from clozeworks.vectors.compiled import compiled
 from clozeworks.vectors.words import Words, ranked, renumbered

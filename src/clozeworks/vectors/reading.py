@@ -7,11 +7,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from clozeworks.data.prepare import engine_of, language, segmenter_name
+from clozeworks.data.shards.prepare import engine_of, language, segmenter_name
+from clozeworks.data.shards.units import units
 from clozeworks.data.text.documents import Counts, Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.segmenters import Segmenter
-from clozeworks.data.units import units
 from clozeworks.vectors.splitting import Splitting
 from clozeworks.vectors.words import Gathering, Words, gathered
 

@@ -13,7 +13,7 @@ from typing import IO
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.stored import LONGEST, Errors, Gathered, Stored
 
 LINES = 2048  # of text, parsed at once

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 from tokenizers import pre_tokenizers
 
+from clozeworks.data.shards.units import Unit, sentences_of
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.pieces import wordpiece_normalizer
 from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
 from clozeworks.data.tokens.word_borders import is_punctuation
-from clozeworks.data.units import Unit, sentences_of
 from clozeworks.vectors.words import Part
 
 REMEMBERED = 1 << 18  # different stretches between spaces

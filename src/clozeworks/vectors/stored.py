@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 Errors = Literal["strict", "skip"]
 LONGEST = 1 << 16  # bytes of a word: what is longer is not a file of vectors

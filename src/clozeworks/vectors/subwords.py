@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.compiled import compiled
 from clozeworks.vectors.table import Vectors
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import formats
 from clozeworks.vectors.search import best, cosines, nearest, norms_of, unit
 from clozeworks.vectors.stored import Errors, Stored

@@ -2,7 +2,7 @@
 
 import os
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 
 def cores() -> int:

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
 from clozeworks.vectors import kernels
 from clozeworks.vectors.arithmetic import padded_rows, unpadded
 from clozeworks.vectors.huffman import Tree, tree_of
@@ -268,7 +268,7 @@ class Run:
             begin = int(self.words.ends[first - 1]) if first else 0
             done = begin + epoch * len(self.words.ids)
             rate = self.settings.rate * max(1 - done / total, LOWEST)
-            seed = draws.fold(self.settings.seed, epoch, number) | np.uint64(1)
+            seed = counter_rng.fold(self.settings.seed, epoch, number) | np.uint64(1)
             loss, groups, _ = self._step(first, last, np.float32(rate), np.uint64(seed))
             with self._lock:
                 told.loss, told.groups = told.loss + loss, told.groups + groups

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 from clozeworks.vectors.column import Column, pieces
 
 DISTINCT = 20_000_000  # words held while counting: about 2 GB; beyond them the rarest are forgotten, as they are met

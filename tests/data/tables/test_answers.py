@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read
 from clozeworks.data.tables.answers import answers_of
-from clozeworks.errors import InputError
 
 CONTEXT = "the cat saw the dog"
 

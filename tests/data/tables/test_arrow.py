@@ -6,8 +6,8 @@ import datasets
 import pandas
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, stream
-from clozeworks.errors import InputError
 
 
 @pytest.fixture

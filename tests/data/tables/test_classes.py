@@ -1,7 +1,7 @@
 """How rows are spread over classes."""
 
-from clozeworks.data.table import Table
 from clozeworks.data.tables import balance
+from clozeworks.data.tables.table import Table
 
 
 def table(**counts: int) -> Table:

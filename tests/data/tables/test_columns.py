@@ -2,8 +2,8 @@
 
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.columns import USUAL, columns_for
-from clozeworks.errors import InputError
 
 
 def refusal(*given, **more) -> str:

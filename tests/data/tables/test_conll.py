@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read
 from clozeworks.data.tables.conll import conll_rows
-from clozeworks.errors import InputError
 
 ENGLISH = """-DOCSTART- -X- O O
 

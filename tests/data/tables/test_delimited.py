@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.delimited import table_rows
-from clozeworks.errors import InputError
 
 
 def rows(text: str, kind: str = ".csv") -> list[tuple[int, dict[str, str]]]:

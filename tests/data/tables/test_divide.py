@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import fewer, read, repeats, split
-from clozeworks.errors import InputError
+from clozeworks.data.tables.table import Table
 from tests.conftest import SHARED
 
 

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, stream
 from clozeworks.data.tokens.cut import cut
-from clozeworks.errors import InputError
 from clozeworks.metrics.entities import entities
 
 ANN = "Ann Li is in Rome."

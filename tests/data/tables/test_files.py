@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read
-from clozeworks.errors import InputError
 
 CHINESE = "text,label\n" + "这家酒店的服务很好，我们住了三天，房间也很大。,1\n太差了，再也不会来了。,0\n" * 5
 

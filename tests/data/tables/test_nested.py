@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, stream
-from clozeworks.errors import InputError
 
 QUESTION = ("question", "context", "id")
 PASSAGE = {

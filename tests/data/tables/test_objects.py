@@ -4,9 +4,9 @@ import datasets
 import pandas
 import pytest
 
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, stream
-from clozeworks.errors import InputError
+from clozeworks.data.tables.table import Table
 
 ROWS = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}]
 

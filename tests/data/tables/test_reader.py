@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, stream
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 
 QUESTION = ("question", "context", "id")

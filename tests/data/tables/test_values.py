@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read, values
-from clozeworks.errors import InputError
 
 CHOICE = ("context", "question", "choices")
 

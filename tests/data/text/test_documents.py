@@ -11,9 +11,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text import lines, parts
-from clozeworks.data.text.documents import Counts, list_files, read_documents
-from clozeworks.errors import InputError
+from clozeworks.data.text.documents import Counts, list_files
+from clozeworks.data.text.reader import read_documents
 
 
 def write(path: Path, content: bytes | str) -> Path:
@@ -201,7 +202,7 @@ def test_a_line_of_100_mb_streams(tmp_path):
             out.write(b"word " * 200_000)
     script = textwrap.dedent(f"""
         import resource
-        from clozeworks.data.text.documents import read_documents
+        from clozeworks.data.text.reader import read_documents
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         total = sum(part.text.count("word") for part in read_documents([{str(file)!r}]))
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text import encodings
 from clozeworks.data.text.documents import Counts
 from clozeworks.data.text.encodings import detect, detect_file
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 
 SIMPLIFIED = "这是一个简单的中文句子，用来测试编码。我们今天去北京大学，他们都说很好！"

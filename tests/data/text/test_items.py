@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text import parts, segmented
 from clozeworks.data.text.documents import Counts, Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.text.segmented import joined, spaced
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 
 

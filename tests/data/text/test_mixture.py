@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.documents import Counts
 from clozeworks.data.text.mixture import find_mixture
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.errors import InputError
 
 LINE = "今天的天气很好，我们一起去公园看花，大家都很高兴。\n"
 FRENCH = "Le café était fermé, à côté de la forêt où il a été élevé.\n"

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text import parts
 from clozeworks.data.text.documents import Counts, Document
 from clozeworks.data.text.normal import RUN, moved, normalise
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.errors import InputError
 
 accented = st.text(st.sampled_from("ae中ﬁ１ \n\u0301\u0316\u0323각ㅏ\u1100\u1161\u0f73é\0\r"), max_size=120)
 texts = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), accented)

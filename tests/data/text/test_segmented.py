@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text import parts
 from clozeworks.data.text.documents import Counts, Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.text.segmented import described, words_of
 from clozeworks.data.text.sentences import split_sentences
-from clozeworks.errors import InputError
 
 MELON = {"text": "我喜欢西瓜", "words": ["我", "喜欢", "西瓜"]}
 

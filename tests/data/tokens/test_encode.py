@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START
 from clozeworks.data.tokens.alignment import word_begins
 from clozeworks.data.tokens.encode import Spans, encode
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START
 from tests.conftest import SHARED
 from tests.data.tokens.test_word_borders import TOKENIZERS
 

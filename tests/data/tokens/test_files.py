@@ -2,8 +2,8 @@ import json
 
 import pytest
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from tests.data.tokens.test_tokenizer import ENGLISH
 
 

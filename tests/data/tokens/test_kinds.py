@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens import training as tokenizer_training
 from clozeworks.data.tokens.encode import encode
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.tokens.training import KINDS, SMALLEST
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 from tests.data.tokens.test_tokenizer import CHINESE, ENGLISH
 

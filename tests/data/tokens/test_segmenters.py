@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.alignment import word_begins
 from clozeworks.data.tokens.segmenters import Segmentation, portable, segment, segmenter, words_between_spaces
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 
 MELON = "我喜欢吃西瓜，还喜欢跑步"

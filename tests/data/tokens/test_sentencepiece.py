@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens import sentencepiece as ours
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from tests.conftest import SHARED
 
 theirs = pytest.importorskip("sentencepiece")

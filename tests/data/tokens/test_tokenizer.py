@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import models, pre_tokenizers
 
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.encode import encode
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.tokens.word_borders import is_han, is_punctuation
-from clozeworks.errors import InputError
+from clozeworks.data.tokens.word_borders import is_punctuation
 from tests.conftest import SHARED
 
 ENGLISH = [

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, models, normalizers, pre_tokenizers
 
+from clozeworks.core.characters import is_han
 from clozeworks.data.tokens import word_borders
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.tokens.word_borders import is_han
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789,.'-$()!?#"
 HAN = "我们喜欢去大学，。"

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
@@ -17,7 +18,6 @@ from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.window import Window
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.recipes import recipe
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, HEADS, LIMIT, RAMP, LENGTH = 8, 2, 12, 3, 4

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Context, Kind, Side, visible
-from clozeworks.errors import RecipeError
-from clozeworks.key import Key
+from clozeworks.core.batch import Context, Kind, Side, visible
+from clozeworks.core.dropout import Key
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH, HEADS = 24, 3

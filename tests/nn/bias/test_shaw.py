@@ -6,11 +6,11 @@ import math
 import pytest
 import torch
 
-from clozeworks.batch import Context, visible
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context, visible
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.shaw import Shaw
-from clozeworks.spec import check
 from tests.nn.bias.test_relative import HEADS, WIDTH, remembering
 
 

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from clozeworks.batch import Context, Side
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context, Side
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.within import Within
@@ -12,7 +13,6 @@ from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.recipes import recipe
-from clozeworks.spec import check
 from tests.toys import packed
 
 WIDTH = 24

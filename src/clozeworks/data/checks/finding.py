@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.checks.layout import Layout
 from clozeworks.data.checks.raw import Raw
 from clozeworks.data.checks.survey import Survey
 from clozeworks.data.text.documents import Counts, Reading
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 
 Kind = Literal["wrong", "note", "fine"]
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from clozeworks.data.tokens.word_borders import is_han
+from clozeworks.core.characters import is_han
 
 LOOKED_AT = 500_000  # characters of a file
 FEW = 20  # lines that tell nothing

@@ -7,11 +7,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.checks.finding import Finding, Seen, amount, share
 from clozeworks.data.checks.survey import characters, is_cjk
 from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST, places_of
-from clozeworks.errors import InputError
 
 LETTERS = 4.4  # characters a token where there are spaces; a Chinese character is a token
 ENOUGH = 60  # characters a piece of the vocabulary

@@ -4,11 +4,11 @@ import re
 import unicodedata
 from dataclasses import dataclass, field
 
+from clozeworks.data.shards.units import sentences_of
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.sentences import LONGEST, split_sentences
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.data.tokens.word_borders import HAN
-from clozeworks.data.units import sentences_of
 
 CHARACTERS = 1_500_000  # in the sample, more or less
 PIECE = 100_000  # characters of one document that are looked at

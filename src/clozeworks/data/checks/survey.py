@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from clozeworks.data.checks.sample import Sample
+from clozeworks.data.shards.units import key_of, text_of
 from clozeworks.data.text.documents import Document
-from clozeworks.data.units import key_of, text_of
 
 BATCH = 1 << 20  # characters counted at once
 KEPT = 1 << 18  # documents remembered by their hash

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from clozeworks.data.table import Row
+from clozeworks.core.errors import InputError
+from clozeworks.data.tables.table import Row
 from clozeworks.data.tables.values import is_missing, plain
 from clozeworks.data.text.segmented import described
-from clozeworks.errors import InputError
 
 STARTS = ("answer_start", "start")
 _WHOLE = re.compile(r"-?\d+(\.0*)?")

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.objects import class_names
 from clozeworks.data.tables.source import Source
-from clozeworks.errors import InputError
 
 BATCH_ROWS = 256  # read at once
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from clozeworks.data.notes import many
-from clozeworks.data.table import Table
+from clozeworks.data.shards.notes import many
+from clozeworks.data.tables.table import Table
 
 LARGE = 0.8  # share of the largest class from which on accuracy says little
 NONE = "-"  # what published sets of inference have for a label where annotators did not agree

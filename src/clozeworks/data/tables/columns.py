@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from clozeworks.errors import InputError, suggest
+from clozeworks.core.errors import InputError, suggest
 
 # The first that a file has is taken; capitals, spaces, hyphens and underscores do not count.
 USUAL = {

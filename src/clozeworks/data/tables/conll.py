@@ -3,9 +3,9 @@
 import re
 from collections.abc import Iterable, Iterator
 
-from clozeworks.data.notes import many
-from clozeworks.data.table import Row
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.notes import many
+from clozeworks.data.tables.table import Row
 
 _SPACES = re.compile("[ \t]+")  # an ideographic space may be a token
 _BORDER = "-DOCSTART-"

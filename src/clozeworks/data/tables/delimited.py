@@ -4,10 +4,10 @@ import csv
 import re
 from collections.abc import Collection, Iterator
 
-from clozeworks.data.notes import many
-from clozeworks.data.table import Row
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.notes import many
+from clozeworks.data.tables.table import Row
 from clozeworks.data.text.tables import CELL_CHARACTERS, MARKS
-from clozeworks.errors import InputError
 
 Lines = Iterator[tuple[int, str]]
 Cells = Iterator[tuple[int, list[str]]]

@@ -4,9 +4,9 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from clozeworks import draws
-from clozeworks.data.table import Row, Table
-from clozeworks.errors import InputError
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
+from clozeworks.data.tables.table import Row, Table
 
 READ = ("text", "text_a", "text_b", "tokens", "context", "question", "choices", "source")  # what a model is shown
 
@@ -30,7 +30,7 @@ def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table
     aside = set()
     for stratum, quota in _quotas(strata, share).items():
         members = strata[stratum]
-        order = draws.permutation(len(members), draws.fold(seed, "split", stratum))
+        order = counter_rng.permutation(len(members), counter_rng.fold(seed, "split", stratum))
         kept = 0
         for group in (members[at] for at in order[:-1].tolist()):  # the last of them stays to be learned from
             if kept >= quota:

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from clozeworks.data.table import PLACES, Row
+from clozeworks.core.errors import InputError
+from clozeworks.data.tables.table import PLACES, Row
 from clozeworks.data.tables.values import plain
 from clozeworks.data.text.segmented import described
 from clozeworks.data.tokens.cut import Span, characters, cut
-from clozeworks.errors import InputError
 
 STARTS = ("start", "start_offset", "start_idx", "start_pos", "begin")
 ENDS = ("end", "end_offset", "end_idx", "end_pos")

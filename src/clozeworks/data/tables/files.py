@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.arrow import from_arrow
 from clozeworks.data.tables.conll import conll_rows, universal_rows
 from clozeworks.data.tables.delimited import table_rows
@@ -20,7 +21,6 @@ from clozeworks.data.text.encodings import detect_file
 from clozeworks.data.text.lines import Lines
 from clozeworks.data.text.listing import ARROW, ROWS, TABLES, kind_of
 from clozeworks.data.text.signatures import refuse_other
-from clozeworks.errors import InputError
 
 INPUT = "-"  # standard input
 TEXT = ".txt"

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from clozeworks.data.table import Row
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.source import Source
-from clozeworks.errors import InputError
+from clozeworks.data.tables.table import Row
 
 _BELOW = ("qas", "questions")  # under either name
 _PARALLEL = {"questions": "question", "options": "options", "answers": "answer"}  # lists, and what one of each is

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from clozeworks.data.table import Table
+from clozeworks.core.errors import InputError
 from clozeworks.data.tables.source import Source
-from clozeworks.errors import InputError
+from clozeworks.data.tables.table import Table
 
 BATCH_ROWS = 256  # of a dataset read at once
 NAME = "rows"  # of what has no file

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from clozeworks.data.notes import many
-from clozeworks.data.table import PLACES, Row, Table
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.notes import many
 from clozeworks.data.tables import values
 from clozeworks.data.tables.answers import answers_of
 from clozeworks.data.tables.columns import columns_for, is_joined
@@ -16,9 +16,9 @@ from clozeworks.data.tables.files import from_file
 from clozeworks.data.tables.nested import unfolded
 from clozeworks.data.tables.objects import from_object
 from clozeworks.data.tables.source import Source
+from clozeworks.data.tables.table import PLACES, Row, Table
 from clozeworks.data.text.segmented import described
 from clozeworks.data.tokens.cut import CUTS
-from clozeworks.errors import InputError
 
 ROWS = 256  # of a table that is streamed
 

@@ -9,8 +9,8 @@ import tokenize
 from collections.abc import Sequence
 from typing import Any
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.segmented import described
-from clozeworks.errors import InputError
 
 _LIST = re.compile(r"""\[(['"].*|\s*|[\d\s,-]+)\]""", re.DOTALL)  # of strings or of numbers, in a cell
 _SPACES = re.compile("[ \t\r\n]+")  # an ideographic space may be a token

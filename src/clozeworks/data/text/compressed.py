@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 CHUNK = 1 << 14  # of compressed bytes: a small step bounds what a highly compressible file unpacks to at once
 NAMES = {".gz": "gzip", ".zst": "zstd", ".xz": "xz", ".bz2": "bzip2"}

@@ -1,15 +1,13 @@
 """What the readers of text hand on: documents, and the counts of what was met on the way."""
 
-import os
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.encodings import check_encoding
 from clozeworks.data.text.listing import list_files
-from clozeworks.errors import InputError, suggest
 
-__all__ = ["Counts", "Document", "Errors", "Reading", "Span", "Unicode", "list_files", "read_documents"]
+__all__ = ["Counts", "Document", "Errors", "Reading", "Span", "Unicode", "list_files"]
 
 Errors = Literal["strict", "replace", "skip"]
 Unicode = Literal["none", "nfc", "nfkc"]
@@ -88,17 +86,3 @@ class Reading:
         if not self.field:
             raise InputError("field", "an empty name", "the name of a field is needed", "try text")
         check_encoding(self.encoding)
-
-
-def read_documents(
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    errors: Errors = "strict",
-    field: str = "text",
-    counts: Counts | None = None,
-) -> Iterator[Document]:
-    """Yield every document of the files and directories, in order."""
-    from clozeworks.data.text.reader import Reader
-
-    reader = Reader(list(paths), Reading(field=field, errors=errors), None)
-    yield from reader.documents(Counts() if counts is None else counts)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.compressed import open_bytes
 from clozeworks.data.text.frequent import ALPHABETS, FREQUENT, LATIN, WIDE
-from clozeworks.errors import InputError, suggest
 
 AUTO = "auto"
 HEAD, SAMPLE, SAMPLES = 1 << 18, 1 << 14, 48  # bytes at the beginning, bytes and number of samples further on

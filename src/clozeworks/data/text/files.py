@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.compressed import open_bytes, packing_of
 from clozeworks.data.text.documents import Counts, Document, Reading
 from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
@@ -21,7 +22,6 @@ from clozeworks.data.text.mixture import advice, find_mixture
 from clozeworks.data.text.records import read_records
 from clozeworks.data.text.signatures import refuse_other
 from clozeworks.data.text.tables import ArrowTable, json_rows, table_rows
-from clozeworks.errors import InputError
 
 INPUT = "-"  # standard input
 
@@ -188,7 +188,7 @@ def keep_input(spool: Path | None) -> Path:
         )
     if spool is None:
         raise InputError("standard input", "nowhere to keep it", "text is read twice", "write it to a file")
-    with atomic.explained(spool), spool.open("wb") as out:
+    with atomic_io.explained(spool), spool.open("wb") as out:
         shutil.copyfileobj(stream, out, 1 << 20)
     if spool.stat().st_size == 0:
         spool.unlink()

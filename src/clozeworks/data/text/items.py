@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.documents import Counts, Document, Reading
 from clozeworks.data.text.records import Place, fields_read, read_records
-from clozeworks.errors import InputError
 
 BATCH_ROWS = 256  # of a dataset read at once
 
@@ -116,7 +116,7 @@ def _size(value: Any) -> int:
 def _keep(items: Iterable[Any], spool: Path) -> int:
     """Write the items as JSON, one a line; returns their size."""
     total = 0
-    with atomic.explained(spool), spool.open("w", encoding="utf-8") as stream:
+    with atomic_io.explained(spool), spool.open("w", encoding="utf-8") as stream:
         for number, item in enumerate(items, 1):
             total += _size(item)
             if isinstance(item, Document):  # dataclasses.asdict copies every word

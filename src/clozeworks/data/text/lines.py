@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
 
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.documents import Counts, Document, Reading
 from clozeworks.data.text.normal import normalise
 from clozeworks.data.text.parts import count_document, cut_part, is_long
-from clozeworks.data.tokens.word_borders import is_han
-from clozeworks.errors import InputError
 
 LINE_BYTES = 1 << 20  # how much of one line of .txt is held at once
 MARK = b"\xef\xbb\xbf"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clozeworks.errors import InputError
+from clozeworks.core.errors import InputError
 
 TEXT = (".txt", ".text", ".md")
 ROWS = (".jsonl", ".ndjson")

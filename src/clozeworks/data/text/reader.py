@@ -1,16 +1,16 @@
 """The one way into text: files, standard input, rows, documents and datasets, read again for each pass."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from clozeworks.data.text.documents import Counts, Document, Reading
+from clozeworks.core.errors import InputError
+from clozeworks.data.text.documents import Counts, Document, Errors, Reading
 from clozeworks.data.text.files import TextFiles
 from clozeworks.data.text.items import Items
-from clozeworks.errors import InputError
 
-__all__ = ["Reader", "Reading"]
+__all__ = ["Reader", "Reading", "read_documents"]
 
 
 class Reader:
@@ -51,3 +51,15 @@ class Reader:
     def forget(self) -> None:
         """Remove what was kept on disk."""
         self._source.forget()
+
+
+def read_documents(
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    errors: Errors = "strict",
+    field: str = "text",
+    counts: Counts | None = None,
+) -> Iterator[Document]:
+    """Yield every document of the files and directories, in order."""
+    reader = Reader(list(paths), Reading(field=field, errors=errors), None)
+    yield from reader.documents(Counts() if counts is None else counts)

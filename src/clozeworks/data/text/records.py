@@ -9,12 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.documents import Counts, Document, Reading, Span
 from clozeworks.data.text.normal import moved, normalise
 from clozeworks.data.text.parts import in_parts
 from clozeworks.data.text.segmented import described, in_sentences, words_of
 from clozeworks.data.text.sentences import LONGEST
-from clozeworks.errors import InputError, suggest
 
 SPANS = ("phrases", "entities")
 BESIDE = ("words", *SPANS)  # what is read beside a text

@@ -7,10 +7,10 @@ and it belongs to the word that follows: `["New", " York"]`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.sentences import LONGEST, split_sentences
 from clozeworks.data.tokens.alignment import word_begins
-from clozeworks.data.tokens.word_borders import is_han
-from clozeworks.errors import InputError
 
 
 def spaced(words: Iterable[str]) -> list[str]:

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.text.documents import Reading
 from clozeworks.data.text.lines import Lines
 from clozeworks.data.text.records import SPANS, Place, fields_read
-from clozeworks.errors import InputError
 
 ROW_BYTES = 1 << 30  # a row of .jsonl has to be parsed whole, so it has a limit
 CELL_CHARACTERS = 1 << 27  # a quote that is never closed makes one cell of all that follows

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import tokenizers
 
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START
 from clozeworks.data.tokens.alignment import Alignment, word_begins
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START
 
 Span = Sequence[int]  # characters [begin, end) of a text
 
@@ -29,7 +29,7 @@ class Tokens:
     tokens: np.ndarray  # int32 [n]
     word_starts: np.ndarray  # bool [n]
     lengths: np.ndarray  # int64 [texts]
-    units: np.ndarray | None = None  # uint8 [n], bits of clozeworks.examples; None when no span was given
+    units: np.ndarray | None = None  # uint8 [n], bits of clozeworks.core.examples; None when no span was given
     misaligned: int = 0
 
 

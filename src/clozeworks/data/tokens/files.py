@@ -9,11 +9,11 @@ from typing import Any
 import tokenizers
 from tokenizers import normalizers
 
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.tokens import pieces as tokenizer_parts
 from clozeworks.data.tokens import sentencepiece
 from clozeworks.data.tokens.roles import ROLES, roles
 from clozeworks.data.tokens.training import KINDS
-from clozeworks.errors import InputError, suggest
 
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"

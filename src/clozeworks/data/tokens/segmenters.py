@@ -20,9 +20,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.tokens.alignment import word_begins
-from clozeworks.data.tokens.word_borders import HAN, is_han
-from clozeworks.errors import InputError, suggest
+from clozeworks.data.tokens.word_borders import HAN
 
 Segmenter = Callable[[str], list[str]]
 

@@ -24,9 +24,9 @@ from typing import Any
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens import charsmap
 from clozeworks.data.tokens.pieces import SPACE, with_specials
-from clozeworks.errors import InputError
 
 FILES = ("spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "sentencepiece.model")
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6

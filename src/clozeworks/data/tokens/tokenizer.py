@@ -12,17 +12,18 @@ import numpy as np
 import tokenizers
 import tokenizers.models
 
-from clozeworks import atomic
+from clozeworks.core import atomic_io
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError, suggest
+from clozeworks.core.examples import Vocabulary
 from clozeworks.data.tokens import files as tokenizer_files
 from clozeworks.data.tokens import training as tokenizer_training
 from clozeworks.data.tokens.facts import Facts, without_specials
 from clozeworks.data.tokens.files import CONFIG, FILE
 from clozeworks.data.tokens.roles import ROLES, roles
 from clozeworks.data.tokens.spacing import respaced
-from clozeworks.data.tokens.word_borders import WordBorders, is_han
+from clozeworks.data.tokens.word_borders import WordBorders
 from clozeworks.data.tokens.word_ids import SEAM, WordIds
-from clozeworks.errors import InputError, suggest
-from clozeworks.examples import Vocabulary
 
 
 class Encoding(NamedTuple):
@@ -145,10 +146,10 @@ class Tokenizer:
         """Write one `.json` file, or into a directory `tokenizer.json` and the config that `transformers` wants."""
         path = Path(path)
         if path.suffix == ".json":
-            atomic.write_text(path, self._inner.to_str(pretty=True))
+            atomic_io.write_text(path, self._inner.to_str(pretty=True))
         else:
-            atomic.write_text(path / FILE, self._inner.to_str(pretty=True))
-            atomic.write_json(path / CONFIG, self.config())
+            atomic_io.write_text(path / FILE, self._inner.to_str(pretty=True))
+            atomic_io.write_json(path / CONFIG, self.config())
 
     # ---- facts
 

@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable, Iterator
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
+from clozeworks.core.characters import is_han
+from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.sentences import cut
 from clozeworks.data.tokens import pieces as parts
 from clozeworks.data.tokens import unigram as unigram_training
 from clozeworks.data.tokens.pieces import END, SPACE
-from clozeworks.data.tokens.word_borders import is_han, is_punctuation
-from clozeworks.errors import InputError, suggest
+from clozeworks.data.tokens.word_borders import is_punctuation
 
 KINDS = ("wordpiece", "bytes", "bpe", "unigram", "words", "chars")
 

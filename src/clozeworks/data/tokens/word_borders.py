@@ -19,6 +19,7 @@ from typing import Literal
 import numpy as np
 import tokenizers
 
+from clozeworks.core.characters import is_han
 from clozeworks.data.tokens.alignment import Alignment, classes_of
 
 HAN = r"\u4e00-\u9fff\u3400-\u4dbf\U00020000-\U0002ceaf\uf900-\ufaff\U0002f800-\U0002fa1f"
@@ -26,17 +27,6 @@ SPACE, WIDE_JOINER = "▁", "\u200d"  # white space as SentencePiece writes it; 
 _FALLBACK = re.compile(r"<0x([0-9A-F]{2})>")  # a byte, where SentencePiece falls back on bytes
 
 Needs = Literal["ids", "pre-tokens", "text"]
-
-
-def is_han(character: str) -> bool:
-    """One of the characters BERT splits off: the CJK blocks of its `BasicTokenizer`, as in `HAN`."""
-    return character >= "\u3400" and (
-        "\u4e00" <= character <= "\u9fff"
-        or character <= "\u4dbf"
-        or "\U00020000" <= character <= "\U0002ceaf"
-        or "\uf900" <= character <= "\ufaff"
-        or "\U0002f800" <= character <= "\U0002fa1f"
-    )
 
 
 def is_punctuation(character: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from clozeworks.examples import ragged_arange
+from clozeworks.core.examples import ragged_arange
 
 HELD = 1 << 21  # characters of words remembered, so memory is bounded whatever the text; the common ones come first
 STALE = 0.2  # of the words of a batch unknown: the text has changed, so it starts to remember anew

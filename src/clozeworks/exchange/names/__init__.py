@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from clozeworks.exchange.heads import Head
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.frame import Frame
 
 Names = tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number

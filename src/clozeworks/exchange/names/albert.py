@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, task_heads, write_encoder
 from clozeworks.nn.embed import Embed
@@ -16,8 +16,8 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences, SentenceOrder
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Train
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 
 DEFAULTS = {  # what a config may leave out, where it differs from BERT's
     "embedding_size": 128,

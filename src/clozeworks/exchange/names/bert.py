@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family
 from clozeworks.model import Encoder, Pooler
@@ -24,9 +24,9 @@ from clozeworks.objectives.mask.spans import MaskSpans
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.settings import Train
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",

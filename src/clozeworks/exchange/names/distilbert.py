@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from clozeworks.errors import RecipeError
+from clozeworks.core.errors import RecipeError
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family
 from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, write_encoder
@@ -10,9 +10,9 @@ from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.settings import AdamW, Train
 
 EPS = 1e-12  # of every norm: their config has no field for it
 HEADS: dict[str, tuple[str, ...]] = {"DistilBertForMaskedLM": ("masked_lm",), "DistilBertModel": ()}

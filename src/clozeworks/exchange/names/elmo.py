@@ -18,9 +18,9 @@ import torch
 from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
-from clozeworks import spec
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.errors import InputError
 from clozeworks.model import Encoder
 from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.block import Block
@@ -29,8 +29,8 @@ from clozeworks.nn.embed import Embed
 from clozeworks.nn.lstm import LSTM
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Train
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 
 OPTIONS = "options.json"
 SPECIALS = {"pad": "[PAD]", "unk": "<UNK>", "cls": "<S>", "sep": "</S>", "mask": "[MASK]"}

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from clozeworks.exchange.names import Family, bert
 from clozeworks.objectives.mask.phrases import MaskPhrases
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 
 HEADS = {name.replace("Bert", "Ernie"): losses for name, losses in bert.HEADS.items()}
 TASKS = "encoder.embed.tasks"  # read, never built

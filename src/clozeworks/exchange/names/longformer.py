@@ -7,14 +7,14 @@ import copy
 import dataclasses
 from typing import Any
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, bert, roberta
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
-from clozeworks.pretraining import Recipe
+from clozeworks.recipe import Recipe
 
 HEADS: dict[str, tuple[str, ...]] = {"LongformerForMaskedLM": ("masked_lm",), "LongformerModel": ()}
 LAYER, BLOCK = "longformer.encoder.layer.{i}.attention.self.", "encoder.stack.blocks.{i}.mixer."

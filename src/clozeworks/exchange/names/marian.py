@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import class_of
 from clozeworks.model import Encoder
@@ -22,8 +22,8 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import Pairs
 from clozeworks.objectives.translate import Translate
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Train
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 58101,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.heads import CLASSES, Head
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import class_of
@@ -22,10 +22,10 @@ from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.settings import Train
 
 DEFAULTS = {
     "vocab_size": 40478,

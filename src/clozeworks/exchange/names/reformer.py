@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, Names, roberta
 from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
 from clozeworks.model import Encoder
@@ -29,8 +29,8 @@ from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Loss, Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
-from clozeworks.pretraining import Recipe
-from clozeworks.train.settings import Train
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import Recipe
 
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 320,

@@ -10,10 +10,10 @@ from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.settings import AdamW, Train
 
 HEADS: dict[str, tuple[str, ...]] = {"RobertaForMaskedLM": ("masked_lm",), "RobertaModel": ()}
 HEAD_NAMES = (

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from clozeworks.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
@@ -21,10 +21,10 @@ from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.pretraining import Recipe
+from clozeworks.optim.settings import AdamW, Train
+from clozeworks.recipe import Recipe
 from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.settings import AdamW, Train
 
 DEFAULTS = {
     "vocab_size": 32000,

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, positive, shifted, span
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 

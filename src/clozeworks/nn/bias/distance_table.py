@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, positive, span, spread
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 

@@ -6,11 +6,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
-from clozeworks.key import dropout
+from clozeworks.core.batch import Context
+from clozeworks.core.dropout import dropout
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, span, spread
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 from clozeworks.nn.positions import sinusoids
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from clozeworks.batch import Context
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Context
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Bias, BiasLayer
 
 

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from clozeworks.batch import PADDING, Batch, Hidden
+from clozeworks.core.batch import PADDING, Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.objective import Loss, LossLayer
 

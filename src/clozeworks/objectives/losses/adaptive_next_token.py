@@ -6,10 +6,10 @@ from typing import ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear, linear
+from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.words import AdaptiveLayer, cluster_of, members
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import PADDING, Batch, Hidden, visible
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import PADDING, Batch, Hidden, visible
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.exact import exact
 from clozeworks.objectives.losses.hidden_states import divides

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.key import Key
+from clozeworks.core.dropout import Key
 from clozeworks.objectives.losses.exact import exact
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from clozeworks.nn.linear import linear
+from clozeworks.nn.kernels.linear import linear
 
 BUDGET = 64 << 20  # bytes of logits at a time: small beside a model, enough rows to keep the products busy
 

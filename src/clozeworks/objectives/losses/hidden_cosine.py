@@ -6,8 +6,8 @@ from typing import ClassVar
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.exact import exact
 from clozeworks.objectives.objective import Loss, LossLayer, Outline

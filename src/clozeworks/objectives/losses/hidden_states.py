@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.exact import exact
 from clozeworks.objectives.objective import Loss, LossLayer, Outline
 

@@ -6,15 +6,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden, Words
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear, linear
+from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import LATE
 
 Over = Literal["tokens", "hidden"]  # all of them but padding, or those that were hidden
 

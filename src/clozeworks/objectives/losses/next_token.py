@@ -6,13 +6,13 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden, Words
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear, linear
+from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import LATE
 
 CERTAIN = "next_certain"  # the metric of smoothed labels: the loss as it would be without
 

@@ -6,14 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import LATE
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.candidates import Candidates, sampled
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)

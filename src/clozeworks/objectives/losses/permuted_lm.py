@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from clozeworks.batch import Batch
+from clozeworks.core.batch import Batch
 from clozeworks.objectives.losses.next_token import NextToken
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.attention_scores import equal_heads, of_kind, pairs
 from clozeworks.objectives.losses.exact import exact

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.batch import Batch, Hidden
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.objective import Loss, LossLayer
 
 

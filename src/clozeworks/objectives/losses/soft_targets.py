@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.batch import Batch, Hidden, Words
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import linear
+from clozeworks.nn.kernels.linear import linear
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer, Over
 from clozeworks.objectives.objective import Loss, LossLayer, Outline

@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.batch import Batch, Hidden
-from clozeworks.errors import RecipeError
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.linear import Linear
+from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
 from clozeworks.objectives.objective import Loss, LossLayer

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import RecipeError
-from clozeworks.examples import NOTHING, Ragged, Vocabulary, ragged_arange
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import NOTHING, Ragged, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.order import shuffled
 from clozeworks.objectives.mask.replace import Replace
@@ -64,7 +64,7 @@ class Masking(Corruption):
         if self.rounding == "up":
             count = np.ceil(self.rate * available)
         elif self.rounding == "random":
-            count = np.floor(self.rate * examples.lengths + draws.uniform(draws.fold(keys, "round")))
+            count = np.floor(self.rate * examples.lengths + counter_rng.uniform(counter_rng.fold(keys, "round")))
         else:
             count = np.rint(self.rate * examples.lengths)
         count = np.maximum(count, 1).astype(np.int64)
@@ -75,7 +75,7 @@ class Masking(Corruption):
         """Units in random order; one that is larger than what is left of the budget is skipped."""
         available = units.counts if units.size is None else ordinary(examples)
         budget = self.budget(examples, keys, available)
-        taken, rows = fit(units, shuffled(units.counts, draws.fold(keys, "choose")), budget)
+        taken, rows = fit(units, shuffled(units.counts, counter_rng.fold(keys, "choose")), budget)
         return spread(units, taken, rows)
 
 
@@ -106,7 +106,7 @@ def hide(examples: Ragged, chosen: Chosen, keys: np.ndarray, how: Replace, vocab
         leader = np.flatnonzero(starts)[np.cumsum(starts) - 1]
     before = tokens[at]
     labels[at] = before
-    bits = draws.bits(keys[rows], at - examples.first[rows])
+    bits = counter_rng.bits(keys[rows], at - examples.first[rows])
     tokens[at] = how.draw(before, bits, vocabulary, leader)
     return replace(examples, tokens=tokens, labels=labels)
 

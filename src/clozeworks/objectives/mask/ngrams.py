@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import RecipeError
-from clozeworks.examples import Ragged
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import Ragged
 from clozeworks.objectives.mask.fit import TOO_LARGE, fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, ordinary, spread
 from clozeworks.objectives.mask.order import shuffled
@@ -36,8 +36,8 @@ class MaskNgrams(Masking):
     def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
         units = words(examples)
         budget = self.budget(examples, keys, ordinary(examples))
-        order = shuffled(units.counts, draws.fold(keys, "choose"))
-        covered, used = self._cover(units, joined(units, examples.segment), order, budget, draws.fold(keys, "n"))
+        order = shuffled(units.counts, counter_rng.fold(keys, "choose"))
+        covered, used = self._cover(units, joined(units, examples.segment), order, budget, counter_rng.fold(keys, "n"))
         taken = np.flatnonzero(covered)
         rows = np.searchsorted(units.first, taken, side="right") - 1
         if (used[budget > 0] == 0).any():
@@ -64,7 +64,7 @@ class MaskNgrams(Masking):
             start = order[rows, low : low + AHEAD]
             valid = start < units.counts[rows, None]
             start = np.where(valid, start, 0)
-            wanted = self.lengths(draws.uniform(site[rows, None], start))
+            wanted = self.lengths(counter_rng.uniform(site[rows, None], start))
             start = (units.first[rows, None] + start).T[:, None]  # [proposals, 1, rows]
             cells = start + steps
             here = size[cells]

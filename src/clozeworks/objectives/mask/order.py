@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.objectives.mask.units import Units
 
 CELLS = 1 << 14  # random numbers at a time: larger temporaries leave the cache and are mapped anew at every step
@@ -21,7 +21,7 @@ def shuffled(counts: np.ndarray, keys: np.ndarray) -> np.ndarray:
     out = np.empty((len(counts), most), dtype=np.uint64)
     for low in range(0, len(counts), rows):
         block = out[low : low + rows]
-        np.bitwise_and(draws.bits(keys[low : low + rows, None], place), ~np.uint64((1 << PLACE) - 1), out=block)
+        np.bitwise_and(counter_rng.bits(keys[low : low + rows, None], place), ~np.uint64((1 << PLACE) - 1), out=block)
         block |= place
         here = counts[low : low + rows, None]
         if here.min() < most:
@@ -41,7 +41,7 @@ def in_turns(order: np.ndarray, units: Units, marked: np.ndarray, share: float, 
     behind = place >= units.counts[:, None]
     at[behind] = 0
     mine = marked[at] & ~behind
-    heads = draws.uniform(keys[:, None], place) < share
+    heads = counter_rng.uniform(keys[:, None], place) < share
     # Its rank among its kind is the number of the coin that a unit waits for; if there are too few, it comes last.
     coins = np.argsort(~heads, axis=1, kind="stable")  # heads, then tails
     many = heads.sum(axis=1, keepdims=True)
@@ -67,7 +67,7 @@ def raced(first: np.ndarray, speed: np.ndarray, keys: np.ndarray) -> np.ndarray:
     for low in range(0, len(counts), rows):
         there = place < counts[low : low + rows, None]
         arrival = np.full(there.shape, np.inf)
-        drawn = draws.uniform(keys[low : low + rows, None], place)
+        drawn = counter_rng.uniform(keys[low : low + rows, None], place)
         arrival[there] = -np.log1p(-drawn[there]) / speed[first[low] : first[min(low + rows, len(counts))]]
         out[low : low + rows] = arrival.argsort(axis=1)
     return out

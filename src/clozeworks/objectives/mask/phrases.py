@@ -5,9 +5,9 @@ from typing import Literal
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, ordinary, spread
 from clozeworks.objectives.mask.order import in_turns, shuffled
@@ -52,7 +52,7 @@ class MaskPhrases(Masking):
         units = annotated(examples, examples.units, start, inside)
         if self.share is None:
             return self.choose_units(examples, keys, units)
-        order = shuffled(units.counts, draws.fold(keys, "choose"))
+        order = shuffled(units.counts, counter_rng.fold(keys, "choose"))
         marked = (examples.units[units.at] & (start | inside)) != 0
-        order = in_turns(order, units, marked, self.share, draws.fold(keys, "share"))
+        order = in_turns(order, units, marked, self.share, counter_rng.fold(keys, "share"))
         return spread(units, *fit(units, order, self.budget(examples, keys, ordinary(examples))))

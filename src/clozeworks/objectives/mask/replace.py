@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Vocabulary
-from clozeworks.spec import Spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import Vocabulary
+from clozeworks.core.spec import Spec
 
 FATE, TOKEN = 24, 40  # of 64 random bits: the upper ones decide what happens, the lower ones which token
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import RecipeError
-from clozeworks.examples import Ragged, Vocabulary, ragged_arange
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import Ragged, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.masking import Chosen, Masking, Rounding, hide, run_starts
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.units import Units, joined, words
@@ -57,7 +57,7 @@ class MaskSpans(Masking):
         begin = np.append(0, np.cumsum(units.sizes))  # a unit's first token, counted without the specials
         first = begin[units.first]
         budget = self.budget(examples, keys, np.diff(first))
-        masked = self._cover(units, joined(units, examples.segment), begin, budget, draws.fold(keys, "choose"))
+        masked = self._cover(units, joined(units, examples.segment), begin, budget, counter_rng.fold(keys, "choose"))
         taken = np.flatnonzero(masked)
         return Chosen(tokens[taken], np.searchsorted(first, taken, side="right") - 1)
 
@@ -72,7 +72,7 @@ class MaskSpans(Masking):
         left = budget.copy()
         counter = 0
         while len(rows := np.flatnonzero(left)):
-            bits = draws.bits(site[rows], np.arange(counter, counter + AHEAD)[:, None])  # [proposals, rows]
+            bits = counter_rng.bits(site[rows], np.arange(counter, counter + AHEAD)[:, None])  # [proposals, rows]
             chance = (bits >> np.uint64(32)) * available[rows].astype(np.uint64) >> np.uint64(32)
             anchors = first[rows] + chance.astype(np.int64)
             starts = word[anchors]

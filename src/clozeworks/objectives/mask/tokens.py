@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Ragged, Vocabulary
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import Ragged, Vocabulary
+from clozeworks.core.spec import LATE
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, hide, spread
 from clozeworks.objectives.mask.order import raced
 from clozeworks.objectives.mask.units import single
-from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)
@@ -48,5 +48,5 @@ class MaskTokens(Masking):
             raise InputError("corruption.rare", self.rare, "the token counts of the corpus are needed", "use 0")
         units = single(examples)
         speed = np.maximum(vocabulary.counts[examples.tokens[units.at]], 1) ** -self.rare
-        order = raced(units.first, speed, draws.fold(keys, "choose"))
+        order = raced(units.first, speed, counter_rng.fold(keys, "choose"))
         return spread(units, *fit(units, order, self.budget(examples, keys, units.counts)))

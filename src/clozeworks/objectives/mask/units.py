@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.examples import Ragged
+from clozeworks.core.examples import Ragged
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.examples import Ragged
+from clozeworks.core.examples import Ragged
 from clozeworks.objectives.mask.masking import Chosen, Masking
 from clozeworks.objectives.mask.units import words
 

@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from clozeworks import draws
+from clozeworks.core import counter_rng
 from clozeworks.objectives.segments.sentences import Sentences
 
 
 def targets(documents: int, room: int, short: float, key: np.ndarray) -> np.ndarray:
     """The target length of each document: `room`, or with probability `short` uniform in [2, room]."""
     each = np.arange(documents)
-    brief = 2 + draws.below(room - 1, draws.fold(key, "brief"), each)
-    return np.where(draws.uniform(draws.fold(key, "short"), each) < short, brief, room)
+    brief = 2 + counter_rng.below(room - 1, counter_rng.fold(key, "brief"), each)
+    return np.where(counter_rng.uniform(counter_rng.fold(key, "short"), each) < short, brief, room)
 
 
 def gather(sentences: Sentences, target: np.ndarray, begin: np.ndarray) -> np.ndarray:
@@ -23,7 +23,7 @@ def gather(sentences: Sentences, target: np.ndarray, begin: np.ndarray) -> np.nd
 def divide(begin: np.ndarray, end: np.ndarray, key: np.ndarray) -> np.ndarray:
     """The sentence with which the second side of a chunk begins; `end` where there is one sentence only."""
     size = end - begin
-    return begin + 1 + draws.below(np.maximum(size - 1, 1), draws.fold(key, "a"), begin) * (size > 1)
+    return begin + 1 + counter_rng.below(np.maximum(size - 1, 1), counter_rng.fold(key, "a"), begin) * (size > 1)
 
 
 def shorten(a: np.ndarray, b: np.ndarray, room: int, keys: np.ndarray) -> None:
@@ -36,7 +36,7 @@ def shorten(a: np.ndarray, b: np.ndarray, room: int, keys: np.ndarray) -> None:
     rest = excess - from_a - from_b
     from_a, from_b = from_a + rest // 2, from_b + rest - rest // 2
     for side, loss, site in ((a, from_a, "a"), (b, from_b, "b")):
-        front = _heads(loss, draws.fold(keys, site))
+        front = _heads(loss, counter_rng.fold(keys, site))
         side[0] += front
         side[1] -= loss - front
 
@@ -49,5 +49,5 @@ def _heads(coins: np.ndarray, keys: np.ndarray) -> np.ndarray:
         keep = np.where(
             left == 64, ~np.uint64(0), (np.uint64(1) << (left.astype(np.uint64) & np.uint64(63))) - np.uint64(1)
         )
-        heads += np.bitwise_count(draws.bits(keys, word) & keep).astype(np.int64)
+        heads += np.bitwise_count(counter_rng.bits(keys, word) & keep).astype(np.int64)
     return heads

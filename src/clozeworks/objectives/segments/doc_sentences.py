@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.examples import Plan
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, follow
 

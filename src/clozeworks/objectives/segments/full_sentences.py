@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.examples import Plan, ragged_arange
+from clozeworks.core.examples import Plan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, follow
 

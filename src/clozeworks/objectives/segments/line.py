@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clozeworks.errors import InputError
-from clozeworks.examples import BORDER, END, ragged_arange
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import BORDER, END, ragged_arange
 from clozeworks.objectives.objective import Text
 
 

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Plan, ragged_arange
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import Plan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.line import Line
 from clozeworks.objectives.segments.sentences import cut
@@ -60,10 +60,10 @@ class PairStream(Segments):
             needed = f"a row of {self.length} tokens, and as many elsewhere, are needed"
             raise InputError("data", f"{line.total} tokens", needed, "prepare more text or use shorter rows")
         sentences = line.place(cut(text, line.total, line.total).offsets[:-1])
-        ways = [self._stretches(line, sentences, draws.fold(key, "forward"))]
+        ways = [self._stretches(line, sentences, counter_rng.fold(key, "forward"))]
         if self.both:
             turned = np.append(0, line.total - sentences[:0:-1])
-            stretches, label = self._stretches(line, turned, draws.fold(key, "backward"))
+            stretches, label = self._stretches(line, turned, counter_rng.fold(key, "backward"))
             ways.append((-stretches[..., ::-1], label))  # place p of the turned line is -p, counted round the line
         stretches, label = (np.concatenate(each, axis=1) for each in zip(*ways, strict=True))
         backward = np.tile(np.arange(self.lanes) >= self.lanes // len(ways), len(label))
@@ -91,10 +91,12 @@ class PairStream(Segments):
         over = end + room
         low = first(end + 1)
         ends = first(over) - low  # of sentences, within the room
-        chosen = low + draws.below(np.maximum(ends, 1), draws.fold(key, "a"), row)
+        chosen = low + counter_rng.below(np.maximum(ends, 1), counter_rng.fold(key, "a"), row)
         a_end = np.where(ends > 0, place(chosen), end + room // 2)
-        other = (ends == 0) | (draws.uniform(draws.fold(key, "next"), row) < 0.5)
-        away = over + (draws.uniform(draws.fold(key, "other"), row) * (total - (over - begin))).astype(np.int64)
+        other = (ends == 0) | (counter_rng.uniform(counter_rng.fold(key, "next"), row) < 0.5)
+        away = over + (counter_rng.uniform(counter_rng.fold(key, "other"), row) * (total - (over - begin))).astype(
+            np.int64
+        )
         b_begin = np.where(other, np.maximum(place(first(away + 1) - 1), over), a_end)
         bounds = [begin, end, end, a_end, b_begin, b_begin + over - a_end]
         lanes = (-1, self.lanes // (1 + self.both))

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.errors import InputError, RecipeError
-from clozeworks.examples import Plan
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
 
 

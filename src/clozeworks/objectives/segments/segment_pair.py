@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.examples import Plan
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.chunks import divide, gather, shorten, targets
 from clozeworks.objectives.segments.sentences import cut, elsewhere, follow, need_documents
@@ -37,7 +37,7 @@ class SegmentPair(Segments):
         def chunk(begin: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             """Of the chunks that begin at these sentences: end of A, whether B comes from elsewhere, end."""
             end = gather(sentences, target, begin)
-            other = (end - begin == 1) | (draws.uniform(draws.fold(key, "next"), begin) < 0.5)
+            other = (end - begin == 1) | (counter_rng.uniform(counter_rng.fold(key, "next"), begin) < 0.5)
             return divide(begin, end, key), other, end
 
         def following(begin: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ class SegmentPair(Segments):
             wanted = target[sentences.document(begin[other])] - (a[1] - a[0])[other]
             reached = np.searchsorted(sentences.offsets, sentences.offsets[away] + np.maximum(wanted, 1))
             b[:, other] = sentences.offsets[np.stack([away, np.minimum(reached, over)])]
-            shorten(a, b, room, draws.fold(key, "shorten", begin))
+            shorten(a, b, room, counter_rng.fold(key, "shorten", begin))
             return a, b, other
 
         return two_sides(follow(following, sentences.count), sides)

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.examples import Plan
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.chunks import divide, gather, shorten, targets
 from clozeworks.objectives.segments.sentences import cut, follow
@@ -45,9 +45,9 @@ class SentenceOrder(Segments):
             middle = (offsets[begin] + offsets[begin + 1] + 1) // 2
             seam = np.where(end - begin > 1, offsets[divide(begin, end, key)], middle)
             a, b = np.stack([offsets[begin], seam]), np.stack([seam, offsets[end]])
-            swapped = draws.uniform(draws.fold(key, "swap"), begin) < 0.5
+            swapped = counter_rng.uniform(counter_rng.fold(key, "swap"), begin) < 0.5
             a[:, swapped], b[:, swapped] = b[:, swapped], a[:, swapped]
-            shorten(a, b, room, draws.fold(key, "shorten", begin))
+            shorten(a, b, room, counter_rng.fold(key, "shorten", begin))
             return a, b, swapped
 
         begin = follow(following, sentences.count)

@@ -5,8 +5,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.examples import Plan
+from clozeworks.core import counter_rng
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, elsewhere, follow, need_documents
 from clozeworks.objectives.segments.two_sides import Sides, two_sides
@@ -32,7 +32,7 @@ class SentencePair(Segments):
 
         def other(begin: np.ndarray) -> np.ndarray:
             last = begin + 1 == sentences.documents[sentences.document(begin) + 1]
-            return last | (draws.uniform(draws.fold(key, "next"), begin) < 0.5)
+            return last | (counter_rng.uniform(counter_rng.fold(key, "next"), begin) < 0.5)
 
         def sides(begin: np.ndarray) -> Sides:
             label, b = other(begin), begin + 1

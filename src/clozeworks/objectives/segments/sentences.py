@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks import draws
-from clozeworks.errors import InputError
-from clozeworks.examples import ragged_arange
+from clozeworks.core import counter_rng
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import ragged_arange
 from clozeworks.objectives.objective import Text
 
 BLOCK = 1 << 16  # sentences looked at together: bounds the memory of a walk, whatever the corpus
@@ -70,10 +70,10 @@ def follow(following: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndar
 def elsewhere(sentences: Sentences, begin: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """For each sentence a random sentence of a random other document, and the end of that document."""
     documents = sentences.documents
-    chosen = draws.below(len(documents) - 2, draws.fold(key, "other"), begin)
+    chosen = counter_rng.below(len(documents) - 2, counter_rng.fold(key, "other"), begin)
     chosen += chosen >= sentences.document(begin)
     low, high = documents[chosen], documents[chosen + 1]
-    return low + draws.below(high - low, draws.fold(key, "start"), begin), high
+    return low + counter_rng.below(high - low, counter_rng.fold(key, "start"), begin), high
 
 
 def need_documents(sentences: Sentences) -> None:

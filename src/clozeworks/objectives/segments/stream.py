@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from clozeworks.errors import RecipeError
-from clozeworks.examples import END, Plan
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.examples import END, Plan
+from clozeworks.core.spec import LATE
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.line import Line
-from clozeworks.spec import LATE
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from clozeworks.examples import Plan
+from clozeworks.core.examples import Plan
 from clozeworks.objectives.segments.sentences import BLOCK
 
 Sides = tuple[np.ndarray, np.ndarray, np.ndarray]  # [starts, ends] of A and of B, and the label

@@ -1,0 +1,49 @@
+"""clozeworks convert"""
+
+import shlex
+
+from clozeworks.cli import named
+from clozeworks.cli.arguments import Options
+from clozeworks.core.errors import InputError
+from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
+from clozeworks.inference.text_encoder import save
+from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.screen.console import closing, emit, note, screen
+
+
+def run(options: Options) -> None:
+    if options.refresh_global and (options.length, options.window) != (None, None):
+        needed = "length and window of a converted model stay as they are"
+        raise InputError("--refresh-global", "with --length or --window", needed, "leave them out")
+    with screen(stderr=True).status(f"reading {options.model}") as status:
+        encoder = named.model(options.model, options.parts, options.allow_pickle)
+        status.update("converting")
+        if options.refresh_global:
+            made = refresh(encoder)
+        else:
+            made = lengthen(encoder, options.length or LENGTH, options.window or WINDOW)
+        status.update(f"writing {options.out}")
+        out = save(made, options.out)
+    mixers = made.recipe.encoder.stack.mixers()
+    windows = [2 * mixer.window.left for mixer in mixers if isinstance(mixer, GlobalWindow)]
+    parameters = sum(parameter.numel() for parameter in made.model.parameters())
+    if options.json:
+        emit({"out": str(out), "length": made.longest, "windows": windows, "parameters": parameters})
+        return
+    console, place = screen(), shlex.quote(str(out))
+    shown = str(windows[0]) if len(set(windows)) == 1 else ", ".join(map(str, windows))
+    console.print(
+        f"{made.recipe.name}: texts of {made.longest:,} tokens, windows of {shown}, {parameters:,} parameters"
+    )
+    if options.refresh_global:
+        closing(console, str(out), f"clozeworks export {place} --to hf --out my-longformer")
+        return
+    note(
+        console, "trained without global tokens, their projections stay behind: convert RUN --refresh-global afterwards"
+    )
+    closing(
+        console,
+        str(out),
+        f"clozeworks pretrain {place} --from {place} --data DATA --out RUN",
+        "clozeworks convert RUN --refresh-global --out DIR",
+    )

@@ -1,0 +1,37 @@
+"""clozeworks export"""
+
+import shlex
+from pathlib import Path
+
+from clozeworks.cli import named
+from clozeworks.cli.arguments import Options
+from clozeworks.exchange.card import PIPELINES, USES
+from clozeworks.inference.text_encoder import save
+from clozeworks.recipes import named as recipes
+from clozeworks.screen.console import closing, emit, screen
+
+
+def run(options: Options) -> None:
+    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    out = save(encoder, options.out, options.to)
+    files = sorted(path.name for path in out.iterdir())
+    if options.json:
+        emit({"out": str(out), "format": options.to, "files": files, "unused": encoder.unused})
+        return
+    console = screen()
+    console.print(f"{encoder.recipe.name}: {', '.join(files)}")
+    name, own = encoder.recipe.name, Path(options.model) / "recipe.json"
+    if name not in recipes():
+        name = shlex.quote(str(options.model)) if own.exists() else "RECIPE"
+    commands = [f"clozeworks pretrain {name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
+    heads = {loss.name for loss in encoder.recipe.objective.losses}
+    task = encoder.recipe.task
+    use = "fill-mask" if "masked_lm" in heads else None if task is None else USES.get(task.name)
+    if options.to == "hf" and encoder.tokenizer is not None and use in PIPELINES:
+        loads = f"""from transformers import pipeline; print(pipeline("{use}", "{out}"))"""
+        commands.insert(0, f"python3 -c {shlex.quote(loads)}")
+    elif encoder.recipe.decoder is not None:
+        commands.insert(0, f'clozeworks translate {shlex.quote(str(out))} "..."')
+    elif "next_token" in heads:
+        commands.insert(0, f"clozeworks generate {shlex.quote(str(out))}")
+    closing(console, str(out), *commands)

@@ -1,0 +1,84 @@
+"""clozeworks recipes"""
+
+from typing import Any
+
+from rich.text import Text
+from rich.tree import Tree
+
+from clozeworks.cli.arguments import Options
+from clozeworks.cli.diff import differences, shown
+from clozeworks.recipe import Recipe, count_parameters
+from clozeworks.recipes import named
+from clozeworks.screen.console import closing, columns, emit, screen, short
+from clozeworks.screen.drawing import laid
+
+
+def run(options: Options) -> None:
+    made = {name: function() for name, function in named().items()}
+    console = screen()
+    if options.json:
+        kin = family()
+        emit({"recipes": [{**facts(r), "parent": kin[name]} for name, r in made.items()]})
+        return
+    if options.tree:
+        console.print(tree(made, console.width))
+    else:
+        numbers = ("layers", "width", "length", "parameters")
+        table = columns("recipe", *numbers, "learns", right=numbers)
+        for r in made.values():
+            fact = facts(r)
+            learns = " + ".join(loss.replace("_", " ") for loss in fact["losses"])
+            shape = [str(fact[name]) for name in ("depth", "width", "length")]
+            table.add_row(r.name, *shape, f"{fact['parameters']:,}", learns)
+        console.print(table)
+    closing(console, None, "clozeworks show bert_mini", "clozeworks diff bert_base roberta_base")
+
+
+def facts(recipe: Recipe) -> dict[str, Any]:
+    return {
+        "name": recipe.name,
+        "depth": recipe.encoder.stack.depth,
+        "width": recipe.encoder.width,
+        "length": recipe.longest(),
+        "vocab": recipe.encoder.vocab,
+        "parameters": count_parameters(recipe),
+        "losses": [loss.name for loss in recipe.objective.losses],
+    }
+
+
+def family() -> dict[str, str | None]:
+    """The recipe that each one calls and changes, as its code says."""
+    made = named()
+    return {
+        name: next((called for called in function.__code__.co_names if called in made), None)
+        for name, function in made.items()
+    }
+
+
+def changes(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
+    return {path: pair for path, pair in differences(before, after).items() if path != "name"}
+
+
+def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
+    """Each recipe below the one it changes, with its size and what changes; no change is broken over two lines."""
+    parents = family()
+
+    def grow(branch: Tree, above: str | None, room: int) -> Tree:
+        for name in (each for each, parent in parents.items() if parent == above):
+            text = Text.assemble((name, "bold"), (f"  {short(count_parameters(made[name]))}", "dim"))
+            if above is not None:
+                told = [Text(f"{change}  ", "dim") for change in summary(changes(made[above], made[name]))]
+                for line in laid(Text(), told, room):
+                    line.rstrip()
+                    text.append("\n").append_text(line)
+            grow(branch.add(text), name, room - 4)
+        return branch
+
+    return grow(Tree("", hide_root=True, guide_style="dim"), None, width)
+
+
+def summary(found: dict[str, tuple[Any, Any]]) -> list[str]:
+    """The fields of the model that changed; how it is trained, which `diff` tells, is only counted."""
+    model = [f"{path}={shown(after)}" for path, (_, after) in found.items() if not path.startswith("train.")]
+    training = len(found) - len(model)
+    return [*model, *([f"{training} fields of train"] if training else [])]

@@ -1,0 +1,1 @@
+"""What everything else stands on: specs, batches, caches, counter-based random numbers, whole files."""

@@ -1,0 +1,1 @@
+"""From shards or labelled examples to batches."""

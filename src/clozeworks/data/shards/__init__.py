@@ -1,0 +1,1 @@
+"""From documents to memory-mapped shards of tokens."""

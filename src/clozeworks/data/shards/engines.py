@@ -1,0 +1,161 @@
+"""Where units are made: in this process, in several, or on a Ray cluster. The results come back in order.
+
+Each engine takes a method, which says how a worker makes something of a unit, and the units, and keeps only a few of
+them in flight, so memory does not grow with the text.
+"""
+
+import contextlib
+import importlib
+import logging
+import os
+import secrets
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
+from typing import Any, Protocol, TypeVar
+
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.units import Unit
+
+Made = TypeVar("Made")
+Made_co = TypeVar("Made_co", covariant=True)
+
+
+class Method(Protocol[Made_co]):
+    """What is handed to a worker, small and the same for every unit; there it gives the maker of units."""
+
+    def maker(self) -> Callable[[Unit], Made_co]: ...
+
+
+class Engine(Protocol):
+    def __call__(self, method: Method[Made], units: Iterator[Unit], /) -> Iterator[Made]: ...
+
+
+def here(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+    """In this process: the next unit is read while the last one is tokenised (`tokenizers` has threads of its own)."""
+    make = method.maker()
+    with ThreadPoolExecutor(1) as pool:
+        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=1)
+
+
+def processes(count: int) -> Engine:
+    """In so many processes of this machine, one core each."""
+
+    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+        # Fresh interpreters: a fork would inherit the threads of whatever was imported before. They hold no torch.
+        with _single_threaded():
+            pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_start, initargs=(method,))
+            try:
+                yield from _ordered(lambda unit: pool.submit(_make, unit), Future.result, units, ahead=count + 1)
+            except BrokenProcessPool as error:
+                given = "a worker process died"
+                todo = 'memory short? or a script without `if __name__ == "__main__":`? it goes on from what is done'
+                raise InputError("prepare", given, "workers that stay alive", todo) from error
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    return run
+
+
+def ray(address: str | None = None) -> Engine:
+    """On a Ray cluster: the one at `address` (or named by RAY_ADDRESS), else one of this machine's cores alone.
+
+    Text goes out and columns come back through Ray, so the nodes need clozeworks but no common disk. A cluster that is
+    started here asks for a token that only this process knows; one that is joined takes its own from the environment.
+    """
+
+    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+        at = address or os.environ.get("RAY_ADDRESS")
+        if at is None and "ray" not in sys.modules:  # it looks at its environment once
+            os.environ.setdefault("RAY_AUTH_MODE", "token")
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        try:
+            ray = importlib.import_module("ray")
+        except ImportError:
+            todo = "pip install 'clozeworks[ray]'"
+            raise InputError("--engine ray", "ray is not installed", "the package ray is needed", todo) from None
+        started = not ray.is_initialized()
+        if started:
+            try:
+                local = {} if at else {"include_dashboard": False}
+                ray.init(address=at, log_to_driver=False, logging_level=logging.ERROR, **local)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                given = str(error).splitlines()[0]
+                raise InputError(f"Ray at {at or 'this machine'}", given, "a running cluster", "check it") from None
+        try:
+            cores = max(1, int(ray.cluster_resources().get("CPU", 1)))
+            alone = {"env_vars": {"TOKENIZERS_PARALLELISM": "false"}}
+            # A worker that dies with its node is made again on another one, and its units with it.
+            actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, runtime_env=alone)(Worker)
+            makers = [actor.remote(method) for _ in range(cores)]
+            yield from _ordered(
+                lambda unit: makers[unit.number % cores].make.remote(unit), ray.get, units, ahead=2 * cores
+            )
+        finally:
+            if started:
+                ray.shutdown()
+
+    return run
+
+
+def _ordered(
+    submit: Callable[[Unit], Any], result: Callable[[Any], Made], units: Iterator[Unit], ahead: int
+) -> Iterator[Made]:
+    """Results in the order of the units, with at most `ahead` of them waiting behind the one that is asked for."""
+    flying: deque[Any] = deque()
+    for unit in units:
+        flying.append(submit(unit))
+        if len(flying) > ahead:
+            yield result(flying.popleft())
+    while flying:
+        yield result(flying.popleft())
+
+
+@contextlib.contextmanager
+def _single_threaded() -> Iterator[None]:
+    """Children inherit the environment: one thread each, since there is one of them a core."""
+    before = os.environ.get("TOKENIZERS_PARALLELISM")
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["TOKENIZERS_PARALLELISM"]
+        else:
+            os.environ["TOKENIZERS_PARALLELISM"] = before
+
+
+class Worker:
+    """One of a cluster."""
+
+    def __init__(self, method: Method[Any]):
+        self._maker = method.maker()
+
+    def make(self, unit: Unit) -> Any:
+        return self._maker(unit)
+
+
+_maker: Callable[[Unit], Any] | None = None  # of a worker process
+
+
+def _start(method: Method[Any]) -> None:
+    global _maker
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _maker = method.maker()
+
+
+def _end_with_parent() -> None:
+    """A pool's workers would wait for ever for a parent that was killed."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _make(unit: Unit) -> Any:
+    assert _maker is not None
+    return _maker(unit)

@@ -1,0 +1,58 @@
+"""Going on from a model that exists: its encoder and heads, the recipe's objective and training."""
+
+import copy
+import dataclasses
+from typing import TypeVar
+
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.exchange.grow import grow, is_larger
+from clozeworks.model import Pooler
+from clozeworks.recipe import Recipe
+
+B = TypeVar("B", bound=Bundle)
+
+
+def continued(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Recipe, B, list[str]]:
+    """The recipe around the source's encoder, the source under the data's tokenizer, and what to tell the user."""
+    source, notes = _under(source, tokenizer)
+    theirs, recipe = source.recipe, copy.deepcopy(recipe)
+    notes += _shape(recipe, theirs)
+    recipe.encoder, recipe.decoder = copy.deepcopy(theirs.encoder), copy.deepcopy(theirs.decoder)
+    heads = {loss.name: loss for loss in theirs.objective.losses}
+    recipe.objective.losses = tuple(
+        dataclasses.replace(copy.deepcopy(heads[loss.name]), weight=loss.weight) if loss.name in heads else loss
+        for loss in recipe.objective.losses
+    )
+    for name in heads.keys() - {loss.name for loss in recipe.objective.losses}:
+        notes.append(f"the head {name} is left behind: {recipe.name} does not train it")
+    if recipe.encoder.pooler is None and any(loss.pools for loss in recipe.objective.losses):
+        recipe.encoder.pooler = Pooler()
+    if "pair_label" in recipe.objective.segments.writes and recipe.encoder.embed.segments < 2:
+        given = f"{recipe.name} learns from pairs"
+        raise InputError("--from", given, "this model has one segment type", "take a recipe such as roberta_mini")
+    return recipe, source, notes
+
+
+def _under(source: B, tokenizer: Tokenizer) -> tuple[B, list[str]]:
+    own = source.tokenizer
+    if own is None:
+        return source, ["the model brings no tokenizer: that its ids are those of the data is taken on trust"]
+    if own.fingerprint == tokenizer.fingerprint:
+        return source, []
+    if not is_larger(own, tokenizer) and tokenizer.size == own.size:
+        todo = "prepare the text again with --tokenizer set to the model's directory"
+        raise InputError("--data", "another tokenizer than the model has", "token ids must keep their meaning", todo)
+    grown = grow(source, tokenizer)
+    added = tokenizer.size - own.size
+    return grown, [f"{added:,} new token{'s' if added > 1 else ''}: each row starts as the mean of its old pieces"]
+
+
+def _shape(recipe: Recipe, theirs: Recipe) -> list[str]:
+    """What of the recipe's encoder gives way to the source's."""
+    found = spec.diff(recipe.encoder, theirs.encoder)
+    names = {"width": "width", "stack.depth": "depth", "embed.positions.length": "positions"}
+    shown = [f"{names[path]} {new} ({recipe.name} has {old})" for path, (old, new) in found.items() if path in names]
+    return [f"the encoder is that of {theirs.name}: {', '.join(shown)}"] if shown else []

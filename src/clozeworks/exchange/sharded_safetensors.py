@@ -1,0 +1,117 @@
+"""Tensors whose rows lie in several files, one for each process that wrote them.
+
+    model-0-of-2.safetensors  model-1-of-2.safetensors
+
+A file holds some rows of each tensor; its metadata tells where they begin and how many the whole tensor has. Whoever
+reads asks for the rows it needs, so that any number of processes can read what any other number wrote. A single file
+with whole tensors is read in the same way.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from clozeworks.core.errors import InputError
+from clozeworks.core.world import local, sharded
+
+ROWS = "rows"  # the entry of the metadata
+_PART = re.compile(r"(?P<stem>.+)-(?P<rank>\d+)-of-(?P<size>\d+)\.safetensors")
+
+
+def part_of(file: str, rank: int, size: int) -> str:
+    return f"{file.removesuffix('.safetensors')}-{rank}-of-{size}.safetensors"
+
+
+def complete(names: Iterable[str], file: str) -> bool:
+    """Whether a file is there, whole or in all of its parts."""
+    names = set(names)
+    parts = [found for name in names if (found := _PART.fullmatch(name)) and f"{found['stem']}.safetensors" == file]
+    wanted = {part_of(file, rank, int(parts[0]["size"])) for rank in range(int(parts[0]["size"]))} if parts else {file}
+    return wanted <= names
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], rank: int, size: int) -> None:
+    """The rows of this process; of what is not sharded all."""
+    content: dict[str, Tensor] = {}
+    rows: dict[str, tuple[int, int]] = {}
+    for name, tensor in tensors.items():
+        mine = local(tensor.detach())
+        if sharded(tensor):
+            begin = begin_of(tensor, rank, size)
+            rows[name] = begin, len(tensor)
+            if begin == len(tensor):
+                continue
+        content[name] = mine.cpu().contiguous()
+    save_file(content, path, metadata={ROWS: json.dumps(rows)})
+
+
+def begin_of(tensor: Tensor, rank: int, size: int) -> int:
+    """The first of the rows that a process holds: torch cuts as `torch.chunk` does."""
+    begin = min(rank * -(-len(tensor) // size), len(tensor))
+    assert len(local(tensor)) == min(-(-len(tensor) // size), len(tensor) - begin), "not cut by rows into chunks"
+    return begin
+
+
+class Slices:
+    """The tensors of one kind (`model.safetensors`) in a directory, whole or in parts."""
+
+    def __init__(self, directory: Path, file: str):
+        self._opened = contextlib.ExitStack()
+        stem = file.removesuffix(".safetensors")
+        paths = [directory / file] if (directory / file).exists() else sorted(directory.glob(f"{stem}-*-of-*"))
+        if not paths:
+            raise InputError(directory, f"no {file}, nor parts of it", "one is needed", "restore it from a copy")
+        self._parts: dict[str, list[tuple[int, int, Any]]] = {}  # first row, row after the last, file
+        self._whole: dict[str, list[int]] = {}  # shapes
+        for path in paths:
+            part = self._opened.enter_context(safe_open(path, "pt"))
+            rows = json.loads((part.metadata() or {}).get(ROWS, "{}"))
+            for name in part.keys():  # noqa: SIM118
+                shape = list(part.get_slice(name).get_shape())
+                begin, count = rows.get(name, (0, shape[0] if shape else 0))
+                self._whole[name] = [count, *shape[1:]] if shape else []
+                self._parts.setdefault(name, []).append((begin, begin + shape[0] if shape else 0, part))
+
+    def __enter__(self) -> "Slices":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def shape(self, name: str) -> tuple[int, ...] | None:
+        return tuple(self._whole[name]) if name in self._whole else None
+
+    def rows(self, name: str, begin: int = 0, end: int | None = None) -> Tensor:
+        """Rows begin : end of a tensor; a tensor without dimensions as it is."""
+        if not self._whole[name]:
+            return self._parts[name][0][2].get_tensor(name)
+        end = self._whole[name][0] if end is None else end
+        found = [
+            part.get_slice(name)[max(begin, low) - low : min(end, high) - low]
+            for low, high, part in sorted(self._parts[name], key=lambda item: item[0])
+            if low < end and begin < high
+        ]
+        if sum(map(len, found)) != end - begin:
+            given = f"{sum(map(len, found))} of the rows {begin} to {end}"
+            raise InputError(name, given, "all of them are needed", "restore the checkpoint from a copy")
+        if not found:
+            part = self._parts[name][0][2]
+            return part.get_slice(name)[:0]
+        return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def read(directory: Path, file: str) -> dict[str, Tensor]:
+    """Every tensor whole."""
+    with Slices(directory, file) as slices:
+        return {name: slices.rows(name) for name in slices}

@@ -1,0 +1,54 @@
+"""How an encoder's texts are laid out: read off its tokenizer."""
+
+import copy
+
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.objectives.segments import PairStream
+from clozeworks.recipe import Recipe
+from clozeworks.tasks.frame import Frame
+
+LENGTH = 512  # of an example, however long a text the encoder can read
+# The specials of a model that reads one way, by role: before a text, between two, behind all. [MASK] stands in no text
+# that it was pretrained on. Where the tokenizer has none, those of the paper are added (`exchange.grow.framed`).
+ONE_WAY = {"cls": "_start_", "mask": "_delimiter_", "sep": "_classify_"}
+
+
+def frame_of(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> Frame:
+    """How the encoder's texts were laid out in pretraining: read off its tokenizer, which puts specials around two, or
+    off its segments where these put them elsewhere.
+
+    Of a model that was fine-tuned elsewhere it need not be `whole`: specials that the tokenizer lacks were in no text.
+    """
+    causal, names = recipe.reading == "causal", tokenizer.names
+    found, last = None if causal else tokenizer.framed(), causal or tokenizer.class_last
+    if isinstance(recipe.objective.segments, PairStream) and not last and found is not None:
+        opening, between, closing = found
+        found, last = ((), between, (*closing, *opening)), True
+    if found is None and not whole:
+        roles = ("cls", "mask" if causal else "sep", "sep")
+        found = [(names[role],) if role in names else () for role in roles]
+    elif causal:
+        found = [(names.get(role, fresh),) for role, fresh in ONE_WAY.items()]
+    elif found is None:
+        found = [(tokenizer.token(tokenizer.need(role)),) for role in ("cls", "sep", "sep")]
+    opening, between, closing = found
+    if recipe.opener == "sep":
+        opening = closing
+    if recipe.decoder is not None and recipe.task is not None:
+        return copy.deepcopy(recipe.task.frame)
+    if recipe.decoder is not None:  # `Pairs`: nothing stands before a source
+        opening, closing, last = (), between, True
+    return fitting(Frame(opening, between, closing, "last" if last else "first"), recipe)
+
+
+def fitting(frame: Frame, recipe: Recipe) -> Frame:
+    """These specials with what the encoder tells apart and has room for."""
+    mixers = list(recipe.encoder.stack.mixers())
+    marks = any(isinstance(mixer, GlobalWindow) for mixer in mixers)
+    biases = (getattr(mixer, "bias", None) for mixer in mixers)
+    told = recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
+    frame.length = recipe.length if marks else min(recipe.length, LENGTH)
+    frame.segments, frame.marks = told, marks
+    frame.own_segment = 2 if told and frame.summary == "last" else None
+    return frame

@@ -1,0 +1,366 @@
+"""A model with its tokenizer and its recipe: what users hold in their hands."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from clozeworks.core.batch import PADDING, Batch, Borders, Context, Side
+from clozeworks.core.errors import InputError
+from clozeworks.core.examples import Vocabulary
+from clozeworks.core.spec import Spec
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.bundle import Bundle, Format, read_bundle, write_bundle
+from clozeworks.exchange.char_vocab import opened
+from clozeworks.inference import features
+from clozeworks.inference.beam_search import Beams, search
+from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.predict import predicted
+from clozeworks.inference.translate import Alignment, Translation, align, translate
+from clozeworks.nn.pooling import Pool, SentenceVector, pooled
+from clozeworks.nn.positions import LearnedPositions
+from clozeworks.nn.two_stream import TwoStreamLayer
+from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
+from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.next_token import NextTokenLayer
+from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
+from clozeworks.objectives.segments import PairStream
+from clozeworks.tasks.task import TaskLayer
+
+Guess = dict[str, Any]
+LanguageHead = MaskedLMLayer | NextTokenLayer | AdaptiveNextTokenLayer
+
+
+@dataclass(slots=True)
+class Outputs:
+    """What `TextEncoder.forward` gives, by the names people know."""
+
+    last_hidden_state: Tensor  # [B, L, D]
+    hidden_states: tuple[Tensor, ...]  # embeddings, then each layer
+    logits: Tensor | None = None  # [B, L, V] of a language-model head; without one, those of the task's
+    pooler_output: Tensor | None = None  # [B, D]
+    seq_relationship_logits: Tensor | None = None  # [B, 2]
+    mc_logits: Tensor | None = None  # [B], of each row as an option of its question
+    start_logits: Tensor | None = None  # [B, L], of an answer's first token
+    end_logits: Tensor | None = None  # [B, L], and of its last one
+
+
+@dataclass(slots=True)
+class TextEncoder(Bundle):
+    """A loaded model at work: what `clozeworks.load` gives."""
+
+    @property
+    def longest(self) -> int:
+        return self.recipe.length
+
+    @property
+    def kind(self) -> Literal["full", "causal"]:
+        """Whom a token that the encoder reads sees: all, or those before it."""
+        return self.recipe.reading
+
+    @property
+    def language_head(self) -> "LanguageHead | None":
+        """The head that gives words their scores, where it reads what the encoder gives."""
+        if self.recipe.decoder is not None:
+            return None
+        heads = (self.model.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
+        return next((head for head in heads if isinstance(head, LanguageHead)), None)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        logits: bool = True,
+        mc_token_ids: Tensor | None = None,
+        global_attention_mask: Tensor | None = None,
+    ) -> Outputs:
+        """Rows of ids, as `transformers` takes them: any padding, masked as keys and never as queries.
+
+        `mc_token_ids` [B] are the places of the tokens that a head for choices scores; None: the last ones.
+        `global_attention_mask` [B, L] is 1 for tokens that see and are seen from afar; None: those that the task marks.
+        """
+        rows, width = input_ids.shape
+        if width > self.longest:
+            raise InputError(
+                "input_ids", f"{width} tokens", f"the model has {self.longest} positions", "shorten the text"
+            )
+        vocab = self.recipe.encoder.vocab
+        if input_ids.numel() and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < vocab:
+            given = f"ids from {int(input_ids.min())} to {int(input_ids.max())}"
+            raise InputError(
+                "input_ids", given, f"the model has tokens 0 to {vocab - 1}", "use the model's own tokenizer"
+            )
+        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        position, real = self._positions(input_ids), torch.where(mask.bool(), 0, PADDING)
+        query = Side.make(position, torch.zeros_like(input_ids), self.kind, token_type_ids)
+        task = self.recipe.task
+        if self._windowed:
+            if global_attention_mask is None and task is not None and task.frame.marks:
+                global_attention_mask = task.marks(input_ids, self.tokenizer)
+            context = self._near(real, token_type_ids, global_attention_mask)
+        elif global_attention_mask is not None:
+            needed = "no layer of the model has global tokens"
+            raise InputError("global_attention_mask", "a mask", needed, "leave it out, or convert the model")
+        else:
+            memory = Side.make(position, real, self.kind, token_type_ids)
+            if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
+                query = memory  # such mixers have one side: padding sees padding
+            context = Context(query, memory, self.kind, offset=None)
+        firsts = torch.arange(rows, device=input_ids.device) * width
+        with torch.no_grad() if not self.model.training else torch.enable_grad():
+            hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
+            hidden.real = mask.bool()
+            out = Outputs(hidden.last, hidden.layers, pooler_output=hidden.pooled)
+            head, pair = self.language_head, self.model.head("sentence_pair")
+            if logits and head is not None:
+                out.logits = head.logits(hidden.last)
+            if isinstance(pair, SentenceRelationLayer) and hidden.pooled is not None:
+                out.seq_relationship_logits = pair.logits(hidden.pooled)
+            decides = None if task is None else self.model.head(task.name)
+            if isinstance(decides, TaskLayer):
+                batch = self._as_batch(input_ids, mask, query, firsts, mc_token_ids)
+                for name, scores in decides.shown(hidden, batch).items():
+                    setattr(out, name, scores if getattr(out, name) is None else getattr(out, name))
+        return out
+
+    __call__ = forward
+
+    def _as_batch(self, tokens: Tensor, mask: Tensor, side: Side, firsts: Tensor, at: Tensor | None) -> Batch:
+        """Rows as heads see them, a document each; `at`: the place of the token that stands for it."""
+        rows, width = tokens.shape
+        number = torch.arange(rows, device=tokens.device)[:, None]
+        side = dataclasses.replace(side, document=torch.where(mask.bool(), number, PADDING))
+        place = torch.arange(width, device=tokens.device)
+        last = torch.where(mask.bool(), place, 0).amax(1) if at is None else at
+        return Batch(tokens, side, self.kind, Borders((), (), rows, width), firsts, firsts + last)
+
+    @property
+    def _windowed(self) -> bool:
+        return any(getattr(mixer, "window", None) is not None for mixer in self.recipe.encoder.stack.mixers())
+
+    def _near(self, document: Tensor, segment: Tensor | None, marked: Tensor | None) -> Context:
+        """What windows see: distances are those of places in the row, and padding is a document of its own."""
+        place = torch.arange(document.shape[1], device=document.device).expand_as(document)
+        side = Side.make(place, document, self.kind, segment)
+        if marked is None:
+            return Context(side, side, self.kind)
+        if marked.shape != document.shape:
+            given, needed = list(marked.shape), f"a number for each token, {list(document.shape)}, is needed"
+            raise InputError("global_attention_mask", given, needed, "give 1 for a global token and 0 for others")
+        marked = marked.bool() & (document != PADDING)
+        side = dataclasses.replace(side, marked=marked)
+        return Context(side, side, self.kind, most_marked=int(marked.sum(1).max()))
+
+    def _positions(self, input_ids: Tensor) -> Tensor:
+        positions = self.recipe.encoder.embed.positions
+        if isinstance(positions, LearnedPositions) and positions.offset:
+            # Models that count from the padding id skip padding; the padding itself gets the row before position 0.
+            real = (input_ids != positions.offset - 1).long()
+            return torch.cumsum(real, 1) * real - 1
+        return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
+
+    def fill_mask(self, text: str, top: int = 5) -> list[Any]:
+        """The likeliest words for each mask token: a list of guesses, or one list a mask if there are several."""
+        tokenizer, head = self._tokenizer(), self.language_head
+        if head is None or head is self.model.head("next_token"):
+            needed = "a model pretrained with MaskedLM or PermutedLM is needed"
+            raise InputError(self.recipe.name, "no masked-LM head", needed, "pretrain it")
+        mask = tokenizer.need("mask")
+        written = tokenizer.names["mask"]
+        ids, begin = self.framed(tokenizer.encode([text], specials=True)[0].ids.tolist())
+        holes = [at for at, token in enumerate(ids) if token == mask]
+        if not holes:
+            raise InputError(
+                "text", repr(text), f"at least one {written} is needed", f"write {written} where a word is missing"
+            )
+        if len(ids) > self.longest:
+            raise InputError("text", f"{len(ids)} tokens", f"the model has {self.longest} positions", "shorten it")
+        with torch.no_grad():
+            chances = head.logits(self._at_holes(ids, holes)).softmax(-1)
+        best = chances.topk(min(top, chances.shape[-1]))
+        found = []
+        for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
+            guesses = []
+            for score, token in zip(scores, tokens, strict=True):
+                filled = [*ids[begin:at], token, *ids[at + 1 : begin - 2]]
+                text = tokenizer.decode(filled, skip_specials=False)
+                guesses.append({"token": self.word(token), "score": score, "id": token, "text": text})
+            found.append(guesses)
+        return found if len(found) > 1 else found[0]
+
+    def framed(self, ids: list[int]) -> tuple[list[int], int]:
+        """A text between its specials, and where it begins there."""
+        tokenizer = self._tokenizer()
+        cls, sep = tokenizer.need(self.recipe.opener), tokenizer.need("sep")
+        return ([*ids, sep, cls], 0) if self._class_last else ([cls, *ids, sep], 1)
+
+    def _segments(self, tokens: Tensor) -> Tensor | None:
+        """Those of one text: a [CLS] that comes last has a segment of its own."""
+        if self.recipe.encoder.embed.segments or not self._class_last:
+            return None
+        return torch.where(tokens == self._tokenizer().need("cls"), 2, 0)
+
+    @property
+    def _class_last(self) -> bool:
+        return self._tokenizer().class_last or isinstance(self.recipe.objective.segments, PairStream)
+
+    def _at_holes(self, ids: list[int], holes: list[int]) -> Tensor:
+        """[holes, D]: the vectors from which the words there are predicted."""
+        tokens = torch.tensor([ids])
+        if not isinstance(self.model.encoder.stack, TwoStreamLayer):
+            return self.forward(tokens, token_type_ids=self._segments(tokens), logits=False).last_hidden_state[0, holes]
+        order = torch.zeros_like(tokens)
+        order[0, holes] = 1  # after all others, so that nobody sees what stands there
+        side = Side(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
+        hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=torch.tensor(holes)))
+        assert hidden.asked is not None
+        return hidden.asked
+
+    def generate(
+        self,
+        prompt: str = "",
+        tokens: int = 50,
+        how: Draw | None = None,
+        *,
+        beams: int = 1,
+        penalty: float = 1.0,
+        count: int = 1,
+        seed: int = 0,
+    ) -> list[dict[str, Any]]:
+        """Continuations of a text by a model that reads one way: drawn as `how` says, or the best of several beams."""
+        if self.recipe.decoder is not None:
+            needed = "it writes from a source, and goes on with nothing else"
+            raise InputError(self.recipe.name, "a model with a decoder", needed, "use clozeworks translate")
+        tokenizer = self._tokenizer()
+        if self.recipe.decoder is not None:
+            needed = "a model that goes on with a text is needed, and this one writes from a source"
+            raise InputError(self.recipe.name, "a decoder", needed, "translate with it")
+        given = tokenizer.encode([prompt])[0].ids.tolist()
+        segments = self.recipe.objective.segments
+        border = tokenizer.sep if hasattr(segments, "lanes") else tokenizer.cls  # what a document begins after
+        start = [*([] if border is None else [border]), *given]
+        if not start:
+            raise InputError("prompt", "nothing", "this model needs a first token", "give a word to begin with")
+        if len(start) >= self.longest:
+            raise InputError("prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it")
+        reader = Reader(self.model, length=segments.length)
+        most = min(tokens, self.longest - len(start))
+        if beams > 1:
+            found = search(reader, start, most, Beams(beams, penalty), end=tokenizer.sep)[:count]
+        else:
+            found = draw(reader, start, most, how or Draw(), end=tokenizer.sep, count=count, seed=seed)
+        return [
+            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
+        ]
+
+    def translate(self, texts: Sequence[str] | str, *, beams: int = 4, penalty: float = 0.6) -> list[str]:
+        """What a model with a decoder writes from each text, in the order given."""
+        return [one.text for one in self.translations(texts, beams=beams, penalty=penalty)]
+
+    def translations(self, texts: Sequence[str] | str, **more: Any) -> list[Translation]:
+        """The same with tokens and scores; `more` goes to `clozeworks.inference.translate.translate`."""
+        if self.recipe.decoder is not None:
+            more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
+        return translate(self.model, self._tokenizer(), features.strings(texts), longest=self.longest, **more)
+
+    def alignment(self, found: Translation) -> Alignment:
+        """Where the decoder looked in the source while it wrote this translation."""
+        decoder = self.recipe.decoder
+        ends = {} if decoder is None else {"start": decoder.start, "end": decoder.end}
+        return align(self.model, self._tokenizer(), found, longest=self.longest, **ends)
+
+    def predict(self, given: Any, columns: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """What a fine-tuned model answers to a text, to several, or to rows: dicts, a frame, a dataset, a Path.
+
+        One answer for each, in the order given: label and scores, tags, a span, as the task has it.
+        """
+        given = [given] if isinstance(given, str | dict) else given
+        pieces = predicted(self.model, self.recipe, self._tokenizer(), given, columns)
+        return [answer for _, some in pieces for answer in some]
+
+    def word(self, token: int) -> str:
+        """A token as it is shown: its text, or its own name where it has none."""
+        tokenizer = self._tokenizer()
+        return tokenizer.decode([token], skip_specials=False).strip() or tokenizer.token(token)
+
+    def encode(
+        self,
+        texts: Sequence[str] | str,
+        pool: Pool | None = None,
+        batch_tokens: int = 8192,
+        normalise: bool | None = None,
+    ) -> np.ndarray:
+        """Sentence vectors [n, D] in the order given; texts of like length share a batch, long ones are cut.
+
+        `pool` and `normalise` are the recipe's where they are not given; one that says nothing makes means.
+        """
+        made = self.recipe.sentence or SentenceVector()
+        pool, normalise = pool or made.pool, made.normalise if normalise is None else normalise
+        if pool not in get_args(Pool) or (pool == "pooled" and self.model.encoder.pooler is None):
+            needed = "the model has no pooler" if pool == "pooled" else f"one of {', '.join(get_args(Pool))} is needed"
+            raise InputError("pool", pool, needed, "use mean or first")
+        most = min(made.length or self.longest, self.longest) - 2
+        texts = features.strings(texts)
+        own = self._opened([made.prompt, *texts])
+        known = own._tokenizer().encode([made.prompt + text for text in texts])
+        rows = [own.framed(each.ids[:most].tolist())[0] for each in known]
+        out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
+        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
+            result = own.forward(ids, mask, own._segments(ids), logits=False)
+            found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
+            out[chosen] = (F.normalize(found) if normalise else found).numpy()
+        return out
+
+    def features(self, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[np.ndarray]:
+        """What every layer says of every word, the way in first: of each sentence, a list of words, [layers, words, D].
+
+        A word is its first piece. Where the model reads characters, words that it never met are read as written.
+        """
+        features.check_words(sentences)
+        own = self._opened([word for words in sentences for word in words])
+        rows, places = features.laid(own._tokenizer(), sentences, own.framed, self.longest)
+        found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
+        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
+            result = own.forward(ids, mask, own._segments(ids), logits=False)
+            layers = features.stacked(result.hidden_states, self.recipe.name)
+            for at, n in enumerate(chosen):
+                found[n] = layers[:, at, places[n]]
+        return found
+
+    def _opened(self, texts: Sequence[str]) -> "TextEncoder":
+        """With every word of the texts, where the model reads characters."""
+        model, tokenizer = opened(self.model, self._tokenizer(), texts)
+        if model is self.model:
+            return self
+        encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)
+        return TextEncoder(model, tokenizer, dataclasses.replace(self.recipe, encoder=encoder))
+
+    def vocabulary(self) -> Vocabulary:
+        return self._tokenizer().vocabulary()
+
+    def _tokenizer(self) -> Tokenizer:
+        if self.tokenizer is None:
+            raise InputError(
+                self.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
+            )
+        return self.tokenizer
+
+
+def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> TextEncoder:
+    """A run or one of its checkpoints, a model directory, or a Hugging Face directory of a supported family."""
+    read = read_bundle(path, parts, allow_pickle)
+    return TextEncoder(read.model, read.tokenizer, read.recipe, read.facts, read.unused)
+
+
+def save(encoder: Bundle, path: str | os.PathLike[str], format: Format = "clozeworks") -> Path:
+    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained, and
+    `sentence-transformers` that with the files of the library of this name."""
+    return write_bundle(encoder, path, format)

@@ -1,0 +1,1 @@
+"""What this processor can do, found by trying."""

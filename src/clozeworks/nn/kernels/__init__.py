@@ -1,0 +1,1 @@
+"""Fast paths: each must equal its dense definition."""

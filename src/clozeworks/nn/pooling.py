@@ -1,0 +1,55 @@
+"""How one vector is made of a text."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+
+Pool = Literal["mean", "first", "max", "pooled"]
+
+
+@dataclass(slots=True)
+class SentenceVector(Spec):
+    """The mean of a text's vectors, specials too; that of its first token; the largest value in each place; or what the
+    encoder's pooler gives. With `normalise` its length is 1, so that products are cosines.
+
+    Texts are cut after `length` tokens, specials counted; None: where the encoder's positions end. `prompt` is written
+    before every text.
+    """
+
+    pool: Pool = "mean"
+    normalise: bool = False
+    length: int | None = None
+    prompt: str = ""
+
+    def check(self, where: str) -> None:
+        if self.length is not None and self.length < 3:
+            raise RecipeError(f"{where}.length", self.length, "two specials and a token need 3", "use None or 256")
+
+
+def apart(last: Tensor, firsts: Tensor, lasts: Tensor) -> tuple[Tensor, Tensor]:
+    """last [B, L, D], whose rows hold texts side by side -> a text a row [N, M, D], with its mask [N, M].
+
+    `firsts` and `lasts` [N] are flat offsets of the tokens that they begin and end with.
+    """
+    place = torch.arange(int((lasts - firsts).max()) + 1, device=last.device)
+    at = firsts[:, None] + place
+    mask = at <= lasts[:, None]
+    return last.flatten(0, 1)[torch.where(mask, at, firsts[:, None])], mask
+
+
+def pooled(last: Tensor, mask: Tensor, pooler: Tensor | None, pool: Pool) -> Tensor:
+    """last [B, L, D], mask [B, L] -> [B, D]; `pooler` [B, D] is given where the encoder has one."""
+    real = mask[..., None].to(last.dtype)
+    if pool == "mean":
+        return (last * real).sum(1) / real.sum(1)
+    if pool == "max":
+        return last.masked_fill(real == 0, -torch.inf).amax(1)
+    if pool == "first":
+        return last[:, 0]
+    assert pooler is not None
+    return pooler

@@ -1,0 +1,40 @@
+"""The spike guard of a run, as a recipe says it."""
+
+from dataclasses import dataclass
+
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+
+PATIENCE = 10  # steps in a row that may be skipped where a recipe has no guard
+
+
+@dataclass(slots=True)
+class Guard(Spec):
+    """Skips a step whose loss is far above the last ones, and goes back where skipping does not help.
+
+    With median m and median absolute deviation d of the last `window` losses a step is a spike if
+
+        loss > m + max(deviations * 1.4826 d, rise)
+
+    and then, as where something is not finite, no update is made. Nothing is a spike before `window` losses are
+    there, anew at each length phase. After `patience` bad steps in a row (after a spike, half of the way to the limit
+    is bad, too) the run returns to a checkpoint before the trouble and passes over the steps from `patience` before it
+    to here. Trouble that comes again within `window` steps is the same one: twice as many steps before it are passed
+    over, and after `rollbacks` times the run stops. A `rise` is in the unit of the loss: nats a prediction.
+
+    Chowdhery et al. 2022 (section 5.1) went back by hand, about 100 steps, and left out 200 to 500 batches.
+    """
+
+    window: int = 100
+    deviations: float = 10.0
+    rise: float = 1.0
+    patience: int = PATIENCE
+    rollbacks: int = 3
+
+    def check(self, where: str) -> None:
+        for name, least in (("window", 4), ("patience", 1), ("rollbacks", 0)):
+            if getattr(self, name) < least:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
+        for name in ("deviations", "rise"):
+            if not getattr(self, name) > 0:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), "a positive number is needed", "change it")

@@ -1,0 +1,68 @@
+"""Learning rate schedules, as parts of a recipe."""
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+
+Word = Literal["linear", "cosine", "inverse_sqrt", "constant", "warmup_linear", "noam"]  # the schedules without fields
+
+
+@dataclass(slots=True)
+class Schedule(Spec):
+    """A course of the rate with fields of its own."""
+
+    @abstractmethod
+    def share(self, step: int, warmup: int, steps: int) -> float:
+        """The part of the peak rate that update `step` of `steps` gets, counted from 1."""
+
+
+@dataclass(slots=True)
+class Polynomial(Schedule):
+    """After the warm-up P, a power of what is left of the run, down to `end`, a part of the peak rate.
+
+    end + (1 - end) ((T - t + 1) / (T - P + 1))^power. Power 1 and end 0 is the linear schedule.
+    """
+
+    power: float = 1.0
+    end: float = 0.0
+
+    def check(self, where: str) -> None:
+        if not self.power > 0:
+            raise RecipeError(f"{where}.power", self.power, "a positive power is needed", "1 is a straight line")
+        if not 0 <= self.end <= 1:
+            raise RecipeError(f"{where}.end", self.end, "a part of the rate, 0 to 1, is needed", "0 is usual")
+
+    def share(self, step: int, warmup: int, steps: int) -> float:
+        peak = max(warmup, 1)
+        if step <= peak:
+            return step / peak
+        return self.end + (1 - self.end) * ((steps - step + 1) / (steps - peak + 1)) ** self.power
+
+
+@dataclass(slots=True)
+class SlantedTriangular(Schedule):
+    """A short steep climb, a long fall, never below 1 / ratio of the peak (Howard & Ruder 2018, section 3.2).
+
+    (1 + p (ratio - 1)) / ratio, with C = floor(cut T), p = t / C up to C, then 1 - (t - C) / (T - C)
+
+    `cut` says where the peak is; `train.warmup` is not read. The paper divides the fall by C (1 / cut - 1), which is
+    T - C where cut T is whole and too little elsewhere: the rate would end below 0 (for T = 19 at -30/32 of its peak).
+    """
+
+    cut: float = 0.1
+    ratio: float = 32.0
+
+    def check(self, where: str) -> None:
+        if not 0 < self.cut < 1:
+            raise RecipeError(f"{where}.cut", self.cut, "a share of the steps, 0 to 1, is needed", "0.1 is usual")
+        if not self.ratio >= 1:
+            raise RecipeError(f"{where}.ratio", self.ratio, "1 or more is needed", "32 is usual")
+
+    def share(self, step: int, warmup: int, steps: int) -> float:
+        peak = max(math.floor(self.cut * steps), 1)
+        height = step / peak if step <= peak else 1 - (step - peak) / (steps - peak)
+        return (1 + height * (self.ratio - 1)) / self.ratio

@@ -1,0 +1,88 @@
+"""How a recipe is trained."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import Spec
+from clozeworks.optim.distil import Distil
+from clozeworks.optim.finetune import Tune
+from clozeworks.optim.guard import Guard
+from clozeworks.optim.keep import Keep
+from clozeworks.optim.optimizers.adagrad import Adagrad
+from clozeworks.optim.optimizers.adam import Adam
+from clozeworks.optim.optimizers.adamw import AdamW
+from clozeworks.optim.optimizers.lamb import Lamb
+from clozeworks.optim.optimizers.layer_rates import LayerRates
+from clozeworks.optim.optimizers.optimizer import Optimizer
+from clozeworks.optim.schedules import Polynomial, Schedule, SlantedTriangular, Word
+
+__all__ = [
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Distil",
+    "Guard",
+    "Keep",
+    "Lamb",
+    "LayerRates",
+    "Phase",
+    "Polynomial",
+    "SlantedTriangular",
+    "Train",
+    "Tune",
+]
+
+
+@dataclass(slots=True)
+class Phase(Spec):
+    """A share of the steps at one example length (BERT: 0.9 at 128, then 0.1 at 512)."""
+
+    share: float
+    length: int
+
+
+@dataclass(slots=True)
+class Train(Spec):
+    """Steps, batch, rate, and what is kept of the run.
+
+    `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
+    changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
+    `schedule` is a word, or a part where it has fields of its own. Without a `guard`, only what is not finite is
+    skipped. Of several `processes` each has the whole model, or with `parallel` = shard a part of every tensor; neither
+    changes what is computed, nor does `recompute`, which keeps a block's input alone and computes the rest again.
+    `compile` has torch compile the blocks: half a minute at the start, repaid on GPUs.
+    """
+
+    steps: int = 10_000
+    batch_tokens: int = 4096
+    micro_tokens: int | None = None
+    learning_rate: float = 1e-3
+    warmup: float = 0.05
+    schedule: Word | Schedule = "linear"
+    optimizer: Optimizer = field(default_factory=AdamW)
+    clip: float | None = 1.0
+    phases: tuple[Phase, ...] = ()
+    seed: int = 0
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    processes: int = 1
+    parallel: Literal["replicate", "shard"] = "replicate"
+    log_every: int = 10
+    save_every: int = 500
+    evaluate_every: int = 500
+    recompute: bool = False
+    compile: bool = False
+    keep: Keep = field(default_factory=Keep)
+    guard: Guard | None = field(default_factory=Guard)
+
+    def check(self, where: str) -> None:
+        for name in ("steps", "batch_tokens", "processes", "log_every", "save_every", "evaluate_every"):
+            if getattr(self, name) < 1:
+                raise RecipeError(f"{where}.{name}", getattr(self, name), "at least 1 is needed", "change it")
+        if not self.learning_rate > 0:
+            raise RecipeError(f"{where}.learning_rate", self.learning_rate, "a positive rate is needed", "try 1e-3")
+        if self.warmup < 0:
+            raise RecipeError(f"{where}.warmup", self.warmup, "a share or a number of steps is needed", "try 0.05")
+        if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
+            shares = " + ".join(str(phase.share) for phase in self.phases)
+            raise RecipeError(f"{where}.phases", shares, "the shares must add up to 1", "change them")

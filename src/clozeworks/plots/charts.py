@@ -1,0 +1,398 @@
+"""Plots that need no screen: PNG, SVG or PDF, chosen by the ending of the file.
+
+No character is ever drawn as an empty box. A text is drawn in matplotlib's own font and, for what that lacks, in the
+first Chinese font that is installed; the extra `zh` brings one. A text with a letter that neither of them has gives
+way to our English one, for half a title misleads; a symbol (an emoji in a title) is left out alone.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import io
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LABELS = {
+    "en": {
+        "title": "Pretraining",
+        "step": "step",
+        "loss": "loss",
+        "training": "training, each logged step",
+        "smoothed": "training, smoothed",
+        "heldout": "held-out text",
+        "baseline": "word frequencies alone",
+    },
+    "zh": {
+        "title": "预训练",
+        "step": "步数",
+        "loss": "损失",
+        "training": "训练（每次记录）",
+        "smoothed": "训练（平滑）",
+        "heldout": "留出文本",
+        "baseline": "仅用词频",
+    },
+}
+# Formats, and how each is told to leave out the date: the same rows should give the same file.
+DATES: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+COLOURS = ("#4477aa", "#cc6677", "#ddcc77", "#117733", "#aa4499", "#88ccee", "#882255", "#999933")
+BASE_FONT = "DejaVu Sans"  # comes with matplotlib
+# In this order: fonts made for Chinese before those that have Chinese among others.
+CHINESE_FONTS = (
+    "Noto Sans SC",
+    "Noto Sans CJK SC",
+    "Source Han Sans SC",
+    "Source Han Sans CN",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "SimHei",
+    "WenQuanYi Micro Hei",
+    "WenQuanYi Zen Hei",
+    "Heiti SC",
+    "STHeiti",
+    "Hiragino Sans GB",
+    "Noto Sans CJK JP",
+    "Droid Sans Fallback",
+    "Arial Unicode MS",
+    "Noto Serif CJK SC",
+    "SimSun",
+    "AR PL UMing CN",
+)
+
+
+def loss_curve(
+    rows: Iterable[Mapping[str, Any]],
+    path: atomic_io.StrPath,
+    title: str | None = None,
+    baseline: float | None = None,
+    lang: str = "en",
+) -> None:
+    """Draw the loss of a run from the rows of its `metrics.jsonl`.
+
+    Training rows give a faint line and a smoothed one, rows with `"split": "heldout"` the points of the held-out text,
+    `baseline` a dashed line: the loss of always predicting by word frequency.
+    """
+    check_ending(path)
+    write(draw_loss(list(rows), title, baseline, lang), path)
+
+
+def check_ending(path: atomic_io.StrPath) -> None:
+    """Refuse a file that is none of our formats; a caller that computes for long asks first."""
+    ending = Path(path).suffix.lower()
+    if ending not in DATES:
+        raise InputError(path, f"ending {ending!r}", "the ending chooses the format", f"use {', '.join(DATES)}")
+
+
+def write(figure: "Figure", path: atomic_io.StrPath) -> None:
+    """The figure as a file, whole or not at all, the same bytes for the same figure."""
+    import matplotlib
+
+    check_ending(path)
+    ending, buffer = Path(path).suffix.lower(), io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "clozeworks"}):  # names inside an SVG are random otherwise
+        figure.savefig(buffer, format=ending[1:], metadata=DATES[ending])
+    atomic_io.write_bytes(path, buffer.getvalue())
+
+
+def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: float | None, lang: str) -> "Figure":
+    """The figure that `loss_curve` writes."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
+
+    training = [_point(row) for row in rows if row.get("split") is None and _finite(row)]
+    heldout = [_point(row) for row in rows if row.get("split") == "heldout" and _finite(row)]
+    if not training and not heldout:
+        raise InputError("rows", "no finite loss", "rows with `step` and `loss` are needed", "look into metrics.jsonl")
+    labels = LABELS.get(lang, LABELS["en"])
+    labels = labels if all(map(drawable, labels.values())) else LABELS["en"]
+    text = {"fontfamily": families(), "parse_math": False}
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    if training:
+        steps, losses = zip(*training, strict=True)
+        axes.plot(steps, losses, color="#4477aa", alpha=0.25, linewidth=1, label=labels["training"])
+        axes.plot(steps, smooth(losses), color="#4477aa", linewidth=2, label=labels["smoothed"])
+    if heldout:
+        steps, losses = zip(*heldout, strict=True)
+        axes.plot(steps, losses, color="#cc6677", marker="o", markersize=4.5, linewidth=1.5, label=labels["heldout"])
+    if baseline is not None and math.isfinite(baseline):
+        name = f"{labels['baseline']} ({baseline:.2f})"
+        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=name)
+    title = labels["title"] if title is None else without_boxes(title, LABELS["en"]["title"])
+    axes.set_title(title, loc="left", fontsize=12, pad=10, **text)
+    axes.set_xlabel(labels["step"], **text)
+    axes.set_ylabel(labels["loss"], **text)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    finish(axes)
+    return figure
+
+
+def grouped_bars(
+    groups: Mapping[str, Mapping[str, Sequence[float]]],
+    path: atomic_io.StrPath,
+    title: str,
+    unit: str,
+    baseline: float | None = None,
+    baseline_name: str = "",
+) -> None:
+    """Bars of means side by side, {group: {bar: values}}, with a dot for each value and a dashed line to compare."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
+    figure = Figure(figsize=(max(7, 0.5 * len(groups) * len(names)), 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    share = 0.8 / len(names)
+    for number, name in enumerate(names):
+        at = [place + (number - (len(names) - 1) / 2) * share for place in range(len(groups))]
+        values = [bars[name] for bars in groups.values()]
+        means = [sum(each) / len(each) for each in values]
+        axes.bar(at, means, share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
+        for place, mean, each in zip(at, means, values, strict=True):
+            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+            axes.annotate(f"{mean:.2f}", (place, max(each)), **above)
+    if baseline is not None:
+        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=baseline_name)
+    axes.set_xticks(range(len(groups)), [name.replace(" ", "\n") if len(groups) > 6 else name for name in groups])
+    axes.set_title(title, loc="left", fontsize=12, pad=10)
+    axes.set_ylabel(unit)
+    axes.set_ylim(0, 1.12 * max(value for bars in groups.values() for each in bars.values() for value in each))
+    finish(axes, legend=False)
+    figure.legend(loc="outside lower center", ncols=len(names) + 1, frameon=False, fontsize=9)
+    write(figure, path)
+
+
+def bar_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], path: atomic_io.StrPath, title: str) -> None:
+    """A panel a measure side by side, {measure: {bar: values}}: a bar the mean, a dot for each value."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.6), dpi=150, layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
+    for number, (measure, bars) in enumerate(panels.items()):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        means = [sum(each) / len(each) for each in bars.values()]
+        axes.bar(range(len(bars)), means, color=[COLOURS[at % len(COLOURS)] for at in range(len(bars))])
+        for place, each in enumerate(bars.values()):
+            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
+            axes.annotate(f"{means[place]:.3g}", (place, max(each)), **above)
+        axes.set_xticks(range(len(bars)), list(bars), rotation=30, ha="right", fontsize=8)
+        axes.set_ylim(0, 1.15 * max(value for each in bars.values() for value in each))
+        axes.set_title(measure, fontsize=10)
+        finish(axes, legend=False)
+    write(figure, path)
+
+
+def head_dots(models: Mapping[str, Sequence[Mapping[str, Any]]], path: atomic_io.StrPath) -> None:
+    """How far back the heads of each layer look, a dot a head and a line through the means of the layers."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, layers) in enumerate(models.items()):
+        colour, label = COLOURS[number % len(COLOURS)], without_boxes(name, f"{number + 1}")
+        label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+        for layer in layers:
+            axes.plot([layer["layer"]] * len(layer["spans"]), layer["spans"], ".", color=colour, alpha=0.6)
+        means = [sum(layer["spans"]) / len(layer["spans"]) for layer in layers]
+        axes.plot([layer["layer"] for layer in layers], means, color=colour, label=label)
+    axes.set_title("How far back each head looks", loc="left", fontsize=12, pad=10)
+    axes.set_xlabel("layer")
+    axes.set_ylabel("span, tokens")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    finish(axes)
+    write(figure, path)
+
+
+def layer_lines(
+    measures: Mapping[str, Mapping[str, Sequence[float]]], path: atomic_io.StrPath, title: str, unit: str
+) -> None:
+    """A panel a measure, {measure: {line: values}}, with the layers 1, 2, ... from left to right."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 2.2 + 2 * len(measures)), dpi=150, layout="constrained")
+    figure.suptitle(without_boxes(title, unit), x=0.01, ha="left", fontsize=12, fontfamily=families())
+    for number, (measure, lines) in enumerate(measures.items()):
+        axes = figure.add_subplot(len(measures), 1, number + 1)
+        for line, (name, values) in enumerate(lines.items()):
+            colour, label = COLOURS[line % len(COLOURS)], without_boxes(name, f"{line + 1}")
+            label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=4, color=colour, label=label)
+        axes.set_ylabel(measure)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if number == len(measures) - 1:
+            axes.set_xlabel(unit)
+        finish(axes, legend=number == 0)
+    write(figure, path)
+
+
+def alignment(
+    weights: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], path: atomic_io.StrPath, title: str
+) -> None:
+    """Shares as a grid of squares, a row for each word that was written, the darker the larger."""
+    from matplotlib.figure import Figure
+
+    size = [1.6 + 0.32 * len(each) for each in (columns, rows)]
+    figure = Figure(figsize=(max(size[0], 4.0), max(size[1], 3.0)), dpi=150, layout="constrained")
+    axes = figure.add_subplot()
+    axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
+    text = {"fontfamily": families(), "parse_math": False, "fontsize": 9}
+    names = [[without_boxes(word, "?") for word in each] for each in (columns, rows)]
+    axes.set_xticks(range(len(columns)), names[0], rotation=60, ha="left", **text)
+    axes.set_yticks(range(len(rows)), names[1], **text)
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0)
+    axes.spines[:].set_color("#dddddd")
+    figure.suptitle(without_boxes(title, "Alignment"), x=0.01, ha="left", fontsize=12, fontfamily=families())
+    write(figure, path)
+
+
+Growing = Mapping[str, Sequence[tuple[float, float, float, float]]]  # by line: at, value, lowest, highest
+
+
+def growth(lines: Growing, path: atomic_io.StrPath, title: str, across: str, unit: str) -> None:
+    """How something grows, on axes where each step is a doubling."""
+    growths({unit: lines}, path, title, across)
+
+
+def growths(panels: Mapping[str, Growing], path: atomic_io.StrPath, title: str, across: str) -> None:
+    """How several things grow, one beside the other, by their units."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(2.4 + 4.6 * len(panels), 4.2), dpi=150, layout="constrained")
+    for number, (unit, lines) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(1, len(panels), number)
+        if number == 1:
+            axes.set_title(title, loc="left", fontsize=12, pad=10)
+        _grow(axes, lines, across, unit)
+    write(figure, path)
+
+
+def _grow(axes: "Axes", lines: Growing, across: str, unit: str) -> None:
+    from matplotlib.ticker import NullLocator, StrMethodFormatter
+
+    for number, (name, points) in enumerate(lines.items()):
+        at, values, lowest, highest = zip(*points, strict=True)
+        colour = COLOURS[number % len(COLOURS)]
+        axes.fill_between(at, lowest, highest, color=colour, alpha=0.2, linewidth=0)
+        axes.plot(at, values, marker="o", markersize=4.5, color=colour, label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log", base=2)
+    axes.set_xticks(sorted({at for at, *_ in next(iter(lines.values()))}))
+    axes.xaxis.set_minor_locator(NullLocator())
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.set_xlabel(across)
+    axes.set_ylabel(unit)
+    finish(axes)
+
+
+def finish(axes: "Axes", legend: bool = True) -> None:
+    """Lines to read values by, no frame."""
+    axes.grid(axis="y", color="#dddddd", linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    if legend:
+        for text in axes.legend(frameon=False, prop={"family": families(), "size": 9}).get_texts():
+            text.set_parse_math(False)
+
+
+def smooth(values: Sequence[float]) -> list[float]:
+    """Average over about a twentieth of the values around each one: no lag, a steady end."""
+    count = len(values)
+    sums = [0.0, *itertools.accumulate(values)]
+    averages = []
+    for here in range(count):
+        reach = min(count // 40, here)  # the same on both sides of a steep start
+        first, last = here - reach, min(here + reach, count - 1)
+        averages.append((sums[last + 1] - sums[first]) / (last + 1 - first))
+    return averages
+
+
+# Fonts
+
+
+def drawable(text: str) -> bool:
+    """Whether every character of the text has a glyph in the fonts that are used."""
+    return all(character in " \n" or any(ord(character) in font for font in _coverage()) for character in text)
+
+
+def without_boxes(text: str, instead: str) -> str:
+    """The text without symbols that would be boxes; `instead`, if one of its letters would be."""
+    if not all(map(drawable, filter(str.isalnum, text))):
+        return instead
+    return "".join(filter(drawable, text))
+
+
+def families() -> list[str]:
+    """Names of the fonts in which texts are drawn, each for the characters that those before it lack."""
+    return [BASE_FONT, *([name] if (name := chinese_font()) else [])]
+
+
+@functools.cache
+def chinese_font() -> str | None:
+    """Name of the font used for Chinese: one of the system, or that of the extra `zh`, or None."""
+    from matplotlib import font_manager
+
+    for register in (lambda: None, _register_extra_font, _register_new_fonts):
+        register()
+        installed = {entry.name for entry in font_manager.fontManager.ttflist}
+        for name in CHINESE_FONTS:
+            if name in installed and all(ord(character) in _characters(name) for character in "损失训练预词频"):
+                return name
+    return None
+
+
+def _register_extra_font() -> None:
+    """Tell matplotlib about the font that the extra `zh` installs, without running the package around it."""
+    from matplotlib import font_manager
+
+    package = importlib.util.find_spec("zhplot")
+    for folder in (package.submodule_search_locations or []) if package else []:
+        for file in Path(folder, "fonts").glob("NotoSansSC-*.ttf"):
+            font_manager.fontManager.addfont(file)
+
+
+def _register_new_fonts() -> None:
+    """Tell matplotlib about fonts installed since it made its list, which it keeps in a cache."""
+    from matplotlib import font_manager
+
+    listed = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for file in font_manager.findSystemFonts():
+        if file not in listed:
+            with contextlib.suppress(Exception):  # a font that cannot be read is not there
+                font_manager.fontManager.addfont(file)
+
+
+@functools.cache
+def _coverage() -> list[frozenset[int]]:
+    return [_characters(name) for name in families()]
+
+
+def _characters(name: str) -> frozenset[int]:
+    from matplotlib import font_manager
+
+    file = font_manager.findfont(font_manager.FontProperties(family=[name]), fallback_to_default=False)
+    return frozenset(font_manager.get_font(file).get_charmap())
+
+
+def _finite(row: Mapping[str, Any]) -> bool:
+    return isinstance(row.get("loss"), int | float) and math.isfinite(row["loss"])
+
+
+def _point(row: Mapping[str, Any]) -> tuple[int, float]:
+    return row["step"], row["loss"]

@@ -1,0 +1,1 @@
+"""How weights begin: word frequencies, word vectors, weights of another model."""

@@ -1,0 +1,1 @@
+"""Layers of a task above the encoder."""

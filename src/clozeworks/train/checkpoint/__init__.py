@@ -1,0 +1,1 @@
+"""Checkpoints of a run: saved beside the training, by one process or several."""

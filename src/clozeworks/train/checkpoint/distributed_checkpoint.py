@@ -1,0 +1,155 @@
+"""Checkpoints of a world: written by the main process or by all, read by any number of processes.
+
+Replicas are alike, so the main process writes the ordinary checkpoint. Shards write a file each, into the one directory
+that the main process makes and, when all are done, commits. What lanes of text remember lies in the process that reads
+them; the main one gathers it.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor, nn
+
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
+from clozeworks.core.segment_memory import Recall
+from clozeworks.core.world import World, local, sharded
+from clozeworks.exchange import checkpoint, sharded_safetensors
+from clozeworks.exchange.tensors import assign
+from clozeworks.optim import parameter_groups
+from clozeworks.recipe import Recipe
+
+
+def find(world: World, run: Path, upto: int | None = None) -> checkpoint.Found:
+    """The newest sound checkpoint, up to a step if one is given: one process verifies, all take the same."""
+
+    def look() -> dict[str, Any]:
+        found = checkpoint.find(run, upto)
+        name = found.checkpoint and found.checkpoint.path.name
+        return {"name": name, "state": found.checkpoint and found.checkpoint.state, "damaged": found.damaged}
+
+    told = world.first(look)
+    if told["name"] is None:
+        return checkpoint.Found(None, tuple(told["damaged"]))
+    one = checkpoint.Checkpoint(run / told["name"], told["state"]["step"], told["state"])
+    return checkpoint.Found(one, tuple(told["damaged"]))
+
+
+def tensors_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
+    """What a checkpoint holds, by the name of its file; of a shard what is held here."""
+    return {
+        checkpoint.MODEL: dict(model.named_parameters()),
+        checkpoint.OPTIMIZER: parameter_groups.state_of(model, optimizer),
+    }
+
+
+def save(
+    world: World,
+    run: Path,
+    step: int,
+    tensors: dict[str, dict[str, Tensor]],
+    state: dict[str, Any],
+    files: dict[str, bytes],
+) -> None:
+    """Of shards, collective: all come here, and leave when the checkpoint has its name."""
+    assert all(map(sharded, tensors[checkpoint.MODEL].values())), "scatter them first"
+    if world.main:
+        checkpoint.save(run, step, {}, state, files, also=lambda new: _write(world, str(new), tensors))
+    else:
+        _write(world, "", tensors)
+    world.wait()
+
+
+def _write(world: World, directory: str, tensors: dict[str, dict[str, Tensor]]) -> None:
+    """The files of this process, into the directory that the main one tells."""
+    new = Path(world.first(lambda: directory))
+    with atomic_io.explained(new):
+        for file, content in tensors.items():
+            path = new / sharded_safetensors.part_of(file, world.rank, world.size)
+            sharded_safetensors.write(path, content, world.rank, world.size)
+            with path.open("rb") as written:
+                os.fsync(written.fileno())
+    world.wait()
+
+
+def remembered(world: World, recall: Recall) -> dict[str, bytes]:
+    """The file of what the lanes of all processes remember, for the main one to save; collective."""
+    longest = max(world.joined((recall.length,)))
+    state = {name: world.rows(rows) for name, rows in recall.state(longest).items()}
+    return {checkpoint.MEMORY: safetensors.torch.save(state)} if state and world.main else {}
+
+
+def remembered_bytes(recipe: Recipe) -> int:
+    """How large that file becomes."""
+    encoder, lanes = recipe.encoder, getattr(recipe.objective.segments, "lanes", 0)
+    if encoder.stack.stateful and encoder.stack.memory:
+        width, numbers = encoder.width, 0
+        for mixer in (encoder.stack.block_at(layer).mixer for layer in range(encoder.stack.depth)):
+            width = mixer.out_width(width)
+            numbers += width + (getattr(mixer, "cells", None) or width)
+        return 4 * lanes * numbers
+    return 4 * encoder.stack.memory * lanes * encoder.stack.depth * encoder.width
+
+
+def restore(
+    world: World,
+    found: checkpoint.Checkpoint,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    recall: Recall | None = None,
+) -> None:
+    """Fill the parameters, the optimizer and what is remembered; of a shard only its rows are read."""
+    if recall is not None:
+        kept = found.tensors(checkpoint.MEMORY) if (found.path / checkpoint.MEMORY).is_file() else {}
+        # Each process has the lanes that the loader gives it.
+        mine = {name: torch.tensor_split(rows, world.size)[world.rank] for name, rows in kept.items()}
+        recall.load(mine, next(model.parameters()).device)
+    if not world.sharded:
+        assign(model, found.tensors(), found.path)
+        parameter_groups.restore(model, optimizer, found.tensors(checkpoint.OPTIMIZER))
+        return
+    parameters = dict(model.named_parameters())
+    with sharded_safetensors.Slices(found.path, checkpoint.MODEL) as kept, torch.no_grad():
+        for name, parameter in parameters.items():
+            _expect(kept, name, parameter, found.path)
+            local(parameter).copy_(_rows(world, kept, name, parameter))
+    optimizer.state.clear()
+    with sharded_safetensors.Slices(found.path, checkpoint.OPTIMIZER) as kept, torch.no_grad():
+        for key in kept:
+            name, _, moment = key.rpartition(".")
+            if kept.shape(key) == ():
+                value = kept.rows(key)
+                counted_here = moment == "step" and not optimizer.defaults.get("fused")
+                optimizer.state[parameters[name]][moment] = value if counted_here else value.to(parameters[name].device)
+                continue
+            _expect(kept, key, parameters[name], found.path)
+            value = torch.zeros_like(parameters[name])
+            local(value).copy_(_rows(world, kept, key, parameters[name]))
+            optimizer.state[parameters[name]][moment] = value
+
+
+def begin(world: World, fresh: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Fill the parameters from a whole model, and let the optimizer forget."""
+    optimizer.state.clear()
+    with torch.no_grad():
+        for parameter, first in zip(model.parameters(), fresh.parameters(), strict=True):
+            rows = sharded_safetensors.begin_of(parameter, world.rank, world.size) if sharded(parameter) else 0
+            held = local(parameter)
+            held.copy_(first[rows : rows + len(held)] if sharded(parameter) else first)
+
+
+def _rows(world: World, kept: sharded_safetensors.Slices, name: str, like: Tensor) -> Tensor:
+    """The rows of a tensor that this process holds of one of its shape."""
+    if not sharded(like):
+        return kept.rows(name)
+    begin = sharded_safetensors.begin_of(like, world.rank, world.size)
+    return kept.rows(name, begin, begin + len(local(like)))
+
+
+def _expect(kept: sharded_safetensors.Slices, name: str, parameter: Tensor, where: Path) -> None:
+    if kept.shape(name) != tuple(parameter.shape):
+        given, needed = f"{name} of shape {kept.shape(name)}", f"{tuple(parameter.shape)} is needed"
+        raise InputError(where, given, needed, "take the recipe this checkpoint was made with")

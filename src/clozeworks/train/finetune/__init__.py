@@ -1,0 +1,1 @@
+"""Fine-tuning: from a pretrained model and labelled records to a model of a task."""

@@ -1,0 +1,76 @@
+"""The one way in: a task, a model, labelled rows."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rich.console import Console
+
+from clozeworks.core.errors import InputError
+from clozeworks.data.tables import balance, fewer, read, repeats, split
+from clozeworks.inference.predict import columns_of
+from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.train.finetune.options import Wishes
+from clozeworks.train.finetune.plan import Plan, kind_of, planned, truth_of
+from clozeworks.train.finetune.result import Tuned
+from clozeworks.train.finetune.run import carry_out
+
+StrPath = str | os.PathLike[str]
+
+
+def plan(
+    task: str,
+    model: TextEncoder | StrPath,
+    train: Any,
+    dev: Any = None,
+    columns: Mapping[str, str] | None = None,
+    wishes: Wishes | None = None,
+) -> Plan:
+    """What a run would do: the rows read, a share of them put aside where there are no others, the recipe made."""
+    kind, wishes = kind_of(task), wishes or Wishes()
+    encoder = model if isinstance(model, TextEncoder) else load(model)
+    truth = truth_of(kind)
+    found = read(train, columns_of(kind), truth, columns, maybe=kind.maybe)
+    rows, held, notes = found.table, None, found.notes
+    if dev is not None:
+        other = read(dev, columns_of(kind), truth, columns, maybe=kind.maybe)
+        held, notes = other.table, notes + other.notes + repeats(rows, other.table)
+    elif wishes.share:
+        rows, held = split(rows, wishes.share)
+        notes.append(f"{len(held):,} of {len(rows) + len(held):,} rows are put aside for measuring")
+    if wishes.rows is not None and wishes.rows < len(rows):
+        notes.append(f"about {wishes.rows:,} of {len(rows):,} rows are learned from")
+        rows = fewer(rows, wishes.rows)
+    notes += balance(rows).notes
+    made = planned(task, encoder, rows, held, wishes)
+    made.columns, made.notes = found.columns, [*notes, *made.notes]
+    return made
+
+
+def finetune(
+    task: str,
+    model: TextEncoder | StrPath,
+    train: Any,
+    dev: Any = None,
+    *,
+    out: StrPath,
+    columns: Mapping[str, str] | None = None,
+    device: str = "auto",
+    progress: bool = True,
+    console: Console | None = None,
+    tell: Callable[[Plan], None] | None = None,
+    **options: Any,
+) -> Tuned:
+    """Train a model on labelled rows: files, `datasets` objects, frames or lists of dicts.
+
+    `columns` says which column of yours is which of the task's ({"text": "review"}); `options` are those of `Wishes`:
+    epochs, batch, length, freeze, features, from_scratch, unfreeze, layer_decay, further, patience, seeds, share,
+    rows, changes. The same call goes on where `out` has a checkpoint. `tell` is shown the plan before anything is
+    trained.
+    """
+    if not isinstance(out, str | os.PathLike):
+        raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
+    found = plan(task, model, train, dev, columns, Wishes.of(options))
+    if tell is not None:
+        tell(found)
+    return carry_out(found, out, device=device, progress=progress, console=console)

@@ -1,0 +1,42 @@
+"""Rows that a fine-tuning run is measured on."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from clozeworks.core.batch import Batch, Kind
+from clozeworks.data.tables.table import Table
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.inference.answers import found
+from clozeworks.model import Model
+from clozeworks.optim.keep import Judged
+from clozeworks.tasks.task import Task
+
+
+class Examiner:
+    """Answers to all rows of a table at each evaluation; the best model has the highest of the task's metric, and of
+    those that have it the lowest loss."""
+
+    def __init__(self, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, patience: int | None = None):
+        self.task, self.table, self.patience = task, table, patience
+        self.kind: Kind = kind
+        self.labelled, self.pad = task.examples(table, tokenizer), tokenizer.filler
+        self.notes: list[str] = []
+
+    def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]:
+        results, loss = found(model, self.task, self.labelled, self.kind, self.pad)
+        task = self.task.settled(results, self.labelled, self.table)
+        answers = task.answers(results, self.labelled, self.table)
+        return {"loss": loss, **task.score(answers, self.table), **task.facts()}
+
+    def judge(self, figures: dict[str, Any]) -> Judged:
+        loss = figures["loss"]
+        return -figures[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
+
+    def enough(self, judged: dict[int, Judged]) -> bool:
+        """By the metric alone: a lower loss does not make a run go on."""
+        if self.patience is None or not judged:
+            return False
+        steps = sorted(judged)
+        best = min(steps, key=lambda step: (judged[step][0], step))
+        return len(steps) - 1 - steps.index(best) >= self.patience

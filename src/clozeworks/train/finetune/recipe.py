@@ -1,0 +1,145 @@
+"""A recipe for a task, made of the recipe of an encoder."""
+
+import copy
+import dataclasses
+from typing import Literal
+
+from clozeworks.core import spec
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.tables.table import Table
+from clozeworks.exchange.templates import frame_of as frame_of
+from clozeworks.nn.pooling import SentenceVector
+from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.objective import Loss
+from clozeworks.optim.optimizers.optimizer import Optimizer
+from clozeworks.optim.settings import AdamW, Keep, Train, Tune
+from clozeworks.recipe import Recipe
+from clozeworks.tasks.choice import Choice
+from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.task import Task
+from clozeworks.tasks.towers import Towers
+from clozeworks.tasks.write import Write
+from clozeworks.train.finetune import seq2seq
+from clozeworks.train.finetune.batches import steps_an_epoch
+
+RATE, WIDTH = 3e-5, 768  # the published rate (Devlin et al. 2018, A.3) and the width it was found at
+RECURRENT, HIDDEN = 1e-2, 50  # the rate of recurrent models, and the units of their head (Howard & Ruder 2018, 4.1)
+FEW, MOST = 200, 20  # steps that a small set should have, and epochs that it gets for them at most
+FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
+LONGER = 3  # times as many steps for an encoder that begins with nothing
+
+
+def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
+    """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
+    if recipe.recurrent or recipe.encoder.stack.ways == 2:  # no token of a text has read all of it both ways
+        return _of_all()
+    if recipe.reading == "causal":
+        return Summary("last", None)
+    if pooled:
+        return Summary()
+    wide = recipe.encoder.stack.out_width(recipe.encoder.width) > recipe.encoder.width
+    width = recipe.encoder.width if wide else None
+    return Summary(frame.summary, "own", "tanh", early=frame.summary == "first", width=width)
+
+
+def above(task: Classify | Choice) -> Summary:
+    """What stands for an example where a task reads more than the last layer, which is all that a pooler has seen."""
+    if task.readers is not None:
+        return _of_all()
+    return Summary(task.frame.summary, "own") if task.everywhere and task.pools else task.summary
+
+
+def _of_all() -> Summary:
+    """Of what recurrent layers say of all tokens (Howard & Ruder 2018, 3.3)."""
+    return Summary("concat", "own", "relu", early=True, width=HIDDEN)
+
+
+def asked_of(recipe: Recipe) -> Literal["first", "second"]:
+    """The text that a question with options is of: read one way, it follows its context (Radford et al. 2018, 3.3)."""
+    return "first" if recipe.reading == "causal" else "second"
+
+
+def towers_of(recipe: Recipe, frame: Frame, length: int | None = None) -> Towers:
+    """Pairs whose vectors are made as those of the encoder are; `length`, where one is asked for, holds for both."""
+    vector = copy.deepcopy(recipe.sentence) or SentenceVector()
+    most = min(length or vector.length or frame.length, frame.length)
+    vector.length = most if most < recipe.length else None
+    return Towers(frame=dataclasses.replace(frame, length=most), vector=vector)
+
+
+def rate_of(recipe: Recipe) -> float:
+    """Narrower models are trained at higher rates, in pretraining and after it; recurrent ones at their own."""
+    if recipe.recurrent:
+        return RECURRENT
+    return RATE * max(WIDTH / recipe.encoder.width, 1.0)
+
+
+def optimizer_of(recipe: Recipe) -> Optimizer:
+    """Recurrent models forget moments sooner (Howard & Ruder 2018, 4.1)."""
+    return AdamW(betas=(0.7, 0.99)) if recipe.recurrent else AdamW()
+
+
+def epochs_of(units: int, batch: int, scratch: bool = False) -> int:
+    """As many as published, more where they would be few steps, and more again from fresh weights."""
+    times = LONGER if scratch else 1
+    return times * min(max(Tune().epochs, -(-FEW // steps_an_epoch(units, batch))), MOST)
+
+
+def fitted(
+    recipe: Recipe,
+    task: Task,
+    table: Table,
+    units: int,
+    tune: Tune | None = None,
+    train: Train | None = None,
+    auxiliary: float = 0.0,
+    decoder: Recipe | None = None,
+) -> Recipe:
+    """The recipe of a run: the encoder's, with the task as its one loss, for a table of so many units.
+
+    `auxiliary` is the weight of a second one, where the encoder reads one way: predicting the next token of every
+    example, specials too (Radford et al. 2018, 3.2: 0.5). It is a mean over the tokens of a step; that of the published
+    code is a mean over sequences of their means, in which a word of a short text counts for more. Where the task
+    writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
+    """
+    recipe = copy.deepcopy(recipe)
+    if isinstance(task, Write):
+        seq2seq.prepare(recipe, task, decoder)
+    recipe.objective.losses = (task, _words(recipe, auxiliary)) if auxiliary else (task,)
+    recipe.distil = None
+    if isinstance(task, Towers):
+        recipe.sentence = copy.deepcopy(task.vector)
+    if not task.pools:
+        recipe.encoder.pooler = None
+    if tune is None:
+        tune = Tune()
+        tune.epochs = epochs_of(units, tune.batch)
+    each = steps_an_epoch(units, tune.batch)
+    recipe.tune = tune
+    recipe.train = train or Train(learning_rate=rate_of(recipe), warmup=0.1, guard=None)
+    recipe.train = dataclasses.replace(
+        recipe.train, steps=each * tune.epochs, evaluate_every=each, save_every=each, keep=Keep(last=1, best=True)
+    )
+    spec.check(recipe, recipe.name)
+    return recipe
+
+
+def _words(recipe: Recipe, weight: float) -> Loss:
+    """The loss that the encoder was pretrained with, or that of its kind."""
+    if recipe.reading != "causal":
+        needed, todo = "next tokens are predicted by models that read one way", "use 0"
+        raise RecipeError(f"{recipe.name}.auxiliary", weight, needed, todo)
+    own = [loss for loss in recipe.objective.losses if loss.scores is not None and "labels" in loss.reads]
+    return dataclasses.replace(own[0] if own else NextToken(), weight=weight)
+
+
+def expect(table: Table, task: Task, truth: bool = True) -> None:
+    """Refuse a table without the columns that the task reads."""
+    wanted = (*task.columns, *(task.truth if truth else ()))
+    for at, row in enumerate(table.rows):
+        for name in wanted:
+            if row.get(name) is None:
+                given = f"no {name}; there are {', '.join(row) or 'no columns'}"
+                raise InputError(table.where(at), given, f"{type(task).__name__.lower()} reads it", "name the column")

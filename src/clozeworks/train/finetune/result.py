@@ -1,0 +1,54 @@
+"""What fine-tuning leaves behind."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.train.session import Result
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A model directory, and how good its answers are on rows that it has not learned from.
+
+    With several seeds, `figures` and `intervals` are those of the best of them, which is the model of `out`.
+    """
+
+    out: Path
+    task: str
+    rows: dict[str, int]  # of each table
+    runs: dict[int, Result]  # by seed
+    figures: dict[str, float] = field(default_factory=dict)
+    intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
+    seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # figures at the best step of each
+    notes: list[str] = field(default_factory=list)
+    signal: int = 0  # that asked it to stop
+
+    @property
+    def finished(self) -> bool:
+        return not self.signal and all(run.finished for run in self.runs.values())
+
+    @cached_property
+    def model(self) -> TextEncoder:
+        return load(self.out)
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Over the seeds."""
+        return {name: float(np.mean(values)) for name, values in self._values().items()}
+
+    @property
+    def spread(self) -> dict[str, float]:
+        """The standard deviation over the seeds, of a sample; nothing where there is one."""
+        return {name: float(np.std(v, ddof=1)) for name, v in self._values().items() if len(v) > 1}
+
+    def _values(self) -> dict[str, list[float]]:
+        found: dict[str, list[float]] = {}
+        for figures in self.seeds.values():
+            for name, value in figures.items():
+                if value is not None:  # a loss that is no number, or of rows that have none
+                    found.setdefault(name, []).append(value)
+        return found

@@ -1,0 +1,117 @@
+"""Carrying out a plan: pretraining on the task's text where that is wished, a run for each seed, the best one kept."""
+
+import copy
+import os
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
+from clozeworks.evaluate.examination import examine
+from clozeworks.exchange import files, tensors
+from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.train import metrics_log, run_dir
+from clozeworks.train.finetune.continue_pretraining import furthered
+from clozeworks.train.finetune.plan import Plan
+from clozeworks.train.finetune.result import Tuned
+from clozeworks.train.finetune.seq2seq import join_models
+from clozeworks.train.finetune.train import finetune
+from clozeworks.train.session import Result
+
+SEEDS = "seeds.json"
+
+
+def carry_out(
+    plan: Plan,
+    out: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    progress: bool = True,
+    console: Console | None = None,
+) -> Tuned:
+    """Train as planned; the same call goes on where it stopped, and in the end `out` is a model directory."""
+    run, several = Path(out), plan.wishes.seeds > 1
+    _expect(run, several)
+    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
+    how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
+    source, signal = plan.encoder, 0
+    if plan.wishes.further:
+        if not several:
+            run_dir.expect(run)
+        done, source = furthered(plan, run, **how)
+        if not done.finished:
+            return Tuned(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
+    first, runs = plan.recipe.train.seed, {}
+    for seed in range(first, first + plan.wishes.seeds):
+        place = run / f"seed-{seed}" if several else run
+        runs[seed] = done = one(plan, place, seed, None if plan.wishes.from_scratch else source, **how)
+        signal = done.signal
+        if not done.finished:
+            break
+    notes = [*plan.notes, *(note for done in runs.values() for note in done.notes)]
+    tuned = Tuned(run, plan.task.name, rows, runs, notes=list(dict.fromkeys(notes)), signal=signal)
+    return _measured(plan, tuned, several) if tuned.finished else tuned
+
+
+def one(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **how: Any) -> Result:
+    """The run of one seed."""
+    recipe = copy.deepcopy(plan.recipe)
+    recipe.train.seed = seed
+    begin, notes = source, list[str]()
+    if source is not None and plan.decoder is not None:
+        begin, notes = join_models(recipe, source, plan.decoder)
+    how |= {"source": begin, "examples": plan.examples, "words": plan.words}
+    result = finetune(recipe, plan.tokenizer, plan.train, plan.dev, place, **how)
+    result.notes.extend(notes)
+    return result
+
+
+def _measured(plan: Plan, tuned: Tuned, several: bool) -> Tuned:
+    """The best of the seeds as the model of the directory, and its figures."""
+    figures = {seed: _figures(done) for seed, done in tuned.runs.items()}
+    if several:
+        metric = plan.task.metric
+        best = max(figures, key=lambda n: (figures[n].get(metric, 0.0), -(figures[n].get("loss") or 0.0), -n))
+        _publish(tuned.runs[best].run, tuned.out)
+        atomic_io.write_json(
+            tuned.out / SEEDS, {"best": best, "figures": {str(n): each for n, each in figures.items()}}
+        )
+    if plan.dev is None:
+        return tuned
+    model = load(tuned.out)
+    task = model.recipe.task
+    assert task is not None
+    found = examine(model.model, task, plan.dev, plan.tokenizer, model.kind)
+    return Tuned(tuned.out, tuned.task, tuned.rows, tuned.runs, found.figures, found.intervals, figures, tuned.notes)
+
+
+def _figures(done: Result) -> dict[str, float]:
+    """Those of the evaluation that chose the model of a run."""
+    rows = [row for row in metrics_log.read(done.run / run_dir.METRICS) if row.get("split") == "heldout"]
+    found = [row for row in rows if row["step"] == done.best]
+    return {name: value for name, value in found[-1].items() if name not in ("step", "split")} if found else {}
+
+
+def _publish(run: Path, out: Path) -> None:
+    for name, content in run_dir.model_files(run).items():
+        atomic_io.write_bytes(out / name, content)
+    temporary = out / f".{tensors.FILE}"
+    tensors.write(temporary, tensors.read(run / tensors.FILE))
+    os.replace(temporary, out / tensors.FILE)
+
+
+def _expect(run: Path, several: bool) -> None:
+    """Refuse a directory of something else; one of a single run is none of several seeds."""
+    if not several or not run.is_dir():
+        return
+    own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json", *run_dir.STAGES}
+    if (run / tensors.FILE).exists() and not (run / SEEDS).exists() and not list(run.glob("seed-*")):
+        raise InputError(
+            run, "a model", "a run of each seed goes into a directory of their own", "choose another --out"
+        )
+    for path in run.iterdir():
+        if path.name not in own and not path.name.startswith((".", "seed-")):
+            what = "one run" if path.name == run_dir.RUN else f"a directory that holds {path.name}"
+            raise InputError(run, what, "a run of each seed goes into a directory of their own", "choose another --out")

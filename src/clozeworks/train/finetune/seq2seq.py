@@ -1,0 +1,88 @@
+"""A recipe that writes, made of the recipe of an encoder."""
+
+import copy
+import dataclasses
+
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.spec import walk
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.block import Block
+from clozeworks.nn.decoder import Decoder
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.recipe import Recipe, build
+from clozeworks.starts.transfer import transfer
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.write import Form, Write
+
+TARGET = 128  # tokens that a target has room for, where the source keeps as many
+
+
+def write_of(recipe: Recipe, frame: Frame, form: Form = "decoder") -> Write:
+    """The task for an encoder: a model that reads one way writes so too, and the head that it was pretrained with
+    predicts the words."""
+    if form == "prefix" and recipe.reading == "causal":
+        form = "causal"
+    return Write(frame=frame, form=form, target_length=min(TARGET, frame.length // 2), words=words_of(recipe))
+
+
+def words_of(recipe: Recipe) -> MaskedLM | NextToken:
+    for loss in recipe.objective.losses:
+        if isinstance(loss, Write):
+            return copy.deepcopy(loss.words)
+        if isinstance(loss, MaskedLM):
+            return copy.deepcopy(loss)
+        if isinstance(loss, NextToken):
+            return NextToken(bias=loss.bias, tied=loss.tied)
+    return MaskedLM()
+
+
+def prepare(recipe: Recipe, task: Write, decoder: Recipe | None = None) -> None:
+    """Give the recipe what the form of the task needs: a decoder, of the encoder's own stack or another's."""
+    recipe.encoder.stack.memory = 0  # a source is read whole
+    if task.form != "decoder":
+        if decoder is not None:
+            given, needed = f"form={task.form} and a decoder", "one stack reads and writes there"
+            raise InputError(recipe.name, given, needed, "use form=decoder")
+        return
+    if recipe.decoder is None or decoder is not None:
+        recipe.decoder = decoder_of(recipe, decoder or recipe, task.share)
+    elif recipe.decoder.start is not None or recipe.decoder.end is not None:
+        needed = "a target begins after [CLS] and ends with [SEP]"
+        raise RecipeError(f"{recipe.name}.decoder", "other tokens", needed, "use start=None and end=None")
+    recipe.objective.corruption = None  # rows are read as they are
+
+
+def decoder_of(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
+    """The stack of an encoder that reads one way and across to a source, as wide and of the same vocabulary."""
+    for name in ("width", "vocab"):
+        mine, theirs = getattr(recipe.encoder, name), getattr(other.encoder, name)
+        if mine != theirs:
+            needed = f"the encoder has {mine:,}, and both must be alike"
+            raise InputError(f"{other.name}.encoder.{name}", theirs, needed, "take another decoder")
+    stack = copy.deepcopy(other.encoder.stack)
+    blocks = stack.block if isinstance(stack.block, tuple) else (stack.block,)
+    blocks = tuple(_crossed(block, f"{other.name}.encoder.stack.block") for block in blocks)
+    stack.block, stack.memory = blocks if isinstance(stack.block, tuple) else blocks[0], 0
+    return Decoder(stack, None if share else copy.deepcopy(other.encoder.embed))
+
+
+def _crossed(block: Block, where: str) -> Block:
+    heads = [(part.heads, part.dropout) for _, part in walk(block.mixer) if isinstance(part, Attention)]
+    heads += [(getattr(part, "heads", None), getattr(part, "dropout", 0.0)) for _, part in walk(block.mixer)]
+    found = next(((count, rate) for count, rate in heads if count), None)
+    if found is None:
+        needed = "it has no heads that attention to a source could be made after"
+        raise RecipeError(f"{where}.mixer", type(block.mixer).__name__, needed, "take another decoder")
+    return dataclasses.replace(block, cross=Attention(*found))
+
+
+def join_models(recipe: Recipe, encoder: Bundle, decoder: Bundle) -> tuple[Bundle, list[str]]:
+    """Encoder and decoder from two models, as one that a run begins from, and what to say of that."""
+    if encoder.tokenizer and decoder.tokenizer and encoder.tokenizer.fingerprint != decoder.tokenizer.fingerprint:
+        given, needed = f"another tokenizer than that of {encoder.recipe.name}", "both sides have one vocabulary"
+        raise InputError(decoder.recipe.name, given, needed, "take a decoder pretrained with the same tokenizer")
+    model = build(recipe)
+    notes = transfer(encoder.model, model, decoder.model)
+    return Bundle(model, encoder.tokenizer, recipe), notes

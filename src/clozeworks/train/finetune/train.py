@@ -1,0 +1,117 @@
+"""Fine-tuning from a model and labelled rows to a run directory, on the loop and in the session of pretraining."""
+
+import copy
+import dataclasses
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
+from clozeworks.core.spec import to_dict
+from clozeworks.data.batches.labelled import Labelled
+from clozeworks.data.tables.table import Table
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange import checkpoint, tensors
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.recipe import Recipe
+from clozeworks.starts.word_vectors import begin_of
+from clozeworks.train import metrics_log, run_dir
+from clozeworks.train.finetune.batches import Lessons, predict_words
+from clozeworks.train.finetune.evaluator import Examiner
+from clozeworks.train.finetune.recipe import expect
+from clozeworks.train.resources import allocator
+from clozeworks.train.run import precision_of
+from clozeworks.train.session import Result, Session
+from clozeworks.train.writers import Writer
+from clozeworks.vectors.table import Vectors
+
+
+def finetune(
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    train: Table,
+    dev: Table | None,
+    out: str | os.PathLike[str],
+    *,
+    source: Bundle | None = None,
+    examples: Labelled | None = None,
+    device: str = "auto",
+    progress: bool = True,
+    console: Console | None = None,
+    writers: Sequence[Writer] = (),
+    words: Vectors | None = None,
+) -> Result:
+    """Train a recipe that has a task on the rows of a table; go on by itself where `out` has a checkpoint.
+
+    `source` is what the encoder's weights come from; without one it begins fresh, its table of words from `words`.
+    `examples` are the rows of `train` as the task makes them, where they have been made already. The best model by the
+    task's metric on `dev`, or without that the last one, is left in `out` as a model directory of its own.
+    """
+    allocator.keep_freed()
+    task, tune, run = recipe.task, recipe.tune, Path(out)
+    if task is None or tune is None:
+        raise InputError(recipe.name, "a recipe without a task", "it is trained on text", "use pretrain")
+    for table in (train, *([dev] if dev else [])):
+        expect(table, task)
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    model = None if source is None else source.model
+    facts = {"precision": precision_of(recipe, device), "source": begin_of(model, words), "teacher": None}
+    now = {"tokenizer": tokenizer.fingerprint, "data": [record(table) for table in (train, *([dev] if dev else []))]}
+    run_dir.compare(run, recipe, now, facts)
+    rows = task.examples(train, tokenizer) if examples is None else examples
+    if any("labels" in loss.reads for loss in recipe.objective.losses):
+        rows = copy.deepcopy(rows)
+        predict_words(rows)
+    lessons = Lessons(rows, tune.batch, recipe.train, recipe.reading, tokenizer.filler)
+    examiner = Examiner(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
+    session = Session(recipe, lessons, examiner, tokenizer, run, device, model, words=words)
+    with atomic_io.held(run, "is training into it"):
+        kept = run_dir.compare(run, recipe, now, facts)  # again: only now does nobody else write there
+        state = session.restore(kept)
+        run_dir.enter(run, recipe, kept)
+        tokenizer.save(run)
+        result = session.train(state, kept["precision"], progress, console, writers)
+        if result.finished:
+            publish(run, result, recipe)
+    return result
+
+
+def publish(run: Path, result: Result, recipe: Recipe) -> None:
+    """The weights of the best step as those of the directory, with what its evaluation settled."""
+    place = run / checkpoint.name_of(result.step if result.best is None else result.best)
+    if not place.is_dir():
+        raise InputError(place, "gone", "it is the best checkpoint of the run", "restore it from a copy")
+    found = checkpoint.Checkpoint(place, 0, {}).tensors()
+    temporary = run / f".{tensors.FILE}"
+    tensors.write(temporary, found)
+    os.replace(temporary, run / tensors.FILE)
+    atomic_io.write_json(run / run_dir.RECIPE, to_dict(settled(run, result, recipe)))
+
+
+def settled(run: Path, result: Result, recipe: Recipe) -> Recipe:
+    """The recipe with the facts of its task that the evaluation of the best step found."""
+    task, rows = recipe.task, metrics_log.read(run / run_dir.METRICS)
+    measured = [row for row in rows if row.get("split") == "heldout" and row["step"] == result.best]
+    if task is None or not measured:
+        return recipe
+    facts = {name: measured[-1][name] for name in task.facts() if name in measured[-1]}
+    losses = tuple(dataclasses.replace(task, **facts) if loss is task else loss for loss in recipe.objective.losses)
+    return dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=losses))
+
+
+def record(table: Table) -> dict[str, Any]:
+    """What is written down of a table."""
+    content = json.dumps(table.rows, sort_keys=True, ensure_ascii=False, default=str).encode()
+    return {
+        "directory": str(Path(table.name).resolve()),
+        "weight": 1.0,
+        "fingerprint": hashlib.sha256(content).hexdigest(),
+        "counts": {"rows": len(table)},
+    }

@@ -1,0 +1,1 @@
+"""What a run needs: arithmetic, memory, time."""

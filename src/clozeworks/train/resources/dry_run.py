@@ -1,0 +1,96 @@
+"""What a run would take: counted where it can be counted, measured on a few pieces of a step where it cannot."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from clozeworks.core.batch import Batch
+from clozeworks.core.dropout import Key
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.model import Model
+from clozeworks.optim import parameter_groups
+from clozeworks.recipe import Recipe, build
+from clozeworks.train.loop import accumulate
+from clozeworks.train.pretraining_batches import Feed, phase_ends
+from clozeworks.train.resources import memory_check
+from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.run import StrPath, fitted, open_data, precision_of
+from clozeworks.train.teacher import Teacher, expect, teacher_of
+
+PATIENCE = 10.0  # seconds of measuring for each length
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    steps: int
+    tokens: int
+    corpus_tokens: int
+    epochs: float
+    seconds: float
+    tokens_per_second: float
+    parameters: int
+    memory_bytes: int
+    memory_free_bytes: int | None
+    disk_bytes: int
+
+
+def forecast(
+    recipe: Recipe,
+    data: Sequence[tuple[StrPath, float]],
+    source: Model | None = None,
+    device: str = "auto",
+    teacher: Bundle | None = None,
+) -> Forecast:
+    corpora, tokenizer = open_data(data)
+    recipe = fitted(recipe, tokenizer, source)
+    expect(recipe, tokenizer, teacher)
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    cost, train = cost_of(recipe, teacher), recipe.train
+    memory = memory_check.room(cost, device)
+    model = build(recipe).to(device)
+    adam, teach = (
+        parameter_groups.optimizer(model, train.optimizer, train.learning_rate),
+        teacher_of(teacher, recipe, device),
+    )
+    precision = precision_of(recipe, device)
+    seconds, tokens, before = 0.0, 0, 0
+    for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
+        batches = iter(Feed(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None}))
+        micro = next(batches)
+        batches.close()  # pyright: ignore[reportAttributeAccessIssue]
+        piece, update = _measure(model, adam, micro[0].to(device), precision, teach)
+        seconds += (end - before) * (piece * len(micro) + update)
+        tokens += (end - before) * sum(batch.read for batch in micro)
+        before = end
+    corpus = sum(corpus.counts.tokens for corpus, _ in corpora)
+    return Forecast(
+        steps=train.steps,
+        tokens=tokens,
+        corpus_tokens=corpus,
+        epochs=tokens / corpus,
+        seconds=seconds,
+        tokens_per_second=tokens / seconds,
+        parameters=cost.parameters,
+        memory_bytes=memory.need,
+        memory_free_bytes=None if memory.free is None else memory.free + memory.held,
+        disk_bytes=train.keep.last * cost.saving,
+    )
+
+
+def _measure(
+    model: Model, adam: torch.optim.Optimizer, batch: Batch, precision: str, teach: Teacher | None
+) -> tuple[float, float]:
+    """Seconds for the gradients of one micro-batch, and for an update: the best of a few, the first not counted."""
+    gradients, updates, begin = [], [], time.perf_counter()
+    while len(gradients) < 4 and (len(gradients) < 2 or time.perf_counter() - begin < PATIENCE):
+        adam.zero_grad(set_to_none=True)
+        start = time.perf_counter()
+        key = Key.make(0, len(gradients))
+        accumulate(model, [batch], [key], precision, teach=teach)  # pyright: ignore[reportArgumentType]
+        middle = time.perf_counter()
+        adam.step()
+        gradients.append(middle - start)
+        updates.append(time.perf_counter() - middle)
+    return min(gradients[1:]), min(updates[1:])

@@ -1,0 +1,1 @@
+"""What a user sees while a run trains."""

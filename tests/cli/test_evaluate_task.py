@@ -1,0 +1,56 @@
+"""Figures of a fine-tuned model on labelled rows, as its users ask for them."""
+
+from pathlib import Path
+
+import pytest
+
+from clozeworks.cli.main import main
+from tests.command_line import facts, refused
+from tests.labelled import rows, write
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture
+def test_file(tmp_path: Path) -> Path:
+    given = rows(40, 3)
+    given[5]["label"] = "cold" if given[5]["label"] == "warm" else "warm"
+    return write(tmp_path / "test.jsonl", given)
+
+
+def test_figures_with_intervals_classes_and_mistakes(tuned: Path, test_file: Path, capsys):
+    told = facts(capsys, "evaluate", tuned, "--test", test_file)
+    assert (told["task"], told["rows"]) == ("classify", 40)
+    counts = told["confusion"]["counts"]
+    assert told["confusion"]["labels"] == ["cold", "warm"]
+    assert told["accuracy"] == pytest.approx((counts[0][0] + counts[1][1]) / 40)
+    assert told["intervals"]["accuracy"][0] <= told["accuracy"] <= told["intervals"]["accuracy"][1]
+    assert {"f1", "mcc", "f1_warm"} <= told.keys()
+    assert sum(each["support"] for each in told["classes"].values()) == 40
+    assert len(told["worst"]) == min(10, 40 - counts[0][0] - counts[1][1])
+    assert any(each["where"].endswith("line 6") for each in told["worst"])
+    assert told == facts(capsys, "evaluate", tuned, "--test", test_file)
+    assert max(told["commonest"].values()) >= 0.5
+
+
+def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path: Path, capsys):
+    assert main(["evaluate", str(tuned), "--test", str(test_file), "--report", str(tmp_path / "report.html")]) == 0
+    out = capsys.readouterr().out
+    assert "40 rows of" in out
+    assert "accuracy of always saying" in out
+    assert "right \\ told" in out
+    assert "line 6" in out
+    page = (tmp_path / "report.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert page.count("<svg") == 2
+
+
+def test_what_does_not_go_together_is_refused(tuned: Path, road: Path, test_file: Path, tmp_path: Path, capsys):
+    assert "labelled rows tell how well" in refused(capsys, "evaluate", tuned, "--data", road / "data")
+    assert "text without labels" in refused(capsys, "evaluate", tuned, "--test", test_file, "--window", "8")
+    assert "one HTML page" in refused(capsys, "evaluate", tuned, "--test", test_file, "--report", "report.pdf")
+    told = refused(capsys, "evaluate", road / "run", "--data", road / "data", "--report", tmp_path / "r.html")
+    assert "the model has no task" in told
+    write(tmp_path / "other.jsonl", [{"text": "the fox", "label": "odd"}])
+    assert "label 'odd'" in refused(capsys, "evaluate", tuned, "--test", tmp_path / "other.jsonl")
+    assert "a model with a decoder translates" in refused(capsys, "evaluate", road / "run", "--test", test_file)

@@ -1,0 +1,165 @@
+"""From labelled files to a model that answers, as its users go."""
+
+import json
+import math
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import clozeworks as cw
+from clozeworks.cli.main import main
+from clozeworks.train.finetune import run as running
+from tests.command_line import facts, refused
+from tests.labelled import QUICK, rows, write
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("labelled")
+    write(folder / "train.jsonl", rows())
+    write(folder / "dev.jsonl", rows(24, 1))
+    return folder
+
+
+def command(road: Path, files: Path, out: Path, *more: object, dev: bool = True) -> list[str]:
+    words = ["finetune", "classify", "--model", road / "run", "--train", files / "train.jsonl", "--out", out, *QUICK]
+    return [str(word) for word in [*words, *(["--dev", files / "dev.jsonl"] if dev else []), *more]]
+
+
+def test_it_learns_says_so_and_leaves_a_model(road: Path, files: Path, tmp_path: Path, capsys):
+    assert main(command(road, files, tmp_path / "run")) == 0
+    out = capsys.readouterr().out
+    assert "48 to learn from, 24 to measure on" in out
+    assert "6 epochs, 36 steps of 8, rate 3.0e-03" in out
+    assert "accuracy" in out
+    assert "95 % of resampled rows" in out
+    assert "next   clozeworks predict" in out
+    told = facts(capsys, *command(road, files, tmp_path / "run"))  # finished already: the same figures again
+    assert told["accuracy"] >= 0.9
+    low, high = told["intervals"]["accuracy"]
+    assert 0 <= low <= told["accuracy"] <= high <= 1
+    assert (told["task"], told["rows"], told["finished"]) == ("classify", {"train": 48, "dev": 24}, True)
+    assert sum(told["labels"].values()) == 48
+    assert told["seeds"][0]["accuracy"] == told["mean"]["accuracy"] == told["accuracy"]
+    assert told["spread"] == {}
+    loaded = cw.load(tmp_path / "run")
+    assert loaded.recipe.task is not None
+    assert loaded.recipe.task.labels == ("cold", "warm")
+
+
+def test_without_dev_rows_are_put_aside(road: Path, files: Path, tmp_path: Path, capsys):
+    told = facts(capsys, *command(road, files, tmp_path / "run", "--dry-run", dev=False))
+    assert sum(told["rows"].values()) == 48
+    assert 3 <= told["rows"]["dev"] <= 7
+    assert not (tmp_path / "run").exists()
+    assert main(command(road, files, tmp_path / "run", "--dry-run", dev=False)) == 0
+    assert "put aside" in capsys.readouterr().out
+
+
+def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path, tmp_path: Path, capsys):
+    own = [{"review": row["text"], "stars": row["label"]} for row in rows(16)]
+    write(tmp_path / "own.jsonl", own)
+    words = ["finetune", "classify", "--model", road / "run", "--train", tmp_path / "own.jsonl", "--out"]
+    words += [tmp_path / "run", *QUICK, "--columns", "text=review", "label=stars", "--epochs", "1"]
+    assert facts(capsys, *words)["finished"]
+    told = refused(capsys, *words, "--set", "train.learning_rate=1e-3")
+    assert "another recipe than it was begun with (train.learning_rate 0.003 -> 0.001)" in told
+    assert "NAME=VALUE is needed" in refused(capsys, *words, "--columns", "text")
+    told = refused(capsys, *command(road, files, tmp_path / "run"))
+    assert "another" in told
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        (["--freeze", "--unfreeze"], "a frozen encoder never learns"),
+        (["--freeze", "--from-scratch"], "leave one of them out"),
+        (["--from-scratch", "--further", "3"], "no pretraining that could go on"),
+        (["--length", "4000"], "the model has 512 positions"),
+        (["--layer-decay", "2"], "at most 1"),
+        (["--layer-decay", "0"], "above 0"),
+        (["--features", "summ"], "did you mean sum"),
+        (["--set", "train.lerning_rate=1"], "did you mean learning_rate"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(road: Path, files: Path, tmp_path: Path, capsys, more, told):
+    assert told in refused(capsys, *command(road, files, tmp_path / "run", *more))
+    assert not (tmp_path / "run").exists()
+
+
+def test_seeds_give_a_mean_and_the_best_is_the_model(road: Path, files: Path, tmp_path: Path, capsys):
+    few = ["--seeds", "3", "--epochs", "2"]
+    told = facts(capsys, *command(road, files, tmp_path / "run", *few))
+    values = [each["accuracy"] for each in told["seeds"]]
+    assert [each["seed"] for each in told["seeds"]] == [0, 1, 2]
+    assert told["mean"]["accuracy"] == pytest.approx(np.mean(values))
+    assert told["spread"]["accuracy"] == pytest.approx(np.std(values, ddof=1))
+    assert told["accuracy"] == max(values)
+    best = json.loads((tmp_path / "run" / running.SEEDS).read_text())["best"]
+    assert values[best] == max(values)
+    here, there = (cw.load(tmp_path / "run" / name).model.state_dict() for name in ("", f"seed-{best}"))
+    assert all(value.equal(there[name]) for name, value in here.items())
+    assert facts(capsys, *command(road, files, tmp_path / "run", *few)) | {"notes": []} == told | {"notes": []}
+    assert "is no run" in refused(capsys, *command(road, files, tmp_path / "run"))
+
+
+def test_a_signal_ends_it_and_the_same_command_goes_on(road: Path, files: Path, tmp_path: Path, capsys, monkeypatch):
+    whole = facts(capsys, *command(road, files, tmp_path / "whole", "--unfreeze"))
+    first = running.finetune
+
+    class Stop:
+        def write(self, row: dict) -> None:
+            if row.get("step") == 20:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(running, "finetune", lambda *given, **how: first(*given, **how, writers=[Stop()]))
+    assert main([*command(road, files, tmp_path / "cut", "--unfreeze"), "--json"]) == 128 + signal.SIGTERM
+    assert not json.loads(capsys.readouterr().out)["finished"]
+    monkeypatch.setattr(running, "finetune", first)
+    again = facts(capsys, *command(road, files, tmp_path / "cut", "--unfreeze"))
+    assert again["accuracy"] == whole["accuracy"]
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
+    assert weights[0] == weights[1]
+
+
+def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path, capsys):
+    words = command(road, files, tmp_path / "run", "--further", "3", "--epochs", "1")
+    told = facts(capsys, *words)
+    assert told["finished"]
+    assert (tmp_path / "run" / "text" / "manifest.json").is_file()
+    further = cw.load(tmp_path / "run" / "further")
+    assert further.recipe.train.steps == 3
+    assert further.recipe.task is None
+    source = json.loads((tmp_path / "run" / "run.json").read_text())["source"]
+    plain = facts(capsys, *command(road, files, tmp_path / "plain", "--epochs", "1"))
+    assert plain["finished"]
+    assert source != json.loads((tmp_path / "plain" / "run.json").read_text())["source"]
+    assert facts(capsys, *words)["accuracy"] == told["accuracy"]
+    words[words.index("--model") + 1] = str(tmp_path / "plain")
+    words[words.index("--out") + 1] = str(tmp_path / "other")
+    assert "a fine-tuned model" in refused(capsys, *words)
+
+
+def test_fresh_weights_are_trained_as_in_pretraining(road: Path, files: Path, tmp_path: Path, capsys):
+    words = command(road, files, tmp_path / "run", "--dry-run")
+    words = [word for word in words if word not in QUICK]
+    pretrained, scratch = facts(capsys, *words), facts(capsys, *words, "--from-scratch")
+    assert scratch["learning_rate"] == cw.load(road / "run").recipe.train.learning_rate > 0
+    assert scratch["epochs"] == 3 * pretrained["epochs"]
+    assert pretrained["epochs"] == 20  # few rows
+    assert math.isclose(pretrained["learning_rate"], 3e-5 * 768 / 128)
+
+
+@pytest.mark.parametrize("features", ["sum", "join", "mix"])
+def test_features_of_a_frozen_encoder(road: Path, files: Path, tmp_path: Path, capsys, features):
+    words = command(road, files, tmp_path / "run", "--freeze", "--features", features, "--epochs", "1")
+    assert facts(capsys, *words)["finished"]
+    before, after = (dict(cw.load(path).model.named_parameters()) for path in (road / "run", tmp_path / "run"))
+    assert all(after[name].equal(value) for name, value in before.items() if name in after)

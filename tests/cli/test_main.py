@@ -1,0 +1,150 @@
+"""The command line as its users meet it: quick help, suggestions, JSON, exit codes, and a road that goes on."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from clozeworks.cli.main import COMMANDS, main, parser_of
+from clozeworks.screen.console import emit
+from tests.command_line import child, refused
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+# ---- help
+
+
+def test_help_is_quick_and_imports_nothing_heavy():
+    code = (
+        "import sys, clozeworks.cli.main as c; c.main(['--help']); print(sorted(set(sys.modules) & set(sys.argv[1:])))"
+    )
+    heavy = ["torch", "numpy", "tokenizers", "rich", "matplotlib", "safetensors"]
+    done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    times = []
+    for _ in range(4):
+        begin = time.perf_counter()
+        assert child("--help").returncode == 0
+        times.append(time.perf_counter() - begin)
+    assert min(times) < 0.5
+
+
+def test_overview_tells_every_command(capsys):
+    assert main(["--help"]) == 0
+    told = capsys.readouterr().out
+    for name in COMMANDS:
+        assert re.search(rf"^  {name} +\S", told, re.MULTILINE), name
+    assert max(map(len, told.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    told = capsys.readouterr().out
+    assert re.search(rf"^  clozeworks {name}\b", told, re.MULTILINE), "no example"
+    assert max(len(line) for line in told.splitlines() if not line.startswith("  clozeworks ")) <= 80
+    for action in parser_of(name)._actions:
+        assert action.help, f"{action.dest} has no help"
+
+
+def test_options_are_the_frozen_ones():
+    """Scripts depend on these. Adding is fine: write it to options.txt and the changelog. Removing breaks someone."""
+    now = ""
+    for name in COMMANDS:
+        names = [" ".join(a.option_strings[:1]) or str(a.metavar) for a in parser_of(name)._actions]
+        now += f"{name}: {' '.join(sorted(names))}\n"
+    assert now == (Path(__file__).parent / "options.txt").read_text()
+
+
+# ---- mistakes
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["pretrian"], "did you mean pretrain"),
+        (["--hepl"], "there is no such option"),
+        (["show", "bert_bse"], "did you mean bert_base"),
+        (["show", "bert_tiny", "--set", "encoder.wdth=64"], "did you mean width"),
+        (["show", "bert_tiny", "--set", "encoder.width=wide"], "a value of type int is needed"),
+        (["show", "bert_tiny", "--set", "encoder.width"], "PATH=VALUE is needed"),
+        (["show", "bert_tiny", "--set", "=3"], "--set: =3; PATH=VALUE is needed; for example: --set train.steps=500"),
+        (["show", "bert_tiny", "--set", "a.b"], "--set: a.b; PATH=VALUE is needed"),
+        (["show", "bert_tiny", "--set", ""], "--set: nothing; PATH=VALUE is needed"),
+        (["show", "bert_tiny", "--set", "encoder.width="], "encoder.width = nothing: a value of type int"),
+        (["show", "bert_tiny", "--set", "encoder.stack.depth=1e9"], "at most 10,000 layers are possible"),
+        (["show", "bert_tiny", "--set", "objective.corruption=MaskTokkens"], "did you mean MaskTokens or"),
+        (["show", "bert_tiny", "--set", "encoder.width=99"], "not divisible"),
+        (["show", "bert_tiny", "--jsno"], "did you mean --json"),
+        (["show"], "no RECIPE"),
+        (["show", "a", "b"], "one argument too many"),
+        (["show", "nowhere/recipe.json"], "nowhere does not exist either"),
+        (["prepare", "corpus.txt", "--otu", "x"], "did you mean --out"),
+        (["prepare", "corpus.txt"], "no --out"),
+        (["prepare", "--out", "x"], "no text"),
+        (["prepare", "x.txt", "--out", "x", "--lang", "fr"], "en, zh"),
+        (["prepare", "x.txt", "--out", "x", "--lang"], "nothing after it"),
+        (["prepare", "x.txt", "--out", "x", "--vocab", "many"], "a whole number"),
+        (["prepare", "x.txt", "--out", "x", "--heldout", "2"], "a share"),
+        (["prepare", "x.txt", "--out", "x", "--errors", "replac"], "did you mean replace"),
+        (["pretrain", "bert_tiny", "--dat", "x"], "did you mean --data"),
+        (["pretrain", "bert_tiny", "--data", "nowhere", "--device", "cuad"], "--device"),
+        (["evaluate", "nowhere", "--data", "x"], "no such path"),
+        (["bench", "pretrian"], "did you mean pretrain"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_mistake_is_one_sentence_with_a_way_out(words, told, capsys):
+    assert told in refused(capsys, *words)
+
+
+def test_misspelt_paths_get_the_near_name(road, capsys):
+    assert f"did you mean {road}/corpus.txt?" in refused(capsys, "prepare", f"{road}/corpse.txt", "--out", road / "x")
+    assert f"did you mean {road}/data?" in refused(capsys, "examples", "bert_tiny", "--data", f"{road}/dta")
+    assert f"did you mean {road}/run?" in refused(capsys, "fill-mask", f"{road}/rnu", "a [MASK]")
+    assert f"did you mean {road}/data?" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/dat:2")
+    assert "a number is needed after the colon" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/data:x")
+
+
+def test_a_bug_of_ours_is_a_traceback():
+    code = "import clozeworks.cli.main as c, clozeworks.machine.doctor as d; d.apply = None; c.main(['recipes'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    done = subprocess.run(
+        f"{sys.executable} -m clozeworks recipes | head -n 1", shell=True, capture_output=True, text=True
+    )
+    assert done.stdout.startswith("recipe")
+    assert done.stderr == ""
+
+
+def test_pipes_get_no_escape_codes_and_colour_can_be_refused():
+    assert "\x1b" not in child("recipes").stdout
+    forced = {**os.environ, "FORCE_COLOR": "1"}
+    assert "\x1b[" in child("recipes", "--tree", env=forced).stdout
+    assert "\x1b[3" not in child("recipes", "--tree", env={**forced, "NO_COLOR": "1"}).stdout
+
+
+def test_waiting_threads_do_not_spin_unless_asked_to():
+    code = "import os, clozeworks.cli.main as c; c.main(['recipes']); print(os.environ.get('GOMP_SPINCOUNT'))"
+    plain = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    for more, told in ({}, "10000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, "None"):
+        done = subprocess.run([sys.executable, "-c", code], env={**plain, **more}, capture_output=True, text=True)
+        assert done.stdout.splitlines()[-1] == told
+
+
+def test_a_number_that_json_cannot_say_is_null(capsys: pytest.CaptureFixture[str]):
+    emit({"loss": math.nan, "rows": [(1, math.inf)], "name": "a"})
+    assert json.loads(capsys.readouterr().out) == {"loss": None, "rows": [[1, None]], "name": "a"}

@@ -1,0 +1,87 @@
+"""Texts from texts by the commands: both forms, a second model for the decoder, figures and answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import clozeworks as cw
+from clozeworks.cli.main import main
+from clozeworks.tasks.write import Write
+from tests.command_line import facts, refused
+from tests.labelled import write
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+QUICK = ["--epochs", "1", "--batch", "8", "--length", "32", "--set", "task.target_length=8",
+         "--set", "train.precision=fp32", "--set", "task.search.beams=2"]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("written")
+    words = ["the", "house", "is", "old", "and", "red"]
+    texts = [" ".join(words[at:] + words[:at]) for at in range(6)]
+    write(folder / "train.jsonl", [{"en": text, "de": text[:12].strip()} for text in texts * 4])
+    write(folder / "dev.jsonl", [{"en": text, "de": text[:12].strip()} for text in texts])
+    return folder
+
+
+def command(road: Path, files: Path, out: Path, *more: object) -> list[str]:
+    words = [
+        "finetune",
+        "write",
+        "--model",
+        road / "run",
+        "--train",
+        files / "train.jsonl",
+        "--dev",
+        files / "dev.jsonl",
+    ]
+    return [str(word) for word in [*words, "--columns", "source=en", "target=de", "--out", out, *QUICK, *more]]
+
+
+@pytest.mark.parametrize("form", ["decoder", "prefix"])
+def test_from_pairs_to_answers(road: Path, files: Path, tmp_path: Path, capsys, form: str):
+    run = tmp_path / "run"
+    told = facts(capsys, *command(road, files, run, "--form", form))
+    names = {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
+    assert names <= set(told)
+    assert names <= set(told["intervals"])
+    note = "the decoder starts as the encoder, its cross-attention from fresh weights"
+    assert (note in told["notes"]) == (form == "decoder")
+    loaded = cw.load(run)
+    assert isinstance(loaded.recipe.task, Write)
+    assert (loaded.recipe.decoder is not None) == (form == "decoder")
+    words = ["evaluate", run, "--test", files / "dev.jsonl", "--columns", "source=en", "target=de"]
+    again = facts(capsys, *words)
+    assert again["bleu"] == pytest.approx(told["bleu"])
+    assert again["worst"]
+    assert main(["predict", str(run), str(files / "dev.jsonl"), "--columns", "source=en"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(rows) == 6
+    assert {"en", "de", "text", "score"} <= set(rows[0])
+    if form == "decoder":
+        assert "laid out as its task says" in refused(capsys, "translate", run, "the house")
+    told = refused(capsys, "export", run, "--to", "hf", "--out", tmp_path / "hf")
+    assert "its own format" in told
+    assert loaded.predict(["the house is old and red"])[0]["text"] == rows[0]["text"]
+
+
+def test_another_model_for_the_decoder(road: Path, files: Path, tmp_path: Path, capsys):
+    told = facts(capsys, *command(road, files, tmp_path / "run", "--decoder", road / "run", "--set", "task.share=true"))
+    assert any("the decoder starts as bert_tiny" in note for note in told["notes"])
+    decoder = cw.load(tmp_path / "run").recipe.decoder
+    assert decoder is not None
+    assert decoder.embed is None
+
+
+def test_what_cannot_be_is_refused(road: Path, files: Path, tmp_path: Path, capsys):
+    told = refused(capsys, *command(road, files, tmp_path / "run", "--form", "prefix", "--decoder", road / "run"))
+    assert "one stack reads and writes there" in told
+    words = ["finetune", "classify", "--model", road / "run", "--train", files / "train.jsonl", "--out", tmp_path / "x"]
+    words += ["--dev", files / "dev.jsonl", "--columns", "text=en", "label=de"]
+    told = refused(capsys, *words, "--form", "prefix")
+    assert "it is about texts that are written" in told
+    write(tmp_path / "empty.jsonl", [{"source": "a", "target": "b"}, {"source": "a", "target": " "}] * 4)
+    words = ["finetune", "write", "--model", road / "run", "--train", tmp_path / "empty.jsonl", "--out", tmp_path / "x"]
+    assert "target" in refused(capsys, *words)

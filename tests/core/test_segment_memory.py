@@ -1,0 +1,216 @@
+"""What one batch read is the past of the next: of the same lanes, in its place, and of nobody else."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from clozeworks.core.batch import FORGOTTEN, Batch, Borders, Memory, Side, verify
+from clozeworks.core.segment_memory import Recall
+from clozeworks.model import Encoder, Model
+from clozeworks.nn.attention import Attention
+from clozeworks.nn.block import Block
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.stack import Stack
+from clozeworks.objectives.losses.next_token import NextToken
+
+WIDTH, VOCAB = 16, 30
+
+
+def model_of(depth: int = 2, **more) -> Model:
+    torch.manual_seed(0)
+    stack = Stack(depth, Block(Attention(2), FeedForward(32), dropout=0.0), **{"memory": 6, **more})
+    return Model(Encoder(WIDTH, VOCAB, Embed(None, segments=0, norm=None, dropout=0.0), stack), (NextToken(),))
+
+
+def batch_of(tokens: torch.Tensor, lanes: list[int], goes_on: bool, **more) -> Batch:
+    """Rows of lanes, each token labelled with a number of its own."""
+    rows, width = tokens.shape
+    position = torch.arange(width).expand(rows, width)
+    backward = more.get("backward")
+    if backward is not None:
+        position = torch.where(backward[:, None], -position, position)
+    document = torch.arange(rows)[:, None].expand(rows, width)
+    side = Side.make(position, document, "causal")
+    if backward is not None:
+        order = torch.arange(width).expand(rows, width)
+        side = dataclasses.replace(side, appears=order, sees=order)
+    starts = tuple(range(0, rows * width, width))
+    borders = Borders(starts, (width,) * rows, rows, width)
+    batch = Batch(tokens, side, "causal" if backward is None else "order", borders, torch.tensor(starts))
+    batch.example = {"lane": torch.tensor(lanes), "continues": torch.tensor([goes_on] * rows)}
+    batch.targets, batch.labels = torch.arange(rows * width), tokens.flatten()
+    return dataclasses.replace(batch, **more)
+
+
+def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[Batch]:
+    """Lanes [n, T] in rows of `length`, these groups of them together."""
+    return [
+        batch_of(tokens[group, at : at + length], group, at > 0)
+        for at in range(0, tokens.shape[1], length)
+        for group in groups
+    ]
+
+
+def read(model: Model, batches: list[Batch], recall: Recall | None = None) -> list[torch.Tensor]:
+    recall, found = recall or Recall(), []
+    with torch.no_grad():
+        for batch in batches:
+            given = recall.give(batch)
+            hidden = model.encoder(given.tokens, given.side, given.context())
+            recall.take(batch, hidden.memory)
+            found.append(hidden.last)
+    return found
+
+
+def test_one_layer_sees_what_one_long_row_shows():
+    model, tokens = model_of(1, memory=9), torch.randint(VOCAB, (3, 12))
+    whole = batch_of(tokens, [0, 1, 2], False)
+    expected = model.encoder(tokens, whole.side, whole.context()).last
+    parts = read(model, stream(tokens, 4, [[0, 1, 2]]))
+    torch.testing.assert_close(torch.cat(parts, 1), expected, atol=2e-6, rtol=1e-5)
+    short = torch.cat(read(model_of(1, memory=2), stream(tokens, 4, [[0, 1, 2]])), 1)
+    assert not torch.allclose(short[:, -1], expected[:, -1], atol=1e-4), "a memory of two rows is too short for that"
+
+
+def test_many_layers_with_room_for_all_are_one_long_row():
+    """Nothing learns here, so rows computed earlier are what they would be now."""
+    model, tokens = model_of(3, memory=99), torch.randint(VOCAB, (2, 15))
+    whole = batch_of(tokens, [0, 1], False)
+    expected = model.encoder(tokens, whole.side, whole.context()).last
+    torch.testing.assert_close(torch.cat(read(model, stream(tokens, 5, [[0, 1]])), 1), expected, atol=5e-6, rtol=1e-5)
+
+
+def test_how_lanes_are_grouped_changes_nothing():
+    model, tokens = model_of(), torch.randint(VOCAB, (4, 12))
+    one = read(model, stream(tokens, 4, [[0, 1, 2, 3]]))
+    two = read(model, stream(tokens, 4, [[0, 1], [2, 3]]))
+    regrouped = read(model, stream(tokens[:, :4], 4, [[0, 1], [2, 3]])
+                     + [dataclasses.replace(b, example={**b.example, "continues": torch.tensor([True] * len(b.tokens))})
+                        for b in stream(tokens[:, 4:], 4, [[0], [1, 2, 3]])])  # fmt: skip
+    for at in range(3):
+        torch.testing.assert_close(torch.cat(two[2 * at : 2 * at + 2]), one[at])
+        torch.testing.assert_close(torch.cat(regrouped[2 * at : 2 * at + 2]), one[at])
+
+
+def test_where_a_lane_begins_again_nothing_is_remembered():
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 8)), Recall()
+    first = read(model, stream(tokens, 4, [[0, 1]]), recall)
+    assert recall.length == 6
+    again = read(model, stream(tokens, 4, [[0, 1]]), recall)
+    assert torch.equal(first[0], again[0])
+    assert torch.equal(first[1], again[1])
+    recall.forget()
+    later = batch_of(tokens[:, 4:], [0, 1], True)
+    assert recall.give(later).past is None
+    assert not torch.allclose(read(model, [later])[0], first[1], atol=1e-4), "the memory was of use"
+
+
+def test_rows_without_lanes_pass_through():
+    model, recall = model_of(), Recall()
+    batch = batch_of(torch.randint(VOCAB, (2, 4)), [0, 1], True)
+    batch.example = {}
+    assert recall.give(batch) is batch
+    recall.take(batch, model(batch).hidden.memory)
+    assert recall.state() == {}
+    with_lanes = batch_of(batch.tokens, [0, 1], True)
+    recall.take(with_lanes, model_of(memory=0)(with_lanes).hidden.memory)
+    assert recall.length == 0, "a model without memory gives nothing to take"
+
+
+def test_nothing_learns_through_memory():
+    """The gradient of the second row is that with its memory held fixed."""
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (1, 8)), Recall()
+    first, second = stream(tokens, 4, [[0]])
+    recall.take(first, model(first).hidden.memory)
+    given = recall.give(second)
+    assert given.past is not None
+    assert not any(layer.requires_grad for layer in given.past.layers if isinstance(layer, torch.Tensor))
+    table = model.encoder.embed.words.table.weight
+    (gradient,) = torch.autograd.grad(
+        model.encoder(given.tokens, given.side, given.context()).last.square().sum(), table
+    )
+    only_before = sorted(set(tokens[0, :4].tolist()) - set(tokens[0, 4:].tolist()))
+    assert only_before
+    assert gradient[only_before].abs().max() == 0
+    assert gradient[tokens[0, 4:]].abs().max() > 0
+
+
+def test_positions_are_those_before_the_row():
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 12)), Recall()
+    batches = stream(tokens, 4, [[0, 1]])
+    read(model, batches[:2], recall)
+    given = recall.give(batches[2])
+    assert given.past is not None
+    assert given.past.side.position.tolist() == [list(range(-6, 0))] * 2
+    assert given.past.side.document.tolist() == [[0] * 6, [1] * 6]
+    context = given.context()
+    verify(context.after(given.past.side))
+    narrow = batch_of(tokens[1:, 8:], [1], True)
+    past = recall.give(narrow).past
+    assert past is not None
+    assert past.side.document.tolist() == [[0] * 6], "in another batch a lane has another number"
+    assert torch.equal(past.layers[1], given.past.layers[1][1:])
+
+
+def test_rows_that_overlap_and_rows_read_backwards():
+    """Each goes on after `keep` tokens; those that run down have what they read above them."""
+    model, recall = model_of(memory=5), Recall()
+    tokens, backward = torch.randint(VOCAB, (2, 4)), torch.tensor([False, True])
+    for keep, goes_on in ((3, False), (2, True), (4, True)):
+        batch = batch_of(tokens, [0, 1], goes_on, keep=keep, backward=backward)
+        given = recall.give(batch)
+        recall.take(batch, model.encoder(given.tokens, given.side, given.context()).memory)
+    later = recall.give(batch_of(tokens, [0, 1], True, keep=3, backward=backward))
+    assert later.past is not None
+    assert later.past.side.position.tolist() == [[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1]]
+    verify(dataclasses.replace(later.context(), kind="order").after(later.past.side))
+
+
+def test_the_state_brings_back_the_same():
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (4, 12)), Recall()
+    batches = stream(tokens, 4, [[0, 1], [2, 3]])
+    read(model, batches[:4], recall)
+    state = recall.state()
+    assert state["lane"].tolist() == [0, 1, 2, 3]
+    assert state["layer.1"].shape == (4, 6, WIDTH)
+    other = Recall()
+    other.load(state)
+    for mine, theirs in zip(read(model, batches[4:], other), read(model, batches[4:], recall), strict=True):
+        assert torch.equal(mine, theirs)
+    other.load({})
+    assert other.length == 0
+
+
+def test_lanes_of_other_lengths_share_a_batch():
+    """A shorter memory has forgotten rows before it, which nobody sees."""
+    model, tokens, recall = model_of(memory=9), torch.randint(VOCAB, (2, 9)), Recall()
+    alone = [batch_of(tokens[:1, :5], [0], False), batch_of(tokens[1:, :4], [1], False)]
+    read(model, alone, recall)
+    assert recall.state()["document"][1].tolist() == [FORGOTTEN, 0, 0, 0, 0]
+    both = read(model, [batch_of(tokens[:, 5:], [0, 1], True)], recall)[0]
+    fresh = Recall()
+    read(model, alone, fresh)
+    for lane in (0, 1):
+        single = read(model, [batch_of(tokens[lane : lane + 1, 5:], [lane], True)], fresh)[0]
+        torch.testing.assert_close(both[lane : lane + 1], single)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_start_of_zeros_is_a_memory_of_zeros(depth: int):
+    model, tokens = model_of(depth, start="zeros"), torch.randint(VOCAB, (2, 8))
+    empty = model_of(depth)
+    batches = stream(tokens, 4, [[0, 1]])
+    rows = torch.zeros(2, 6, WIDTH)
+    before = torch.arange(-6, 0).expand(2, 6)
+    past = Memory((rows,) * depth, Side(before, torch.tensor([[0] * 6, [1] * 6]), before, before))
+    by_hand = dataclasses.replace(batches[0], past=past)
+    expected = empty.encoder(by_hand.tokens, by_hand.side, by_hand.context())
+    assert expected.memory is not None
+    found = read(model, batches)
+    assert torch.equal(found[0], expected.last)
+    assert not torch.allclose(found[0], read(empty, batches)[0], atol=1e-4), "zeros take their share of attention"
+    recall = Recall()
+    recall.take(batches[0], expected.memory)
+    assert torch.equal(found[1], read(empty, batches[1:], recall)[0])

