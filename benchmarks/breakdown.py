@@ -19,7 +19,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.ffn import FeedForwardLayer
 from clozeworks.objectives.objective import LossLayer
 from clozeworks.optim import parameter_groups
-from clozeworks.train.loop import accumulate, keys_of
+from clozeworks.train.loop import accumulate, make_dropout_keys
 from clozeworks.train.resources import allocator
 
 PARTS = {EmbedLayer: "embedding", AttentionLayer: "attention", FeedForwardLayer: "ffn", LossLayer: "head"}
@@ -69,7 +69,7 @@ def measure(folder: Path, steps: int = 8) -> dict[str, Any]:
     allocator.keep_freed()
     work = Workload.open(folder)
     train, model = work.recipe.train, work.model()
-    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     batches = work.steps()
     kinds = by_kind(model, adam, batches)
     return {"parts": by_part(model, adam, batches, steps), "kinds": kinds}
@@ -83,7 +83,7 @@ def by_part(model: Model, adam: Optimizer, batches: Iterator[list[Batch]], steps
         clock.seconds.clear()
         clock.seconds["data"] = time.perf_counter() - begin
         begin = time.perf_counter()
-        accumulate(model, micro, keys_of(micro, 0, number))
+        accumulate(model, micro, make_dropout_keys(micro, 0, number))
         clock.end()
         inside = time.perf_counter() - begin
         clock.seconds["norms, residuals, dropout"] = inside - sum(clock.seconds[name] for name in PARTS.values())
@@ -100,7 +100,7 @@ def by_kind(model: Model, adam: Optimizer, batches: Iterator[list[Batch]], steps
         micro = next(batches)
         with profile(activities=[ProfilerActivity.CPU]) as profiled:
             begin = time.perf_counter()
-            accumulate(model, micro, keys_of(micro, 0, number))
+            accumulate(model, micro, make_dropout_keys(micro, 0, number))
             update(model, adam)
             whole = time.perf_counter() - begin
         seconds: dict[str, float] = dict.fromkeys(("matrix products", "other operators"), 0.0)

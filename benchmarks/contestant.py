@@ -58,7 +58,7 @@ def ours(folder: Path, answers: IO[str]) -> None:
     allocator.keep_freed()
     work = Workload.open(folder)
     train, model = work.recipe.train, work.model()
-    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     meter = Meter(answers)
     if not meter.wait():
         return

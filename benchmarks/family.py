@@ -144,9 +144,9 @@ def own(setting: Setting, folder: Path) -> Iterator[int]:
 
 def layers(setting: Setting, folder: Path, share: "Share") -> Iterator[int]:
     from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.train.run import fitted
+    from clozeworks.train.run import fit_to_data
 
-    r = fitted(recipe_of(setting, share), Tokenizer.load(folder / DATA))
+    r = fit_to_data(recipe_of(setting, share), Tokenizer.load(folder / DATA))
     return training(r, batches_of(r, folder))
 
 
@@ -173,12 +173,12 @@ def lesson(setting: Setting, folder: Path) -> "tuple[Recipe, Teacher, list[list[
     """A recipe, its teacher with fresh weights, and the same few steps for every side."""
     from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.recipe import build
-    from clozeworks.train.run import fitted
+    from clozeworks.train.run import fit_to_data
     from clozeworks.train.teacher import Teacher
 
     tokenizer = Tokenizer.load(folder / DATA)
-    r = fitted(pupil(setting), tokenizer)
-    above = build(fitted(master(setting), tokenizer))
+    r = fit_to_data(pupil(setting), tokenizer)
+    above = build(fit_to_data(master(setting), tokenizer))
     teacher = Teacher(above, r.objective.losses, r.encoder.stack.depth)
     return r, teacher, list(itertools.islice(batches_of(r, folder), setting.steps))
 
@@ -231,7 +231,7 @@ def training(r: "Recipe", batches: "Iterator[list[Batch]]", teach: "Teacher | No
 
     allocator.keep_freed()
     model, train = build(r), r.train
-    optimizer = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
+    optimizer = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     rate = train.learning_rate
     for step in fit(model, batches, optimizer, lambda _: rate, steps=10**9, clip=train.clip, teach=teach):
         yield step.tokens

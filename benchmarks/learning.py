@@ -25,12 +25,12 @@ from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.optim import parameter_groups
-from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.optim.settings import AdamW
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.train.loop import fit
-from clozeworks.train.pretraining_batches import Feed
+from clozeworks.train.pretraining_batches import PretrainingBatches
 
 HELDOUT = 0.1  # of the documents; few texts are large, and a loss over few predictions says little
 TRAINED = "trained"  # the peer's weights at the end
@@ -81,13 +81,13 @@ def ours(work: Workload, tokens: int) -> dict[str, Any]:
     """As many steps as have so many real tokens."""
     r = work.recipe
     train, model = r.train, work.model()
-    batches = iter(Feed(r, [(work.text, 1.0)], work.vocabulary))
+    batches = iter(PretrainingBatches(r, [(work.text, 1.0)], work.vocabulary))
     with contextlib.closing(batches):  # pyright: ignore[reportArgumentType]
         first = next(batches)
         train.steps = max(1, round(tokens / sum(batch.real for batch in first)))
-    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     seen, predicted, begin = 0, 0, time.perf_counter()
-    batches = iter(Feed(r, [(work.text, 1.0)], work.vocabulary))
+    batches = iter(PretrainingBatches(r, [(work.text, 1.0)], work.vocabulary))
 
     def counted() -> Any:
         nonlocal predicted
@@ -97,7 +97,13 @@ def ours(work: Workload, tokens: int) -> dict[str, Any]:
 
     with contextlib.closing(batches):  # pyright: ignore[reportArgumentType]
         course = fit(
-            model, counted(), adam, lambda step: rate(step, train), steps=train.steps, clip=train.clip, seed=train.seed
+            model,
+            counted(),
+            adam,
+            lambda step: learning_rate(step, train),
+            steps=train.steps,
+            clip=train.clip,
+            seed=train.seed,
         )
         for step in course:
             seen += step.tokens
@@ -139,7 +145,7 @@ def theirs(work: Workload) -> dict[str, Any]:
 
     class Trainer(transformers.Trainer):
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
-            course: Callable[[int], float] = lambda done: rate(done + 1, train) / train.learning_rate  # noqa: E731
+            course: Callable[[int], float] = lambda done: learning_rate(done + 1, train) / train.learning_rate  # noqa: E731
             self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer or self.optimizer, course)
             return self.lr_scheduler
 

@@ -101,11 +101,11 @@ class Runs:
         """The batches of so many steps made one after another, nobody training meanwhile."""
         from clozeworks.data.shards.corpus import Corpus
         from clozeworks.data.tokens.tokenizer import Tokenizer
-        from clozeworks.train.pretraining_batches import Feed
+        from clozeworks.train.pretraining_batches import PretrainingBatches
 
         vocabulary = Tokenizer.load(self.folder / DATA).vocabulary()
         self.recipe.train.steps = batches + 1
-        steps = iter(Feed(self.recipe, [(Corpus.open(self.folder / DATA), 1.0)], vocabulary))
+        steps = iter(PretrainingBatches(self.recipe, [(Corpus.open(self.folder / DATA), 1.0)], vocabulary))
         next(steps)
         begin, cpu = time.perf_counter(), time.process_time()
         for _ in range(batches):

@@ -197,7 +197,7 @@ def passing(encoder: "EncoderLayer") -> Pass:
     import torch
 
     from clozeworks.core.batch import from_padded
-    from clozeworks.core.dropout import Key
+    from clozeworks.core.dropout import DropoutKey
     from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
@@ -205,8 +205,8 @@ def passing(encoder: "EncoderLayer") -> Pass:
 
     def read(tokens: "Tensor") -> "Tensor":
         batch = from_padded(tokens)
-        key = Key.make(0, next(passes), rows=range(len(tokens))) if torch.is_grad_enabled() else None
-        return encoder(tokens, batch.side, batch.context(key=key)).last
+        key = DropoutKey.make(0, next(passes), rows=range(len(tokens))) if torch.is_grad_enabled() else None
+        return encoder(tokens, batch.token_info, batch.context(key=key)).last
 
     return read
 
@@ -216,12 +216,12 @@ def path(setting: Setting, length: int, mode: str) -> str:
     import torch
 
     from clozeworks.core.batch import from_padded
-    from clozeworks.core.dropout import Key
+    from clozeworks.core.dropout import DropoutKey
     from clozeworks.nn.kernels.windowed import fits
     from clozeworks.nn.window import Window
 
     batch = from_padded(torch.zeros(1, length, dtype=torch.int64))
-    context = batch.context(key=None if mode == "forward" else Key.make(0, 0, rows=range(1)))
+    context = batch.context(key=None if mode == "forward" else DropoutKey.make(0, 0, rows=range(1)))
     return "pieces" if fits(context, Window(setting.window)) else "mask"
 
 

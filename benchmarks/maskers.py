@@ -12,9 +12,9 @@ import torch
 
 from benchmarks.peer import library
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
+from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, ExamplePlan, RaggedBatch, assemble
 from clozeworks.corpus import documents
-from clozeworks.data.batches.rows import Epoch, Row, Source, collate, shelved
+from clozeworks.data.batches.rows import Epoch, Row, Source, collate, read_ahead
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -38,10 +38,10 @@ Work = Callable[[], object]
 class Blocks(Segments):
     """The text cut every `length` - 2 tokens, whatever stands there: full examples, as the peer's scripts make them."""
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         room = self.length - 2
         starts = np.arange(int(text.sentences[-1]) // room) * room
-        return Plan(starts, starts + room, np.zeros(len(starts), np.int8), np.arange(len(starts) + 1))
+        return ExamplePlan(starts, starts + room, np.zeros(len(starts), np.int8), np.arange(len(starts) + 1))
 
 
 class Phrased:
@@ -110,7 +110,7 @@ class Bench:
     def _rows(self, epoch: Epoch) -> Iterator[list[Row]]:
         """The rows of batch after batch, without end, as the loader hands them to `collate`."""
         while True:
-            rows = shelved(epoch, [index[None] for batch in self.batches for index in batch])
+            rows = read_ahead(epoch, [index[None] for batch in self.batches for index in batch])
             yield from (rows[at : at + self.size] for at in range(0, len(rows), self.size))
 
     def theirs(self, name: str) -> dict[str, Work]:
@@ -165,7 +165,7 @@ class Bench:
         for side, work in (("ours", self.ours(name)), ("theirs", self.theirs(name))):
             if work:
                 made: list[Any] = [work["corrupt"]() for _ in self.batches]
-                labels = [np.asarray(each.labels if isinstance(each, Ragged) else each[1]) for each in made]
+                labels = [np.asarray(each.labels if isinstance(each, RaggedBatch) else each[1]) for each in made]
                 shares[side] = round(float(np.mean(np.concatenate(labels, None) != NOTHING)), 4)
         return shares
 

@@ -41,7 +41,7 @@ def permuted(batch: Batch) -> dict[str, Tensor]:
     assert batch.targets is not None
     assert batch.labels is not None
     rows, length = batch.tokens.shape
-    order = batch.side.appears
+    order = batch.token_info.appears
     hidden = (order[:, None, :] > order[:, :, None]) | torch.eye(length, dtype=torch.bool)
     row, place = batch.targets // length, batch.targets % length
     counts = torch.bincount(row, minlength=rows)
@@ -63,7 +63,7 @@ INPUTS: dict[str, Callable[[Batch], dict[str, Tensor]]] = {
 def batches(work: Workload, count: int) -> list[Batch]:
     """The first steps of our own loader, each one batch of full rows."""
     found = [batch for micro in itertools.islice(work.steps(), count) for batch in micro]
-    assert all(batch.borders is not None and batch.borders.plain for batch in found), "the peer would need a mask"
+    assert all(batch.layout is not None and batch.layout.plain for batch in found), "the peer would need a mask"
     return found
 
 

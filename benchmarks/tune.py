@@ -126,18 +126,18 @@ def make(folder: Path) -> dict[str, Any]:
     from clozeworks.inference.text_encoder import TextEncoder, save
     from clozeworks.recipe import build
     from clozeworks.tasks.classify import Classify
-    from clozeworks.train.finetune.recipe import fitted, frame_of
+    from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 
     setting = _setting(folder)
     table = _table()
     tokenizer = Tokenizer.train([row["text"] for row in table.rows], vocab=setting.vocab)
     recipe = cw.recipe(setting.recipe)
     recipe.encoder.vocab = tokenizer.size
-    frame = frame_of(recipe, tokenizer)
+    frame = infer_template(recipe, tokenizer)
     positions = recipe.encoder.embed.positions
     assert positions is not None
     frame.length = positions.length = setting.length  # pyright: ignore[reportAttributeAccessIssue]
-    recipe = fitted(recipe, Classify(frame=frame).fitted(table), table, len(table))
+    recipe = make_finetune_recipe(recipe, Classify(template=frame).with_labels(table), table, len(table))
     encoder = TextEncoder(build(recipe).eval(), tokenizer, recipe)
     save(encoder, folder / OURS)
     save(encoder, folder / "theirs", format="hf")
@@ -150,9 +150,9 @@ def make(folder: Path) -> dict[str, Any]:
     truth = torch.tensor([_task(encoder).labels.index(row["label"]) for row in first.rows])
     with torch.no_grad():
         theirs = float(model(**given, labels=truth).loss)
-    from clozeworks.inference.answers import answers
+    from clozeworks.inference.answers import predict_records
 
-    _, ours = answers(encoder.model, _task(encoder), first, tokenizer, "full", truth=True)
+    _, ours = predict_records(encoder.model, _task(encoder), first, tokenizer, "full", truth=True)
     return {
         "recipe": setting.recipe,
         "parameters": sum(parameter.numel() for parameter in encoder.model.parameters()),
@@ -180,7 +180,7 @@ def work(folder: Path, meter: "Meter", act: str) -> None:
 def ours(folder: Path) -> Iterator[int]:
     import clozeworks as cw
     from clozeworks.optim import parameter_groups
-    from clozeworks.train.finetune.batches import Lessons
+    from clozeworks.train.finetune.batches import LabelledBatches
     from clozeworks.train.loop import fit
     from clozeworks.train.resources import allocator
 
@@ -189,8 +189,8 @@ def ours(folder: Path) -> Iterator[int]:
     assert encoder.tokenizer is not None
     train = encoder.recipe.train
     labelled = _task(encoder).examples(_table(), encoder.tokenizer)
-    lessons = Lessons(labelled, setting.batch, train, encoder.recipe.reading, encoder.tokenizer.need("pad"))
-    adam = parameter_groups.optimizer(encoder.model, train.optimizer, train.learning_rate)
+    lessons = LabelledBatches(labelled, setting.batch, train, encoder.recipe.reading, encoder.tokenizer.need("pad"))
+    adam = parameter_groups.build_optimizer(encoder.model, train.optimizer, train.learning_rate)
     for step in fit(encoder.model, lessons, adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
         yield len(step.examples)
 
@@ -198,7 +198,7 @@ def ours(folder: Path) -> Iterator[int]:
 def predictions(folder: Path) -> Iterator[int]:
     """As many texts a step as in training, answered together with those of twenty more steps, as `predict` does."""
     import clozeworks as cw
-    from clozeworks.inference.answers import answers
+    from clozeworks.inference.answers import predict_records
 
     encoder, setting, table = cw.load(folder / OURS), _setting(folder), _table()
     assert encoder.tokenizer is not None
@@ -206,7 +206,7 @@ def predictions(folder: Path) -> Iterator[int]:
     while True:
         for begin in range(0, len(table) - many, many):
             some = table.some(list(range(begin, begin + many)))
-            answers(encoder.model, _task(encoder), some, encoder.tokenizer, encoder.recipe.reading)
+            predict_records(encoder.model, _task(encoder), some, encoder.tokenizer, encoder.recipe.reading)
             yield many
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.examples import Plan, Ragged, Vocabulary, assemble
+from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary, assemble
 from clozeworks.corpus import documents
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.shards.corpus import Corpus
@@ -32,22 +32,24 @@ THEIRS = "theirs"  # the same weights under the peer's names
 class OneSentence(Segments):
     """Each sentence is an example, cut at `length`: ragged text, the same examples for both sides."""
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         starts, ends = text.sentences[:-1], text.sentences[1:]
         starts, ends = starts[ends > starts], ends[ends > starts]
         count = len(starts)
-        return Plan(starts, np.minimum(ends, starts + self.length - 2), np.zeros(count, np.int8), np.arange(count + 1))
+        return ExamplePlan(
+            starts, np.minimum(ends, starts + self.length - 2), np.zeros(count, np.int8), np.arange(count + 1)
+        )
 
 
 @dataclass(slots=True)
 class Blocks(Segments):
     """The text as it comes, cut every `length` tokens: full rows, whatever sentence or document ends in them."""
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         body = self.length - 2
         count = int(text.sentences[-1]) // body
         starts = np.arange(count) * body
-        return Plan(starts, starts + body, np.zeros(count, np.int8), np.arange(count + 1))
+        return ExamplePlan(starts, starts + body, np.zeros(count, np.int8), np.arange(count + 1))
 
 
 PARTS = [OneSentence, Blocks]
@@ -106,7 +108,7 @@ class Workload:
         )
         return (micro for micro, _ in loader.steps())
 
-    def examples(self) -> Ragged:
+    def examples(self) -> RaggedBatch:
         """Every example, nothing hidden."""
         plan = self.recipe.objective.segments.plan(self.text, np.zeros((), np.uint64))
         return assemble(plan, np.arange(len(plan)), self.text.take, self.vocabulary)

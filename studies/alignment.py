@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.batch import Batch, Taps, from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import AttentionCapture, Batch, from_padded
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
 from clozeworks.nn.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot
@@ -110,7 +110,7 @@ def learnt(name: str, task: str, seed: int, steps: int) -> Model:
     for step in range(steps):
         batch = strings(task, seed, step, ROWS)
         assert batch.labels is not None
-        (loss,) = model(batch, Key.make(seed, step, rows=range(ROWS))).losses.values()
+        (loss,) = model(batch, DropoutKey.make(seed, step, rows=range(ROWS))).losses.values()
         optimizer.zero_grad()
         (loss / len(batch.labels)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -134,9 +134,9 @@ def right(model: Model, batch: Batch) -> float:
 def weights(model: Model, batch: Batch) -> list[list[float]]:
     """Where the decoder looked while it wrote the first string: a row a token that was written."""
     assert model.decoder is not None
-    taps = Taps()
-    model.decoder(batch.tokens, batch.side, batch.context(source=model.source(batch.source), taps=taps))
-    return [[round(share, 4) for share in row] for row in taps.kept["weights.0"][0, 0].tolist()]
+    taps = AttentionCapture()
+    model.decoder(batch.tokens, batch.token_info, batch.context(source=model.source(batch.source), capture=taps))
+    return [[round(share, 4) for share in row] for row in taps.captured["weights.0"][0, 0].tolist()]
 
 
 def draw(figures: dict[str, Any], path: str) -> None:

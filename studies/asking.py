@@ -45,8 +45,8 @@ class Permuted:
         special = torch.isin(tokens, torch.tensor(self.vocabulary.special))
         order = turns.masked_fill(special & (turns == 0), int(turns.max()) + 1)
         batch = from_padded(tokens)
-        side = dataclasses.replace(batch.side, appears=order, sees=order)
-        return _found(self.model, dataclasses.replace(batch, side=side, kind="order"), tokens, at)
+        side = dataclasses.replace(batch.token_info, appears=order, sees=order)
+        return _found(self.model, dataclasses.replace(batch, token_info=side, kind="order"), tokens, at)
 
 
 def at_once(ask: Ask, tokens: Tensor, a: Tensor, b: Tensor) -> Tensor:

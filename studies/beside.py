@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read
+from clozeworks.data.tables import read_table
 from clozeworks.plots import charts
 from studies import script
 
@@ -40,7 +40,7 @@ def run(
     """The accuracy of each seed on the other rows, and the seconds of each side."""
     if task not in COLUMNS:
         raise InputError("--task", task, "classify or pair is needed", "choose one")
-    table, dev = (read(file, COLUMNS[task], ("label",)).table for file in (train, test))
+    table, dev = (read_table(file, COLUMNS[task], ("label",)).table for file in (train, test))
     count = {name: script.numbers(f"--{name}", given, 1)[0] for name, given in
              (("rows", rows), ("epochs", epochs), ("length", length))}  # fmt: skip
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
@@ -94,7 +94,7 @@ def ours(
     )
     if not done.finished:
         raise SystemExit(128 + done.signal)
-    return done.figures["accuracy"], clozeworks.load(out).recipe.train
+    return done.metrics["accuracy"], clozeworks.load(out).recipe.train
 
 
 def theirs(
@@ -178,9 +178,9 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", default="classify", help="classify or pair (classify)")
     parser.add_argument("--train", required=True, metavar="FILE", help="labelled rows to learn from")
     parser.add_argument("--test", required=True, metavar="FILE", help="labelled rows to measure on")
-    parser.add_argument("--rows", default="2000", help="how many to learn from, the first ones (2000)")
+    parser.add_argument("--limit", default="2000", help="how many to learn from, the first ones (2000)")
     parser.add_argument("--epochs", default="3", help="(3)")
-    parser.add_argument("--length", default="128", help="tokens of an example at most (128)")
+    parser.add_argument("--max-length", default="128", help="tokens of an example at most (128)")
     return script.answer(parser, words, run, draw)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Taps, visible
+from clozeworks.core.batch import PADDING, AttentionCapture, Batch, visible
 from clozeworks.core.errors import InputError
 from clozeworks.core.spec import walk
 from clozeworks.data.shards.corpus import Corpus
@@ -142,9 +142,9 @@ def near(model: Model, sources: Sequence[Batch]) -> float:
     tokens, heads and layers."""
     total, count = 0.0, 0
     for batch in sources:
-        taps = Taps()
-        model.encoder(batch.tokens, batch.side, batch.context(taps=taps))
-        for weights in taps.kept.values():
+        taps = AttentionCapture()
+        model.encoder(batch.tokens, batch.token_info, batch.context(capture=taps))
+        for weights in taps.captured.values():
             total += float(beside(weights, batch).sum())
             count += batch.real * weights.shape[1]
     return total / count
@@ -152,7 +152,7 @@ def near(model: Model, sources: Sequence[Batch]) -> float:
 
 def beside(weights: Tensor, batch: Batch) -> Tensor:
     """[B, H, L, L] -> [B, H, L]: what falls on a token and its neighbours; nothing for padding."""
-    side = batch.side
+    side = batch.token_info
     distance = (side.position[:, :, None] - side.position[:, None, :]).abs()
     counted = visible(side, side) & (distance <= 1) & (side.document != PADDING)[:, :, None]
     return (weights * counted[:, None]).sum(-1)

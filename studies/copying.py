@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from clozeworks.core.batch import Batch, from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
 from clozeworks.nn.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
@@ -98,7 +98,7 @@ def learnt(kind: int | str, seed: int, steps: int) -> Model:
     )
     for step in range(steps):
         batch = rows(seed, step, ROWS)
-        (loss,) = model(batch, Key.make(seed, step, rows=range(ROWS))).losses.values()
+        (loss,) = model(batch, DropoutKey.make(seed, step, rows=range(ROWS))).losses.values()
         optimizer.zero_grad()
         (loss / (ROWS * WORD)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -93,7 +93,7 @@ def _mixed(found: Order, codes: np.ndarray, vocab: int, below: np.ndarray) -> np
 
 
 def line_of(corpus: Corpus, sep: int) -> np.ndarray:
-    """The text as a model in lanes reads it: the documents end to end, a separator behind each."""
+    """The text as a model in streams reads it: the documents end to end, a separator behind each."""
     line = Line.of(corpus)
     pieces = [np.append(corpus.take(np.array([a]), np.array([b])).tokens, sep)
               for a, b in zip(line.borders, line.borders[1:], strict=False)]  # fmt: skip

@@ -167,7 +167,7 @@ def recipe_for(name: str, seed: int, steps: int) -> Any:
     r: Any = clozeworks.recipe(RECIPES[name])
     r.objective.segments.length = LENGTH
     if name == "elmo":
-        r.objective.segments.lanes = TOKENS // LENGTH
+        r.objective.segments.streams = TOKENS // LENGTH
     for _, part in walk(r.encoder):
         if hasattr(part, "dropout"):
             setattr(part, "dropout", 0.0)  # noqa: B010

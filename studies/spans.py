@@ -88,7 +88,7 @@ def recipe_for(price: str, seed: int, steps: int) -> Any:
     block.mixer.heads, block.mixer.bias = HEADS, table if weight is None else AdaptiveSpan(LIMIT, table, RAMP, INIT)
     words = NextToken(bias=True, tied=False)
     r.objective.losses = (words,) if weight is None else (words, SpanPenalty(weight))
-    r.objective.segments = Stream(length=LENGTH, lanes=LANES)
+    r.objective.segments = Stream(length=LENGTH, streams=LANES)
     r.encoder.init = 0.06  # 0.02 suits a width of 768
     r.train.batch_tokens, r.train.learning_rate, r.train.precision = LENGTH * LANES, 3e-3, "fp32"
     r.train.steps = r.train.save_every = r.train.evaluate_every = steps

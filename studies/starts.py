@@ -119,7 +119,7 @@ def learnt(
         raise SystemExit(128 + done.signal)
     lines = (out / f"{seed}-{rate}" / "metrics.jsonl").read_text().splitlines()
     measured = [row for row in map(json.loads, lines) if row.get("split") == "heldout"]
-    return {row["step"]: row["loss"] for row in measured}, done.figures["bleu"]
+    return {row["step"]: row["loss"] for row in measured}, done.metrics["bleu"]
 
 
 def draw(figures: dict[str, Any], path: str) -> None:

@@ -35,7 +35,7 @@ def run(
     import clozeworks  # what a user calls, and nothing behind it
 
     fixed = dict(map(change_of, changes))
-    encoder, longest = clozeworks.load(model), script.numbers("--length", length, 1)[0]
+    encoder, longest = clozeworks.load(model), script.numbers("--max-length", length, 1)[0]
     found: dict[str, dict[str, list[float]]] = {}
     name, measured = "", 0
     with tempfile.TemporaryDirectory(prefix="clozeworks-worth-") as place:
@@ -50,8 +50,8 @@ def run(
                 )  # fmt: skip
                 if not done.finished:
                     raise SystemExit(128 + done.signal)
-                name, measured = next(iter(done.figures)), done.rows["dev"]
-                found[size][start].append(round(done.figures[name], 4))
+                name, measured = next(iter(done.metrics)), done.rows["dev"]
+                found[size][start].append(round(done.metrics[name], 4))
     return {
         "task": task,
         "figure": name,
@@ -85,7 +85,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--train", required=True, metavar="FILE", help="labelled rows to learn from")
     parser.add_argument("--test", required=True, metavar="FILE", help="labelled rows to measure on")
     parser.add_argument("--sizes", default=SIZES, help=f"how many rows to learn from ({SIZES})")
-    parser.add_argument("--length", default="128", help="tokens of an example at most (128)")
+    parser.add_argument("--max-length", default="128", help="tokens of an example at most (128)")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="PATH=VALUE",
                         help="change a field of both, such as train.learning_rate=1e-3")  # fmt: skip
     return script.answer(parser, words, run, draw)

@@ -7,7 +7,7 @@ from typing import Any
 
 SIDES = {"warm": ["red", "fox", "runs"], "cold": ["blue", "hen", "sleeps"]}
 PLAIN = ["the", "a", "small", "old", "tree", "stone"]
-QUICK = ["--epochs", "6", "--batch", "8", "--length", "16", "--set", "train.learning_rate=3e-3"]
+QUICK = ["--epochs", "6", "--batch-size", "8", "--max-length", "16", "--set", "train.learning_rate=3e-3"]
 
 
 def rows(count: int = 48, seed: int = 0) -> list[dict[str, Any]]:

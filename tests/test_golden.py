@@ -33,14 +33,14 @@ from clozeworks.objectives import mask, segments
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Corruption, Segments
 from clozeworks.optim import parameter_groups, settings
-from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import named, recipe
 from clozeworks.starts.transfer import take_layers
 from clozeworks.train.loop import fit
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted, open_data
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data, open_data
 from clozeworks.train.teacher import Teacher
 
 FILE = Path(__file__).parent / "golden" / "losses.json"
@@ -92,14 +92,14 @@ def shrink(r: Recipe) -> Recipe:
             ("heads", 2),
             ("inner", 64),
             ("cutoffs", (40, 120)),
-            ("lanes", 8),
+            ("streams", 8),
             ("reuse", 12),
             ("left", 9),
             ("target_length", 12),
             ("filters", ((1, 8), (3, 8))),
             ("samples", 50),
         ):
-            if hasattr(part, name):
+            if name in spec.fields_of(type(part)):
                 setattr(part, name, small)
         if isinstance(part, Window) and isinstance(part.dilation, tuple):
             part.dilation = part.dilation[-2:]
@@ -176,14 +176,14 @@ def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
     corpora, tokenizer = open_data(
         [(data["sides" if isinstance(r.objective.segments, segments.Pairs) else "documents"], 1.0)]
     )
-    r = fitted(r, tokenizer)
+    r = fit_to_data(r, tokenizer)
     model, train, teacher = build(r), r.train, teacher_of(r)
     if teacher is not None and r.distil is not None:
         take_layers(teacher.model, model, r.distil.layers(r.encoder.stack.depth, 4))
-    adam = parameter_groups.optimizer(model, train.optimizer, train.learning_rate)
-    with contextlib.closing(iter(Feed(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
+    with contextlib.closing(iter(PretrainingBatches(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
         more: dict[str, Any] = {"steps": STEPS, "clip": train.clip, "seed": train.seed, "teach": teacher}
-        return [step.loss for step in fit(model, batches, adam, lambda step: rate(step, train), **more)]
+        return [step.loss for step in fit(model, batches, adam, lambda step: learning_rate(step, train), **more)]
 
 
 # ---- the record

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Borders, Context, Kind, Side
+from clozeworks.core.batch import PADDING, Batch, Context, DocumentLayout, Kind, TokenInfo
 from clozeworks.core.examples import Columns, Vocabulary, ragged_arange
 
 
@@ -25,13 +25,13 @@ def packed(lengths: list[list[int]], width: int, kind: Kind = "full", **more) ->
             position[row, at:] = torch.arange(width - at)
             starts.append(row * width + at)
             sizes.append(width - at)
-    side = Side.make(position, document, kind)
-    return Context(side, side, kind, borders=Borders(tuple(starts), tuple(sizes), len(lengths), width), **more)
+    side = TokenInfo.make(position, document, kind)
+    return Context(side, side, kind, layout=DocumentLayout(tuple(starts), tuple(sizes), len(lengths), width), **more)
 
 
 def batch_of(context: Context, tokens: Tensor) -> Batch:
-    assert context.borders is not None
-    return Batch(tokens, context.query, context.kind, context.borders, torch.zeros(1, dtype=torch.long))
+    assert context.layout is not None
+    return Batch(tokens, context.query, context.kind, context.layout, torch.zeros(1, dtype=torch.long))
 
 
 class Text:

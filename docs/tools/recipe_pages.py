@@ -19,7 +19,7 @@ from clozeworks.cli.recipes import changes, family, summary
 from clozeworks.core import atomic_io, spec
 from clozeworks.nn.stack import Share
 from clozeworks.optim.settings import Train
-from clozeworks.recipe import Recipe, assembled, count_parameters
+from clozeworks.recipe import Recipe, assemble, count_parameters
 from clozeworks.recipes import named
 from docs.tools.laptop import Laptop, laptop_of
 
@@ -142,7 +142,7 @@ def _sets(count: int) -> str:
 def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     """Part, what it is, and its parameters, each shared tensor once; nothing is allocated."""
     with torch.device("meta"):
-        model = assembled(recipe)
+        model = assemble(recipe)
     counts = {name: each.numel() for name, each in model.named_parameters() if each.is_floating_point()}
     encoder, rows = recipe.encoder, []
 
@@ -155,7 +155,7 @@ def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     for side, part in (("encoder", encoder), ("decoder", recipe.decoder)):
         if part is None:
             continue
-        ways = ("", "back.") if part.stack.ways == 2 else ("",)
+        ways = ("", "back.") if part.stack.directions == 2 else ("",)
         begins = [f"{side}.stack.{way}blocks.{layer}." for way in ways for layer in range(part.stack.depth)]
         inside = lambda *names, begins=begins: [begin + f"{name}." for begin in begins for name in names]  # noqa: E731
         block, whose = part.stack.block_at(0), "" if side == "encoder" else "decoder's "

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.prepare import prepare
-from clozeworks.evaluate.text import figures_of
+from clozeworks.evaluate.text import evaluate_text
 from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
@@ -86,7 +86,7 @@ def pretrain(
 
 def figures(model: TextEncoder | StrPath, data: StrPath, seed: int = 0) -> dict[str, Any]:
     """Held-out figures of a model, and those of always guessing by how frequent a token is, on a prepared directory."""
-    return figures_of(model if isinstance(model, TextEncoder) else load(model), Path(data), seed)
+    return evaluate_text(model if isinstance(model, TextEncoder) else load(model), Path(data), seed)
 
 
 def convert(

@@ -7,14 +7,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import PADDING, Batch, Context, Hidden, Side, Source, Taps
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import PADDING, AttentionCapture, Batch, Context, Hidden, Source, TokenInfo
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec, walk
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.decoder import Decoder, DecoderLayer
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
 from clozeworks.nn.stack import Stack, StackLayer
@@ -84,7 +84,7 @@ class EncoderLayer(nn.Module):
         self.pooler = spec.pooler.build(self.width) if spec.pooler and pooler else None
 
     def forward(
-        self, tokens: Tensor, side: Side, context: Context, firsts: Tensor | None = None, layers: bool = False
+        self, tokens: Tensor, side: TokenInfo, context: Context, firsts: Tensor | None = None, layers: bool = False
     ) -> Hidden:
         """tokens [B, L] -> Hidden; `firsts` [N] are the flat offsets of the tokens to pool."""
         hidden = self.stack(self.embed(tokens, side, context), context, layers)
@@ -117,7 +117,7 @@ class Model(nn.Module):
         self.specs = losses
         self.frozen = False  # the encoder gives features, and learns nothing
         for head in self.heads.values():
-            cast(LossLayer, head).meet(cast(dict[str, LossLayer], self.heads))
+            cast(LossLayer, head).connect(cast(dict[str, LossLayer], self.heads))
 
     @property
     def top(self) -> "EncoderLayer | DecoderLayer":
@@ -128,7 +128,7 @@ class Model(nn.Module):
     def stacks(self) -> list[StackLayer]:
         return [part.stack for part in (self.encoder, self.decoder) if part is not None]
 
-    def forward(self, batch: Batch, key: Key | None = None) -> Output:
+    def forward(self, batch: Batch, key: DropoutKey | None = None) -> Output:
         specs = self.computed(batch)
         hidden = self.read(batch, specs, key=key)
         output = Output(hidden)
@@ -143,32 +143,36 @@ class Model(nn.Module):
         """The losses that this batch has all for: without a teacher, those that need none."""
         return tuple(loss for loss in self.specs if loss.computed(batch))
 
-    def read(self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: Key | None = None) -> Hidden:
+    def read(
+        self, batch: Batch, losses: tuple[Loss, ...], depth: int | None = None, key: DropoutKey | None = None
+    ) -> Hidden:
         """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""
         of = len(self.top.stack.blocks)
         needs = frozenset[str]().union(*(loss.wants for loss in losses))
         blocks = frozenset(block for loss in losses for block in loss.blocks(depth or of, of))
-        taps = Taps(needs & {"scores", "values"}, blocks) if blocks else None
+        taps = AttentionCapture(needs & {"scores", "values"}, blocks) if blocks else None
         drawn = None if self.frozen else key
-        context = batch.context(key=drawn if self.decoder is None else key, places=places(losses, batch), taps=taps)
+        context = batch.context(
+            key=drawn if self.decoder is None else key, positions=places(losses, batch), capture=taps
+        )
         layers = "layers" in needs
         if self.decoder is not None:
             context = dataclasses.replace(context.at("decoder"), source=self.source(batch.source, drawn))
-            hidden = self.decoder(batch.tokens, batch.side, context, layers)
+            hidden = self.decoder(batch.tokens, batch.token_info, context, layers)
         else:
             pools = not losses or any(loss.pools for loss in losses)
-            hidden = self.encoder(batch.tokens, batch.side, context, batch.firsts if pools else None, layers)
-        hidden.key, hidden.real = key, batch.side.document != PADDING
-        hidden.taps = taps.kept if taps is not None else {}
+            hidden = self.encoder(batch.tokens, batch.token_info, context, batch.firsts if pools else None, layers)
+        hidden.key, hidden.real = key, batch.token_info.document != PADDING
+        hidden.captured = taps.captured if taps is not None else {}
         hidden.penalties = penalties(self.encoder) if "penalties" in needs else {}
         return hidden
 
-    def source(self, given: Batch | None, key: Key | None = None) -> Source:
+    def source(self, given: Batch | None, key: DropoutKey | None = None) -> Source:
         """What the encoder makes of a source, for the decoder to attend to."""
         if given is None:
             raise ValueError("a model with a decoder writes from a source, and this batch has none")
-        hidden = self.encoder(given.tokens, given.side, given.context(key=key)).last
-        return Source(hidden, given.side, given.borders)
+        hidden = self.encoder(given.tokens, given.token_info, given.context(key=key)).last
+        return Source(hidden, given.token_info, given.layout)
 
     def freeze(self) -> None:
         """From now on the encoder is as it is: no gradient, and nothing in it is dropped."""
@@ -195,7 +199,7 @@ def penalties(encoder: nn.Module) -> dict[str, Tensor]:
 
 def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
     """The tokens that some loss reads, each once; None: any may be read."""
-    found = [loss.places(batch) for loss in losses if not loss.apart]
+    found = [loss.read_positions(batch) for loss in losses if not loss.regularizer]
     chosen = [each for each in found if each is not None]
     if not chosen or len(chosen) < len(found):
         return None
@@ -215,7 +219,7 @@ def initialise(model: nn.Module, deviation: float, seed: int) -> None:
                 module.weight.normal_(0.0, deviation, generator=generator)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
-        if isinstance(module, Fresh):
+        if isinstance(module, CustomInit):
             for name, parameter in module.named_parameters(recurse=False):
                 if id(parameter) not in done:
                     done.add(id(parameter))

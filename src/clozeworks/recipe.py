@@ -11,12 +11,12 @@ from clozeworks.core.spec import Spec
 from clozeworks.model import Encoder, Model, initialise
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.decoder import Decoder, crosses
-from clozeworks.nn.pooling import SentenceVector
+from clozeworks.nn.pooling import Pooling
 from clozeworks.nn.positions import AxialPositions, LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.objective import Objective
-from clozeworks.optim.settings import Distil, Train, Tune
+from clozeworks.optim.settings import Distil, Finetune, Train
 from clozeworks.tasks.task import Task
 
 
@@ -28,8 +28,8 @@ class Recipe(Spec):
     train: Train
     distil: Distil | None = field(default=None, metadata=spec.LATE)
     decoder: Decoder | None = field(default=None, metadata=spec.LATE)
-    tune: Tune | None = field(default=None, metadata=spec.LATE)
-    sentence: SentenceVector | None = field(default=None, metadata=spec.LATE)
+    finetune: Finetune | None = field(default=None, metadata=spec.LATE)
+    pooling: Pooling | None = field(default=None, metadata=spec.LATE)
 
     def check(self, where: str) -> None:
         corruption, stack = self.objective.corruption, self.top
@@ -154,21 +154,25 @@ class Recipe(Spec):
             needed = f"layers of widths {', '.join(map(str, widths))} have no sum"
             raise RecipeError(f"{path}.reading", type(task.reading).__name__, needed, "read the last one: Reading()")
         first, last = blocks[0][1], blocks[-1][0].out_width(blocks[-1][1])
-        if task.readers is not None and first != last:
+        if task.task_encoder is not None and first != last:
             needed = f"words and what is said of them have one width, not {first} and {last}"
-            raise RecipeError(f"{path}.readers", type(task.readers).__name__, needed, "use None, or another encoder")
+            raise RecipeError(
+                f"{path}.task_encoder", type(task.task_encoder).__name__, needed, "use None, or another encoder"
+            )
         if task.everywhere and task.pools:
             raise RecipeError(f"{path}.summary.dense", "pooler", "the pooler reads the last layer alone", "use own")
-        vector = getattr(task, "vector", None)
-        if vector is not None and vector != self.sentence:
+        vector = getattr(task, "pooling", None)
+        if vector is not None and vector != self.pooling:
             needed = "encode makes vectors as the task learns them"
-            raise RecipeError(f"{where}.sentence", self.sentence, needed, "change task.vector instead")
-        if task.whole:
+            raise RecipeError(f"{where}.pooling", self.pooling, needed, "change task.pooling instead")
+        if task.needs_whole_step:
             needed = f"{name} compares the rows of a step with one another"
             if self.train.micro_tokens is not None:
                 raise RecipeError(f"{where}.train.micro_tokens", self.train.micro_tokens, needed, "use None")
-            if self.tune is not None and self.tune.batch < 2:
-                raise RecipeError(f"{where}.tune.batch", self.tune.batch, needed, "use 2 or more, such as 32")
+            if self.finetune is not None and self.finetune.batch_size < 2:
+                raise RecipeError(
+                    f"{where}.finetune.batch_size", self.finetune.batch_size, needed, "use 2 or more, such as 32"
+                )
         for mixer in self.top.mixers():
             if task.kind is not None and task.kind not in self.top.sees(mixer):
                 needed = f"{type(mixer).__name__} cannot hide what {task.kind} visibility hides"
@@ -179,7 +183,7 @@ class Recipe(Spec):
         memory, segments, corruption = self.encoder.stack.memory, self.objective.segments, self.objective.corruption
         if memory < 1 or corruption is None:
             return
-        if not hasattr(segments, "lanes"):
+        if not hasattr(segments, "streams"):
             needed = f"rows of {type(segments).__name__} do not go on where others ended"
             raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take segments=Stream, or use 0")
         if corruption.hides == "replacing":
@@ -189,7 +193,7 @@ class Recipe(Spec):
 
     def _check_ways(self, where: str) -> None:
         """What is read one way or both must be what each loss is made for."""
-        corruption, two = self.objective.corruption, self.top.ways == 2
+        corruption, two = self.objective.corruption, self.top.directions == 2
         one_way = two and corruption is not None and corruption.kind == "causal"
         if one_way and not getattr(self.objective.segments, "both", False):
             given, needed = type(self.objective.segments).__name__, "nothing would be read from its end"
@@ -213,15 +217,19 @@ class Recipe(Spec):
     def reading(self) -> Literal["full", "causal"]:
         """Whom a token that the encoder reads sees: all, or those before it."""
         corruption = None if self.decoder is not None else self.objective.corruption
-        one_way = corruption is not None and corruption.kind == "causal" and self.encoder.stack.ways == 1
+        one_way = corruption is not None and corruption.kind == "causal" and self.encoder.stack.directions == 1
         return "causal" if one_way else "full"
 
     @property
     def opener(self) -> Literal["cls", "sep"]:
-        """The special before a text: [CLS], or of a model that read texts in lanes both ways or with a state, what ends
+        """The special before a text: [CLS], or of a model that read texts in streams both ways or with a state, what ends
         the others."""
         stack = self.encoder.stack
-        return "sep" if (stack.ways == 2 or stack.stateful) and hasattr(self.objective.segments, "lanes") else "cls"
+        return (
+            "sep"
+            if (stack.directions == 2 or stack.stateful) and hasattr(self.objective.segments, "streams")
+            else "cls"
+        )
 
     @property
     def recurrent(self) -> bool:
@@ -250,7 +258,7 @@ class Recipe(Spec):
         return max([phase.length for phase in self.train.phases] or [self.objective.segments.length])
 
 
-def assembled(recipe: Recipe, heads: bool = True) -> Model:
+def assemble(recipe: Recipe, heads: bool = True) -> Model:
     """The model that a recipe describes, with weights that mean nothing yet."""
     return Model(recipe.encoder, recipe.objective.losses if heads else (), recipe.decoder)
 
@@ -260,9 +268,9 @@ def build(recipe: Recipe) -> Model:
     spec.check(recipe, recipe.name)
     with torch.random.fork_rng():  # a part's own constructor may draw from the global generator
         torch.manual_seed(recipe.train.seed)
-        model = assembled(recipe)
+        model = assemble(recipe)
     initialise(model, recipe.encoder.init, recipe.train.seed)
-    if recipe.tune is not None and recipe.tune.freeze:
+    if recipe.finetune is not None and recipe.finetune.freeze:
         model.freeze()
     if recipe.distil is not None and recipe.distil.freeze_positions and model.encoder.embed.positions is not None:
         model.encoder.embed.positions.requires_grad_(False)
@@ -274,5 +282,5 @@ def count_parameters(recipe: Recipe, heads: bool = True) -> int:
     and decoder."""
     with torch.device("meta"):
         spec.check(recipe, recipe.name)
-        model = assembled(recipe, heads)
+        model = assemble(recipe, heads)
     return sum(parameter.numel() for parameter in model.parameters() if parameter.is_floating_point())

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords, Replace
 from clozeworks.objectives.mask.masking import Masking, run_starts
 from clozeworks.objectives.segments import SentenceOrder
@@ -43,7 +43,7 @@ def _fates(material: Material) -> Group:
     )
 
 
-def fates(hidden: Ragged, replace: Replace, material: Material) -> tuple[np.ndarray, float, float, int]:
+def fates(hidden: RaggedBatch, replace: Replace, material: Material) -> tuple[np.ndarray, float, float, int]:
     """Of each hidden token or span: 0 masked, 1 random, 2 kept. Then the chance that a random one comes out as it was,
     or as the mask token, which cannot be told from the other fates; and the spans whose tokens had two."""
     at = np.flatnonzero(hidden.labels != NOTHING)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import Plan
+from clozeworks.core.examples import ExamplePlan
 from clozeworks.data.batches.rows import Epoch, Source
 from clozeworks.objectives.objective import Segments
 from clozeworks.objectives.segments import (
@@ -79,12 +79,12 @@ def _packed(epoch: Epoch, segments: Segments, text: Text) -> Packed:
     )
 
 
-def documents_of(plan: Plan, text: Text) -> np.ndarray:
+def documents_of(plan: ExamplePlan, text: Text) -> np.ndarray:
     """[pieces]: the document each comes from."""
     return np.searchsorted(text.sentences[text.documents], plan.starts, side="right") - 1
 
 
-def shown(plan: Plan, text: Text) -> int:
+def shown(plan: ExamplePlan, text: Text) -> int:
     """Tokens of the text that an epoch shows in their turn; a second side from elsewhere is none."""
     other = np.zeros(len(plan.starts), dtype=bool)
     label = plan.fields.get("pair_label")
@@ -148,7 +148,7 @@ def _next_sentence(material: Material) -> Group:
     )
 
 
-def _sides(name: str, plan: Plan, text: Text) -> list[Figure]:
+def _sides(name: str, plan: ExamplePlan, text: Text) -> list[Figure]:
     """Where the second side comes from, held against the label."""
     a, b = documents_of(plan, text).reshape(-1, 2).T
     label = plan.fields["pair_label"] == 1
@@ -270,18 +270,18 @@ def _rows(material: Material) -> Group:
 
 
 def _stream(material: Material) -> list[Figure]:
-    """The rows of a lane end to end are a stretch of the text, and the lanes end to end are the text."""
-    segments = Stream(128, lanes=8)
+    """The rows of a stream end to end are a stretch of the text, and the streams end to end are the text."""
+    segments = Stream(128, streams=8)
     plan = material.source(segments, None).epoch(0).plan
-    lane, tokens = plan.fields["lane"], int(material.text.sentences[-1])
+    stream, tokens = plan.fields["stream"], int(material.text.sentences[-1])
     owner = np.repeat(np.arange(len(plan)), np.diff(plan.first))
-    order = np.lexsort((np.arange(len(owner)), owner, lane[owner]))
+    order = np.lexsort((np.arange(len(owner)), owner, stream[owner]))
     starts, ends = plan.starts[order], plan.ends[order]
     filled = ends > starts
     torn = int((starts[filled][1:] != ends[filled][:-1]).sum())
     begins = int((~plan.fields["continues"]).sum())
     return [
-        exact("Stream: rows that do not go on where their lane stood", "0", "Transformer-XL 3.2", torn, 0, len(plan)),
-        exact("Stream: rows of 8 lanes that begin one", "8", "Transformer-XL 3.2", begins, 8, len(plan)),
+        exact("Stream: rows that do not go on where their stream stood", "0", "Transformer-XL 3.2", torn, 0, len(plan)),
+        exact("Stream: rows of 8 streams that begin one", "8", "Transformer-XL 3.2", begins, 8, len(plan)),
         exact("Stream: tokens that an epoch leaves out", "0", "", tokens - shown(plan, material.text), 0, tokens),
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.objectives.mask.masking import Masking, ordinary, run_starts
@@ -50,7 +50,7 @@ def _counts(material: Material) -> Group:
                 exact(f"{name}: examples of {length} above {paper}", "0", cited(mask), above, 0, len(count)),
                 mean(f"{name}: mean predictions of {length}", f"{paper} or less", cited(mask), count, None),
             ]
-    hidden = material.hidden(Stream(length=510, lanes=1), MaskSpans())
+    hidden = material.hidden(Stream(length=510, streams=1), MaskSpans())
     full = (hidden.lengths == 510) & (ordinary(hidden) == 510)
     count = _predicted(hidden)[full]
     figures.append(
@@ -63,13 +63,13 @@ def _counts(material: Material) -> Group:
     )
 
 
-def _predicted(hidden: Ragged) -> np.ndarray:
+def _predicted(hidden: RaggedBatch) -> np.ndarray:
     """[examples]: predictions."""
     before = np.append(0, np.cumsum(hidden.labels != NOTHING))
     return np.diff(before[hidden.first])
 
 
-def _full(hidden: Ragged, length: int) -> np.ndarray:
+def _full(hidden: RaggedBatch, length: int) -> np.ndarray:
     """The predictions of examples that fill their row."""
     return _predicted(hidden)[hidden.lengths == length]
 
@@ -77,7 +77,7 @@ def _full(hidden: Ragged, length: int) -> np.ndarray:
 # ---- units
 
 
-def inside(hidden: Ragged, units: Units) -> np.ndarray:
+def inside(hidden: RaggedBatch, units: Units) -> np.ndarray:
     """[units]: predicted tokens."""
     before = np.append(0, np.cumsum(hidden.labels != NOTHING))
     return before[units.at + units.sizes] - before[units.at]
@@ -118,7 +118,7 @@ def _whole(material: Material) -> Group:
     )
 
 
-def _broken(what: str, mask: Masking, hidden: Ragged, units: Units) -> Figure:
+def _broken(what: str, mask: Masking, hidden: RaggedBatch, units: Units) -> Figure:
     count = inside(hidden, units)
     touched = count > 0
     return exact(what, "0", cited(mask), int((count[touched] < units.sizes[touched]).sum()), 0, int(touched.sum()))
@@ -156,7 +156,7 @@ def _span_lengths(material: Material) -> Group:
         for n, p in enumerate(chance, 1)
     ]
     figures.append(mean("drawn: mean words", "3.797", "SpanBERT 3.1", drawn, float(chance @ np.arange(1, 11))))
-    blocks = Stream(length=510, lanes=1)
+    blocks = Stream(length=510, streams=1)
     plain = replace(material, text=Single(material.text))
     lengths = runs(plain.hidden(blocks, MaskSpans()))
     figures.append(
@@ -172,7 +172,7 @@ def _span_lengths(material: Material) -> Group:
     )
 
 
-def runs(hidden: Ragged) -> np.ndarray:
+def runs(hidden: RaggedBatch) -> np.ndarray:
     """Words of each run of hidden tokens; a word of which a part is hidden counts."""
     at = np.flatnonzero(hidden.labels != NOTHING)
     begins = np.flatnonzero(run_starts(hidden, at, hidden.example[at]))

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from clozeworks.core.examples import Columns, Ragged, Vocabulary
+from clozeworks.core.examples import Columns, RaggedBatch, Vocabulary
 from clozeworks.data.batches.rows import Source, concatenate
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.objective import Corruption, Segments
@@ -92,7 +92,7 @@ class Material:
     def source(self, segments: Segments, corruption: Corruption | None) -> Source:
         return Source(self.text, segments, corruption, self.vocabulary, self.seed)
 
-    def hidden(self, segments: Segments, corruption: Corruption, epochs: int = 1) -> Ragged:
+    def hidden(self, segments: Segments, corruption: Corruption, epochs: int = 1) -> RaggedBatch:
         """The examples of a few epochs, corrupted."""
         source = self.source(segments, corruption)
         made = [source.epoch(number) for number in range(epochs)]

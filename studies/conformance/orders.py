@@ -28,7 +28,7 @@ def _targets(material: Material) -> Group:
         for n, p in enumerate(chance, 1)
     ]
     figures.append(mean("Permute, drawn: mean words", "2.190", "XLNet code", drawn, float(chance @ np.arange(1, 6))))
-    found = material.hidden(PairStream(LENGTH, reuse=REUSE, lanes=2), Permute())
+    found = material.hidden(PairStream(LENGTH, reuse=REUSE, streams=2), Permute())
     target = found.labels != NOTHING
     assert found.order is not None
     many, count = len(found), target.reshape(-1, LENGTH).sum(axis=1)
@@ -55,7 +55,7 @@ def _targets(material: Material) -> Group:
 
 
 def _rows(material: Material) -> Group:
-    segments = PairStream(LENGTH, reuse=REUSE, lanes=8)
+    segments = PairStream(LENGTH, reuse=REUSE, streams=8)
     epoch = material.source(segments, None).epoch(0)
     found = epoch.examples(np.arange(len(epoch.plan)))
     short = int((found.lengths != LENGTH).sum())
@@ -67,7 +67,7 @@ def _rows(material: Material) -> Group:
     unclosed = int((found.segment[found.first[1:] - 1] != 2).sum())
     return Group(
         "Rows in two directions: PairStream",
-        "Rows of 512 tokens that go on after 256, in 8 lanes, half of them backward.",
+        "Rows of 512 tokens that go on after 256, in 8 streams, half of them backward.",
         [
             exact("PairStream: rows that are not full", "0", "XLNet code", short, 0, len(found)),
             exact("PairStream: tokens not reused once, forward", "0", "XLNet code", missed[0], 0, tokens),

@@ -9,7 +9,7 @@ import torch
 import benchmarks
 from benchmarks import lm, plain_loop
 from benchmarks.lm_figures import rows_of, summary
-from clozeworks.core.batch import Batch, Borders, Side
+from clozeworks.core.batch import Batch, DocumentLayout, TokenInfo
 from clozeworks.core.errors import InputError
 
 
@@ -19,8 +19,8 @@ def rows(order: list[list[int]], targets: list[int], labels: list[int]) -> Batch
     place = torch.arange(length).expand(count, -1)
     document = torch.arange(count)[:, None].expand(-1, length)
     appears = torch.tensor(order)
-    borders = Borders(tuple(range(0, count * length, length)), (length,) * count, count, length)
-    side = Side(place, document, appears, appears)
+    borders = DocumentLayout(tuple(range(0, count * length, length)), (length,) * count, count, length)
+    side = TokenInfo(place, document, appears, appears)
     batch = Batch(place, side, "causal", borders, torch.arange(0, count * length, length))
     batch.targets, batch.labels = torch.tensor(targets), torch.tensor(labels)
     return batch

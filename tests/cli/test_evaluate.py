@@ -61,25 +61,25 @@ def test_evaluate_with_other_rounds(road, tmp_path, capsys):
 
 def test_evaluate_with_another_memory(road, tmp_path, capsys):
     """As it is published: trained with one memory, measured with a longer one and shorter rows."""
-    puts = ["objective.segments=Stream(length=32, lanes=4)", "encoder.stack.memory=32", "train.batch_tokens=128",
+    puts = ["objective.segments=Stream(length=32, streams=4)", "encoder.stack.memory=32", "train.batch_tokens=128",
             "encoder.width=32", "encoder.stack.depth=2", "encoder.stack.block.mixer.heads=2",
             "train.steps=4"]  # fmt: skip
     words = [word for put in puts for word in ("--set", put)]
     run, data = str(tmp_path / "run"), str(road / "data")
     assert main(["pretrain", "gpt_mini", "--data", data, "--out", run, *words]) == 0
     found = facts(capsys, "evaluate", run, "--data", data)
-    assert (found["length"], found["memory"], found["lanes"]) == (32, 32, 1)
+    assert (found["length"], found["memory"], found["streams"]) == (32, 32, 1)
     assert found["perplexity"] > 1
     assert found["bits_per_character"] > 0
-    longer = facts(capsys, "evaluate", run, "--data", data, "--memory", "96", "--length", "16")
+    longer = facts(capsys, "evaluate", run, "--data", data, "--memory", "96", "--max-length", "16")
     assert (longer["length"], longer["memory"]) == (16, 96)
     assert longer["count"] == found["count"], "each token is asked for once, whatever the rows"
     none = facts(capsys, "evaluate", run, "--data", data, "--memory", "0")
     assert len({found["loss"], longer["loss"], none["loss"]}) == 3
     assert main(["evaluate", run, "--data", data]) == 0
-    assert "read as one text in lanes: 1 side by side, rows of 32, a memory of 32" in capsys.readouterr().out
-    assert "has 512 positions" in refused(capsys, "evaluate", run, "--data", data, "--length", "600")
-    assert "at least 8 tokens" in refused(capsys, "evaluate", run, "--data", data, "--length", "4")
+    assert "read as one text in streams: 1 side by side, rows of 32, a memory of 32" in capsys.readouterr().out
+    assert "has 512 positions" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "600")
+    assert "at least 8 tokens" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
     assert "it was trained without a memory" in told
     assert main(["generate", run, "the red fox", "--tokens", "60"]) == 0, "beyond the rows it was trained on"

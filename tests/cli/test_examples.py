@@ -16,7 +16,14 @@ CHINESE = [
     "他 在 哈尔滨 吃 正宗 的 烤冷面 。",
 ]
 MASKS = ["MaskTokens", "MaskWholeWords", "MaskNgrams", "MaskSpans"]
-FORMATS = ["SegmentPair", "SentencePair", "FullSentences", "DocSentences", "SentenceOrder", "Stream(length=64,lanes=4)"]
+FORMATS = [
+    "SegmentPair",
+    "SentencePair",
+    "FullSentences",
+    "DocSentences",
+    "SentenceOrder",
+    "Stream(length=64,streams=4)",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +87,7 @@ def test_every_mask_and_format_as_json(mask, segments, data, capsys):
         hidden = [at for at, label in enumerate(row["labels"]) if label != -100]
         assert hidden
         assert ("pair_label" in row) == (segments in ("SegmentPair", "SentencePair", "SentenceOrder"))
-        assert ("lane" in row) == ("continues" in row) == segments.startswith("Stream")
+        assert ("stream" in row) == ("continues" in row) == segments.startswith("Stream")
         assert ("spans" in row) == (mask == "MaskSpans")
         if mask == "MaskSpans":
             assert [at for begin, end in row["spans"] for at in range(begin, end)] == hidden
@@ -94,9 +101,9 @@ def test_every_mask_and_format_as_json(mask, segments, data, capsys):
 
 def test_lanes_as_json(data, capsys):
     found = rows(
-        capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,lanes=4)"), "--count", "8"
+        capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,streams=4)"), "--count", "8"
     )
-    assert [row["lane"] for row in found] == [0, 1, 2, 3] * 2
+    assert [row["stream"] for row in found] == [0, 1, 2, 3] * 2
     assert [row["continues"] for row in found] == [False] * 4 + [True] * 4
 
 
@@ -137,8 +144,8 @@ def test_the_header_says_what_is_in_force(data, capsys):
         ("SentencePair", {0: "B follows A", 1: "B is from another document"}),
         ("SentenceOrder(length=32)", {0: "in order", 1: "swapped"}),
         ("DocSentences", {}),
-        ("Stream(length=16,lanes=2)", {}),
-        ("PairStream(length=64,lanes=2,reuse=16)", {0: "B follows A", 1: "B is from elsewhere"}),
+        ("Stream(length=16,streams=2)", {}),
+        ("PairStream(length=64,streams=2,reuse=16)", {0: "B follows A", 1: "B is from elsewhere"}),
     ],
 )
 def test_pair_labels_are_said_rightly(segments, meanings, data, capsys):
@@ -151,12 +158,12 @@ def test_pair_labels_are_said_rightly(segments, meanings, data, capsys):
 
 def test_lanes_are_told(data, capsys):
     out = told(
-        capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,lanes=2)"), "--count", "4"
+        capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,streams=2)"), "--count", "4"
     )
-    said = re.findall(r"^lane .*$", out, re.MULTILINE)
-    assert said == [f"lane {lane}, begins: nothing is remembered" for lane in (0, 1)] + [
-        "lane 0, goes on",
-        "lane 1, goes on",
+    said = re.findall(r"^stream .*$", out, re.MULTILINE)
+    assert said == [f"stream {stream}, begins: nothing is remembered" for stream in (0, 1)] + [
+        "stream 0, goes on",
+        "stream 1, goes on",
     ]
 
 
@@ -194,17 +201,17 @@ def test_an_order_is_told(data, capsys):
 
 
 def test_a_row_of_two_ways_is_told(data, capsys):
-    segments = "PairStream(length=24,lanes=2,reuse=8)"
+    segments = "PairStream(length=24,streams=2,reuse=8)"
     words = ["roberta_mini", "--data", data / "en", *put("corruption", "Permute"), *put("segments", segments)]
     found, out = rows(capsys, *words, "--count", "4"), told(capsys, *words, "--count", "4")
-    assert [(row["lane"], row["backward"], row["reused"]) for row in found] == [(0, False, 8), (1, True, 8)] * 2
+    assert [(row["stream"], row["backward"], row["reused"]) for row in found] == [(0, False, 8), (1, True, 8)] * 2
     assert {len(row["order"]) for row in found} == {24}
     assert all(max(row["order"][:8]) < min(row["order"][8:]) for row in found)
-    assert re.findall(r"^lane .*$", out, re.MULTILINE) == [
-        "lane 0, begins: nothing is remembered",
-        "lane 1, backward, begins: nothing is remembered",
-        "lane 0, goes on",
-        "lane 1, backward, goes on",
+    assert re.findall(r"^stream .*$", out, re.MULTILINE) == [
+        "stream 0, begins: nothing is remembered",
+        "stream 1, backward, begins: nothing is remembered",
+        "stream 0, goes on",
+        "stream 1, backward, goes on",
     ]
     assert out.count("the next row goes on behind the first 8 tokens; these do not see the rest") == 4
 
@@ -212,7 +219,7 @@ def test_a_row_of_two_ways_is_told(data, capsys):
 def test_chinese_has_no_spaces_and_words_can_be_seen(data, capsys):
     words = ["roberta_mini", "--data", data / "zh", *put("corruption", "MaskWholeWords"), "--count", "4"]
     plain = "".join(told(capsys, *words).split("(the same)")[1].splitlines())
-    marked = "".join(told(capsys, *words, "--words").split("word|word")[1].splitlines())
+    marked = "".join(told(capsys, *words, "--mark-words").split("word|word")[1].splitlines())
     shown = lambda out: re.sub(r"(\[MASK\]|[^\s|{}])\((.)\)", r"\2", out)  # noqa: E731
     assert "我喜欢吃西瓜，还喜欢跑步。" in shown(plain)
     assert "我|喜欢|吃|西瓜|，|还|喜欢|跑步|。" in shown(marked)
@@ -239,7 +246,7 @@ def test_what_cannot_be_trained_can_be_looked_at(data, capsys):
     [
         ("losses", "[MaskedLM, SentenceRelation]"),
         ("losses", "[]"),
-        ("segments", "Stream(length=128, lanes=7)"),
+        ("segments", "Stream(length=128, streams=7)"),
         ("segments", "DocSentences(length=4096)"),
     ],
 )

@@ -77,10 +77,10 @@ def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        (["--freeze", "--unfreeze"], "a frozen encoder never learns"),
+        (["--freeze", "--gradual-unfreezing"], "a frozen encoder never learns"),
         (["--freeze", "--from-scratch"], "leave one of them out"),
-        (["--from-scratch", "--further", "3"], "no pretraining that could go on"),
-        (["--length", "4000"], "the model has 512 positions"),
+        (["--from-scratch", "--continue-pretraining", "3"], "no pretraining that could go on"),
+        (["--max-length", "4000"], "the model has 512 positions"),
         (["--layer-decay", "2"], "at most 1"),
         (["--layer-decay", "0"], "above 0"),
         (["--features", "summ"], "did you mean sum"),
@@ -109,8 +109,8 @@ def test_seeds_give_a_mean_and_the_best_is_the_model(road: Path, files: Path, tm
 
 
 def test_a_signal_ends_it_and_the_same_command_goes_on(road: Path, files: Path, tmp_path: Path, capsys, monkeypatch):
-    whole = facts(capsys, *command(road, files, tmp_path / "whole", "--unfreeze"))
-    first = running.finetune
+    whole = facts(capsys, *command(road, files, tmp_path / "whole", "--gradual-unfreezing"))
+    first = running.finetune_run
 
     class Stop:
         def write(self, row: dict) -> None:
@@ -119,18 +119,18 @@ def test_a_signal_ends_it_and_the_same_command_goes_on(road: Path, files: Path, 
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr(running, "finetune", lambda *given, **how: first(*given, **how, writers=[Stop()]))
-    assert main([*command(road, files, tmp_path / "cut", "--unfreeze"), "--json"]) == 128 + signal.SIGTERM
+    monkeypatch.setattr(running, "finetune_run", lambda *given, **how: first(*given, **how, writers=[Stop()]))
+    assert main([*command(road, files, tmp_path / "cut", "--gradual-unfreezing"), "--json"]) == 128 + signal.SIGTERM
     assert not json.loads(capsys.readouterr().out)["finished"]
-    monkeypatch.setattr(running, "finetune", first)
-    again = facts(capsys, *command(road, files, tmp_path / "cut", "--unfreeze"))
+    monkeypatch.setattr(running, "finetune_run", first)
+    again = facts(capsys, *command(road, files, tmp_path / "cut", "--gradual-unfreezing"))
     assert again["accuracy"] == whole["accuracy"]
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "cut")]
     assert weights[0] == weights[1]
 
 
 def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path, capsys):
-    words = command(road, files, tmp_path / "run", "--further", "3", "--epochs", "1")
+    words = command(road, files, tmp_path / "run", "--continue-pretraining", "3", "--epochs", "1")
     told = facts(capsys, *words)
     assert told["finished"]
     assert (tmp_path / "run" / "text" / "manifest.json").is_file()

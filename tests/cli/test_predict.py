@@ -25,7 +25,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict]:
 
 
 def test_rows_keep_their_order_and_what_else_they_have(tuned: Path, tmp_path: Path, capsys, monkeypatch):
-    monkeypatch.setattr(predict.predicted, "__defaults__", (None, None, 7))  # several pieces
+    monkeypatch.setattr(predict.predict, "__defaults__", (None, None, 7))  # several pieces
     given = rows(30, 5)
     found = told(capsys, tuned, write(tmp_path / "rows.jsonl", given))
     assert [one["number"] for one in found] == [one["number"] for one in given]

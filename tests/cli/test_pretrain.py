@@ -28,7 +28,7 @@ def test_pretrain_goes_on_and_knows_when_it_is_done(road, tmp_path, capsys):
 
 
 REFUSED = [
-    ("objective.segments=Stream(length=32, lanes=7)", "a step holds rows of 32 tokens of all 7 lanes"),
+    ("objective.segments=Stream(length=32, streams=7)", "a step holds rows of 32 tokens of all 7 streams"),
     ("objective.segments=Pairs(length=32, target_length=8)", "two-sided text is documents of two sentences"),
     ("objective.corruption=MaskPhrases(stage=entity)", "text with annotated units is needed"),
     ("objective.losses=[]", "at least one loss is needed to train"),

@@ -14,8 +14,8 @@ from clozeworks.data.shards.prepare import prepare
 from clozeworks.optim.settings import Phase
 from clozeworks.recipe import Recipe
 from clozeworks.train import session
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted, open_data, pretrain
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data, open_data, pretrain
 from tests.command_line import refused
 from tests.train.conftest import documents, tiny_recipe
 
@@ -48,7 +48,7 @@ def trained_on(place: Path) -> list[list[dict]]:
     """What each step is given by the feed itself: the tokens and labels of each example, in order."""
     corpora, tokenizer = open_data([(place / "a", PAIR[0]), (place / "b", PAIR[1])])
     found = []
-    for micro in Feed(fitted(recipe(), tokenizer), corpora, tokenizer.vocabulary()):
+    for micro in PretrainingBatches(fit_to_data(recipe(), tokenizer), corpora, tokenizer.vocabulary()):
         examples = []
         for batch in micro:
             assert batch.targets is not None
@@ -56,7 +56,7 @@ def trained_on(place: Path) -> list[list[dict]]:
             tokens = batch.tokens.flatten().numpy()
             labels = np.full(len(tokens), -100)
             labels[batch.targets.numpy()] = batch.labels.numpy()
-            ends = zip(batch.borders.starts, batch.borders.lengths, strict=True)
+            ends = zip(batch.layout.starts, batch.layout.lengths, strict=True)
             cuts = [slice(start, start + length) for start, length in list(ends)[: len(batch.index)]]
             examples += [
                 {"index": index, "input_ids": tokens[cut].tolist(), "labels": labels[cut].tolist()}
@@ -107,7 +107,7 @@ def test_other_text_is_refused(place: Path, capsys, tmp_path: Path):
     pretrain(tiny_recipe(2), [(place / "a", 1.0)], tmp_path / "run", progress=False)
     record = json.loads((tmp_path / "run" / "run.json").read_text())
     record["data"][0]["directory"] = str(place / "b")
-    (tmp_path / "run" / "run.json").write_text(json.dumps(checksummed_json.sealed(record)))
+    (tmp_path / "run" / "run.json").write_text(json.dumps(checksummed_json.add_checksum(record)))
     assert "other shards than this run" in refused(capsys, "examples", "--run", tmp_path / "run", "--step", 1)
 
 

@@ -60,7 +60,7 @@ def test_lines_of_text_are_texts_for_a_model_of_tags(road: Path, tmp_path: Path,
 def test_labels_that_are_lists_or_look_like_markup(road: Path, tmp_path: Path, capsys):
     marked = [row | {"label": {"warm": "[/b]", "cold": "[red]"}[row["label"]]} for row in rows(12)]
     file = write(tmp_path / "marked.jsonl", marked)
-    words = ["--model", road / "run", "--train", file, "--dev", file, "--epochs", 1, "--length", 16]
+    words = ["--model", road / "run", "--train", file, "--dev", file, "--epochs", 1, "--max-length", 16]
     assert main(["finetune", "classify", *map(str, words), "--out", str(tmp_path / "one")]) == 0
     assert "[red]" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "one"), "--test", str(file)]) == 0
@@ -69,7 +69,7 @@ def test_labels_that_are_lists_or_look_like_markup(road: Path, tmp_path: Path, c
     assert "accuracy" in facts(capsys, "evaluate", str(tmp_path / "one"), "--test", str(listed))
     two = write(tmp_path / "two.jsonl", [*marked[:3], marked[3] | {"label": ["[/b]", "[red]"]}])
     assert "line 4: 2 labels" in refused(capsys, "evaluate", str(tmp_path / "one"), "--test", str(two))
-    positions = refused(capsys, "evaluate", str(tmp_path / "one"), "--test", str(file), "--length", "100000")
+    positions = refused(capsys, "evaluate", str(tmp_path / "one"), "--test", str(file), "--max-length", "100000")
     assert "positions" in positions
 
 
@@ -90,21 +90,23 @@ def test_columns_that_pass_through_make_no_broken_line(tuned: Path, tmp_path: Pa
 def test_what_is_wrong_is_told_before_anything_is_written(road: Path, tmp_path: Path, capsys):
     train = write(tmp_path / "train.jsonl", rows(12))
     strange = write(tmp_path / "strange.jsonl", [*rows(3), {"text": "fox", "label": "hot"}])
-    words = ["--model", str(road / "run"), "--train", str(train), "--length", "16"]
+    words = ["--model", str(road / "run"), "--train", str(train), "--max-length", "16"]
     told = refused(capsys, "finetune", "classify", *words, "--dev", str(strange), "--out", str(tmp_path / "run"),
-                   "--further", "2")  # fmt: skip
+                   "--continue-pretraining", "2")  # fmt: skip
     assert "line 4: label 'hot'" in told
     assert not (tmp_path / "run").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
-    told = refused(capsys, "finetune", "classify", *words, "--out", str(tmp_path / "mine"), "--further", "2")
+    told = refused(
+        capsys, "finetune", "classify", *words, "--out", str(tmp_path / "mine"), "--continue-pretraining", "2"
+    )
     assert "thesis.tex" in told
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
     assert "a directory is needed" in refused(capsys, "finetune", "classify", *words, "--out", str(train))
 
 
 def test_pretraining_goes_on_with_the_text_of_its_own_rows(road: Path, tmp_path: Path, capsys):
-    words = ["--model", str(road / "run"), "--length", "16", "--epochs", "1", "--further", "2"]
+    words = ["--model", str(road / "run"), "--max-length", "16", "--epochs", "1", "--continue-pretraining", "2"]
     first, other = write(tmp_path / "a.jsonl", rows(12)), write(tmp_path / "b.jsonl", rows(12, 3))
     out = tmp_path / "run"
     facts(capsys, "finetune", "classify", *words, "--train", str(first), "--out", str(out))
@@ -129,7 +131,7 @@ def test_a_loss_of_no_rows_is_not_told(road: Path, tmp_path: Path, capsys):
     train = write(tmp_path / "train.jsonl", pairs)
     dev = write(tmp_path / "dev.jsonl", [row for row in pairs if 1 <= row["score"] <= 3])
     words = ["--model", road / "run", "--train", train, "--dev", dev, "--out", tmp_path / "run", "--epochs", 1]
-    assert main(["finetune", "towers", *map(str, words), "--set", "task.loss=batch"]) == 0
+    assert main(["finetune", "embed", *map(str, words), "--set", "task.loss=in_batch_negatives"]) == 0
     shown = capsys.readouterr().out
     assert "spearman" in shown
     assert "None" not in shown
@@ -152,7 +154,7 @@ ASKED: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("task", ASKED)
 def test_readers_over_the_layers_of_a_frozen_encoder_in_every_task(road: Path, tmp_path: Path, capsys, task: str):
     """Their weights learn and no other; what they say of a row does not depend on the rows beside it."""
-    readers = "task.readers=Readers(cells=8, words=4, features=[input, output])"
+    readers = "task.task_encoder=TaskEncoder(cells=8, words=4, features=[input, output])"
     more = ("--freeze", "--features", "mix", "--set", readers)
     learn(capsys, task, road / "run", ASKED[task], tmp_path / task, *more)
     base, model = cw.load(road / "run").model.state_dict(), cw.load(tmp_path / task)
@@ -171,13 +173,13 @@ def test_readers_where_there_is_no_head_are_refused(road: Path, tmp_path: Path, 
     row = {"text_a": "red", "text_b": "old", "score": 1.0, "source": "red", "target": "old"}
     file = write(tmp_path / "rows.jsonl", [row, row | {"score": 0.0}])
     words = ("--model", road / "run", "--train", file, "--dev", file, "--out", tmp_path / "run")
-    words = (*words, "--set", "task.readers=Readers")
-    assert "task.readers" in refused(capsys, "finetune", task, *map(str, words))
+    words = (*words, "--set", "task.task_encoder=TaskEncoder")
+    assert "task.task_encoder" in refused(capsys, "finetune", task, *map(str, words))
 
 
 def test_readers_have_no_class_elsewhere(road: Path, tmp_path: Path, capsys):
     given = [{"tokens": WORDS[:n], "tags": ["X" if w == "fox" else "O" for w in WORDS[:n]]} for n in (4, 5, 8, 10)]
-    learn(capsys, "tag", road / "run", given, tmp_path / "tags", "--set", "task.readers=Readers")
+    learn(capsys, "tag", road / "run", given, tmp_path / "tags", "--set", "task.task_encoder=TaskEncoder")
     told = refused(capsys, "export", str(tmp_path / "tags"), "--to", "hf", "--out", str(tmp_path / "hf"))
     assert "has no such head" in told
     assert not (tmp_path / "hf").exists()

@@ -46,7 +46,7 @@ def ordinary_user():
 
 def killed_while(path: Path, code: str) -> None:
     """Run code in a child that kills itself with SIGKILL in the middle of a write."""
-    script = f"import os, signal\nfrom clozeworks import atomic\npath = {str(path)!r}\n{code}"
+    script = f"import os, signal\nfrom clozeworks.core import atomic_io as atomic\npath = {str(path)!r}\n{code}"
     child = subprocess.run([sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert child.returncode == -signal.SIGKILL, child.stderr
 
@@ -302,7 +302,7 @@ def test_a_reader_never_sees_a_part(tmp_path: Path):
         [
             sys.executable,
             "-c",
-            "import sys\nfrom clozeworks import atomic\n"
+            "import sys\nfrom clozeworks.core import atomic_io as atomic\n"
             "for i in range(200): atomic.write_bytes(sys.argv[1], bytes([i % 256]) * 100_000)",
             str(path),
         ]
@@ -346,7 +346,7 @@ def test_what_cannot_be_cleaned_up_does_not_hide_what_failed(tmp_path: Path, mon
 
 
 def test_a_lock_that_cannot_be_written_is_a_sentence(tmp_path: Path):
-    with file_size_limit(0), pytest.raises(InputError, match="too large"), atomic_io.held(tmp_path, "works here"):
+    with file_size_limit(0), pytest.raises(InputError, match="too large"), atomic_io.hold_lock(tmp_path, "works here"):
         pass
-    with atomic_io.held(tmp_path, "works here"):
+    with atomic_io.hold_lock(tmp_path, "works here"):
         assert atomic_io.holder(tmp_path) == f"{os.getpid()} on {platform.node()}"

@@ -1,12 +1,12 @@
-"""What one batch read is the past of the next: of the same lanes, in its place, and of nobody else."""
+"""What one batch read is the past of the next: of the same streams, in its place, and of nobody else."""
 
 import dataclasses
 
 import pytest
 import torch
 
-from clozeworks.core.batch import FORGOTTEN, Batch, Borders, Memory, Side, verify
-from clozeworks.core.segment_memory import Recall
+from clozeworks.core.batch import FORGOTTEN, Batch, DocumentLayout, Memory, TokenInfo, verify_promises
+from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
@@ -24,28 +24,28 @@ def model_of(depth: int = 2, **more) -> Model:
     return Model(Encoder(WIDTH, VOCAB, Embed(None, segments=0, norm=None, dropout=0.0), stack), (NextToken(),))
 
 
-def batch_of(tokens: torch.Tensor, lanes: list[int], goes_on: bool, **more) -> Batch:
-    """Rows of lanes, each token labelled with a number of its own."""
+def batch_of(tokens: torch.Tensor, streams: list[int], goes_on: bool, **more) -> Batch:
+    """Rows of streams, each token labelled with a number of its own."""
     rows, width = tokens.shape
     position = torch.arange(width).expand(rows, width)
     backward = more.get("backward")
     if backward is not None:
         position = torch.where(backward[:, None], -position, position)
     document = torch.arange(rows)[:, None].expand(rows, width)
-    side = Side.make(position, document, "causal")
+    side = TokenInfo.make(position, document, "causal")
     if backward is not None:
         order = torch.arange(width).expand(rows, width)
         side = dataclasses.replace(side, appears=order, sees=order)
     starts = tuple(range(0, rows * width, width))
-    borders = Borders(starts, (width,) * rows, rows, width)
+    borders = DocumentLayout(starts, (width,) * rows, rows, width)
     batch = Batch(tokens, side, "causal" if backward is None else "order", borders, torch.tensor(starts))
-    batch.example = {"lane": torch.tensor(lanes), "continues": torch.tensor([goes_on] * rows)}
+    batch.example = {"stream": torch.tensor(streams), "continues": torch.tensor([goes_on] * rows)}
     batch.targets, batch.labels = torch.arange(rows * width), tokens.flatten()
     return dataclasses.replace(batch, **more)
 
 
 def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[Batch]:
-    """Lanes [n, T] in rows of `length`, these groups of them together."""
+    """Streams [n, T] in rows of `length`, these groups of them together."""
     return [
         batch_of(tokens[group, at : at + length], group, at > 0)
         for at in range(0, tokens.shape[1], length)
@@ -53,12 +53,12 @@ def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[B
     ]
 
 
-def read(model: Model, batches: list[Batch], recall: Recall | None = None) -> list[torch.Tensor]:
-    recall, found = recall or Recall(), []
+def read(model: Model, batches: list[Batch], recall: SegmentMemory | None = None) -> list[torch.Tensor]:
+    recall, found = recall or SegmentMemory(), []
     with torch.no_grad():
         for batch in batches:
             given = recall.give(batch)
-            hidden = model.encoder(given.tokens, given.side, given.context())
+            hidden = model.encoder(given.tokens, given.token_info, given.context())
             recall.take(batch, hidden.memory)
             found.append(hidden.last)
     return found
@@ -67,7 +67,7 @@ def read(model: Model, batches: list[Batch], recall: Recall | None = None) -> li
 def test_one_layer_sees_what_one_long_row_shows():
     model, tokens = model_of(1, memory=9), torch.randint(VOCAB, (3, 12))
     whole = batch_of(tokens, [0, 1, 2], False)
-    expected = model.encoder(tokens, whole.side, whole.context()).last
+    expected = model.encoder(tokens, whole.token_info, whole.context()).last
     parts = read(model, stream(tokens, 4, [[0, 1, 2]]))
     torch.testing.assert_close(torch.cat(parts, 1), expected, atol=2e-6, rtol=1e-5)
     short = torch.cat(read(model_of(1, memory=2), stream(tokens, 4, [[0, 1, 2]])), 1)
@@ -78,7 +78,7 @@ def test_many_layers_with_room_for_all_are_one_long_row():
     """Nothing learns here, so rows computed earlier are what they would be now."""
     model, tokens = model_of(3, memory=99), torch.randint(VOCAB, (2, 15))
     whole = batch_of(tokens, [0, 1], False)
-    expected = model.encoder(tokens, whole.side, whole.context()).last
+    expected = model.encoder(tokens, whole.token_info, whole.context()).last
     torch.testing.assert_close(torch.cat(read(model, stream(tokens, 5, [[0, 1]])), 1), expected, atol=5e-6, rtol=1e-5)
 
 
@@ -95,7 +95,7 @@ def test_how_lanes_are_grouped_changes_nothing():
 
 
 def test_where_a_lane_begins_again_nothing_is_remembered():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 8)), Recall()
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 8)), SegmentMemory()
     first = read(model, stream(tokens, 4, [[0, 1]]), recall)
     assert recall.length == 6
     again = read(model, stream(tokens, 4, [[0, 1]]), recall)
@@ -108,7 +108,7 @@ def test_where_a_lane_begins_again_nothing_is_remembered():
 
 
 def test_rows_without_lanes_pass_through():
-    model, recall = model_of(), Recall()
+    model, recall = model_of(), SegmentMemory()
     batch = batch_of(torch.randint(VOCAB, (2, 4)), [0, 1], True)
     batch.example = {}
     assert recall.give(batch) is batch
@@ -121,7 +121,7 @@ def test_rows_without_lanes_pass_through():
 
 def test_nothing_learns_through_memory():
     """The gradient of the second row is that with its memory held fixed."""
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (1, 8)), Recall()
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (1, 8)), SegmentMemory()
     first, second = stream(tokens, 4, [[0]])
     recall.take(first, model(first).hidden.memory)
     given = recall.give(second)
@@ -129,7 +129,7 @@ def test_nothing_learns_through_memory():
     assert not any(layer.requires_grad for layer in given.past.layers if isinstance(layer, torch.Tensor))
     table = model.encoder.embed.words.table.weight
     (gradient,) = torch.autograd.grad(
-        model.encoder(given.tokens, given.side, given.context()).last.square().sum(), table
+        model.encoder(given.tokens, given.token_info, given.context()).last.square().sum(), table
     )
     only_before = sorted(set(tokens[0, :4].tolist()) - set(tokens[0, 4:].tolist()))
     assert only_before
@@ -138,44 +138,44 @@ def test_nothing_learns_through_memory():
 
 
 def test_positions_are_those_before_the_row():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 12)), Recall()
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 12)), SegmentMemory()
     batches = stream(tokens, 4, [[0, 1]])
     read(model, batches[:2], recall)
     given = recall.give(batches[2])
     assert given.past is not None
-    assert given.past.side.position.tolist() == [list(range(-6, 0))] * 2
-    assert given.past.side.document.tolist() == [[0] * 6, [1] * 6]
+    assert given.past.token_info.position.tolist() == [list(range(-6, 0))] * 2
+    assert given.past.token_info.document.tolist() == [[0] * 6, [1] * 6]
     context = given.context()
-    verify(context.after(given.past.side))
+    verify_promises(context.after(given.past.token_info))
     narrow = batch_of(tokens[1:, 8:], [1], True)
     past = recall.give(narrow).past
     assert past is not None
-    assert past.side.document.tolist() == [[0] * 6], "in another batch a lane has another number"
+    assert past.token_info.document.tolist() == [[0] * 6], "in another batch a stream has another number"
     assert torch.equal(past.layers[1], given.past.layers[1][1:])
 
 
 def test_rows_that_overlap_and_rows_read_backwards():
     """Each goes on after `keep` tokens; those that run down have what they read above them."""
-    model, recall = model_of(memory=5), Recall()
+    model, recall = model_of(memory=5), SegmentMemory()
     tokens, backward = torch.randint(VOCAB, (2, 4)), torch.tensor([False, True])
     for keep, goes_on in ((3, False), (2, True), (4, True)):
         batch = batch_of(tokens, [0, 1], goes_on, keep=keep, backward=backward)
         given = recall.give(batch)
-        recall.take(batch, model.encoder(given.tokens, given.side, given.context()).memory)
+        recall.take(batch, model.encoder(given.tokens, given.token_info, given.context()).memory)
     later = recall.give(batch_of(tokens, [0, 1], True, keep=3, backward=backward))
     assert later.past is not None
-    assert later.past.side.position.tolist() == [[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1]]
-    verify(dataclasses.replace(later.context(), kind="order").after(later.past.side))
+    assert later.past.token_info.position.tolist() == [[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1]]
+    verify_promises(dataclasses.replace(later.context(), kind="order").after(later.past.token_info))
 
 
 def test_the_state_brings_back_the_same():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (4, 12)), Recall()
+    model, tokens, recall = model_of(), torch.randint(VOCAB, (4, 12)), SegmentMemory()
     batches = stream(tokens, 4, [[0, 1], [2, 3]])
     read(model, batches[:4], recall)
     state = recall.state()
-    assert state["lane"].tolist() == [0, 1, 2, 3]
+    assert state["stream"].tolist() == [0, 1, 2, 3]
     assert state["layer.1"].shape == (4, 6, WIDTH)
-    other = Recall()
+    other = SegmentMemory()
     other.load(state)
     for mine, theirs in zip(read(model, batches[4:], other), read(model, batches[4:], recall), strict=True):
         assert torch.equal(mine, theirs)
@@ -185,32 +185,32 @@ def test_the_state_brings_back_the_same():
 
 def test_lanes_of_other_lengths_share_a_batch():
     """A shorter memory has forgotten rows before it, which nobody sees."""
-    model, tokens, recall = model_of(memory=9), torch.randint(VOCAB, (2, 9)), Recall()
+    model, tokens, recall = model_of(memory=9), torch.randint(VOCAB, (2, 9)), SegmentMemory()
     alone = [batch_of(tokens[:1, :5], [0], False), batch_of(tokens[1:, :4], [1], False)]
     read(model, alone, recall)
     assert recall.state()["document"][1].tolist() == [FORGOTTEN, 0, 0, 0, 0]
     both = read(model, [batch_of(tokens[:, 5:], [0, 1], True)], recall)[0]
-    fresh = Recall()
+    fresh = SegmentMemory()
     read(model, alone, fresh)
-    for lane in (0, 1):
-        single = read(model, [batch_of(tokens[lane : lane + 1, 5:], [lane], True)], fresh)[0]
-        torch.testing.assert_close(both[lane : lane + 1], single)
+    for stream in (0, 1):
+        single = read(model, [batch_of(tokens[stream : stream + 1, 5:], [stream], True)], fresh)[0]
+        torch.testing.assert_close(both[stream : stream + 1], single)
 
 
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_start_of_zeros_is_a_memory_of_zeros(depth: int):
-    model, tokens = model_of(depth, start="zeros"), torch.randint(VOCAB, (2, 8))
+    model, tokens = model_of(depth, initial_memory="zeros"), torch.randint(VOCAB, (2, 8))
     empty = model_of(depth)
     batches = stream(tokens, 4, [[0, 1]])
     rows = torch.zeros(2, 6, WIDTH)
     before = torch.arange(-6, 0).expand(2, 6)
-    past = Memory((rows,) * depth, Side(before, torch.tensor([[0] * 6, [1] * 6]), before, before))
+    past = Memory((rows,) * depth, TokenInfo(before, torch.tensor([[0] * 6, [1] * 6]), before, before))
     by_hand = dataclasses.replace(batches[0], past=past)
-    expected = empty.encoder(by_hand.tokens, by_hand.side, by_hand.context())
+    expected = empty.encoder(by_hand.tokens, by_hand.token_info, by_hand.context())
     assert expected.memory is not None
     found = read(model, batches)
     assert torch.equal(found[0], expected.last)
     assert not torch.allclose(found[0], read(empty, batches)[0], atol=1e-4), "zeros take their share of attention"
-    recall = Recall()
+    recall = SegmentMemory()
     recall.take(batches[0], expected.memory)
     assert torch.equal(found[1], read(empty, batches[1:], recall)[0])

@@ -134,8 +134,8 @@ def test_a_capital_does_not_make_a_word_a_part():
         ("objective.corruption", "maskspans", "type Corruption or None is needed; did you mean MaskSpans"),
         ("objective.corruption", "Corruption", "no part of that name is known; choose one of MaskNgrams, "),
         ("objective.segments", "DocSentences(512)", r"given by name; write DocSentences\(length=512\)$"),
-        ("objective.segments", "Stream(32, lanes=2)", r"by name; write Stream\(length=32, lanes=2\)$"),
-        ("objective.segments", "Stream(lanes=2, lanes=3)", "each field is given once|repeated"),
+        ("objective.segments", "Stream(32, streams=2)", r"by name; write Stream\(length=32, streams=2\)$"),
+        ("objective.segments", "Stream(streams=2, streams=3)", "each field is given once|repeated"),
         ("objective.segments", "Stream(**{})", r"Stream\(\*\*\.\.\.\): each field is given once, by its name"),
         (
             "objective.segments",

@@ -13,7 +13,7 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.heldout import batches, evaluate, fewer_lanes, labels_of, measure
+from clozeworks.evaluate.heldout import batches, collect_labels, evaluate, fewer_streams, measure
 from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextToken
@@ -22,7 +22,7 @@ from clozeworks.objectives.segments import DocSentences, Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.train.run import fitted
+from clozeworks.train.run import fit_to_data
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe(data: Path) -> Recipe:
     r = bert_tiny()
     r.objective.segments.length = 32
-    return fitted(r, Tokenizer.load(data))
+    return fit_to_data(r, Tokenizer.load(data))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_means_are_over_predictions_not_over_batches(recipe: Recipe, setting):
     right = total = 0
     for batch in batches(*setting, batch_tokens=32):
         with torch.no_grad():
-            hidden = model.encoder(batch.tokens, batch.side, batch.context(), batch.firsts)
+            hidden = model.encoder(batch.tokens, batch.token_info, batch.context(), batch.firsts)
             head = model.heads["masked_lm"]
             assert isinstance(head, MaskedLMLayer)
             guess = head.logits(hidden.at(batch)).argmax(-1)
@@ -107,7 +107,7 @@ def test_unigram_baseline_by_hand():
 
 
 def test_the_baseline_predicts_the_same_tokens_as_the_model(data: Path, recipe: Recipe, setting):
-    labels = labels_of(batches(*setting))
+    labels = collect_labels(batches(*setting))
     assert len(labels) == evaluate(build(recipe), *setting)["count"]
     figures = unigram_baseline(Corpus.open(data).unigram(), labels)
     assert 1.0 < figures["unigram_loss"] < math.log(recipe.encoder.vocab)
@@ -115,14 +115,14 @@ def test_the_baseline_predicts_the_same_tokens_as_the_model(data: Path, recipe: 
 
 
 def test_held_out_text_is_not_shredded():
-    """Lanes are halved until each has 32 rows; other segments stay as they are."""
+    """Streams are halved until each has 32 rows; other segments stay as they are."""
     segments = Stream(16, 12)
-    assert [fewer_lanes(segments, tokens).lanes for tokens in (12 * 512, 12 * 512 - 1, 3 * 512, 600, 20)] == [
+    assert [fewer_streams(segments, tokens).streams for tokens in (12 * 512, 12 * 512 - 1, 3 * 512, 600, 20)] == [
         12, 6, 3, 1, 1
     ]  # fmt: skip
-    assert fewer_lanes(segments, 10**6) is segments
+    assert fewer_streams(segments, 10**6) is segments
     other = DocSentences(16)
-    assert fewer_lanes(other, 20) is other
+    assert fewer_streams(other, 20) is other
 
 
 def test_a_model_with_memory_carries_it_through_the_held_out_text(recipe: Recipe, data: Path):
@@ -131,12 +131,12 @@ def test_a_model_with_memory_carries_it_through_the_held_out_text(recipe: Recipe
     r.objective = Objective(Stream(16, 2), Shift(), (NextToken(),))
     r.encoder.embed.positions, r.encoder.pooler, r.encoder.stack.depth, r.encoder.stack.memory = None, None, 1, 10**6
     model, text, vocabulary = build(r), Corpus.open(data, "heldout"), Tokenizer.load(data).vocabulary()
-    lanes = lambda length: Objective(Stream(length, 1), Shift(), (NextToken(),))  # noqa: E731
-    whole = evaluate(model, text, lanes(10**5), vocabulary)
+    streams = lambda length: Objective(Stream(length, 1), Shift(), (NextToken(),))  # noqa: E731
+    whole = evaluate(model, text, streams(10**5), vocabulary)
     assert whole["count"] == int(text.sentences[-1]) + len(text.documents) - 2, "every token but the first"
     for length in (64, 100):
-        assert evaluate(model, text, lanes(length), vocabulary) == pytest.approx(whole, rel=1e-5)
-    again = evaluate(model, text, lanes(64), vocabulary)
-    assert again == evaluate(model, text, lanes(64), vocabulary), "each time from nothing"
+        assert evaluate(model, text, streams(length), vocabulary) == pytest.approx(whole, rel=1e-5)
+    again = evaluate(model, text, streams(64), vocabulary)
+    assert again == evaluate(model, text, streams(64), vocabulary), "each time from nothing"
     model.encoder.stack.memory = 0
-    assert evaluate(model, text, lanes(64), vocabulary)["loss"] != pytest.approx(whole["loss"], rel=1e-5)
+    assert evaluate(model, text, streams(64), vocabulary)["loss"] != pytest.approx(whole["loss"], rel=1e-5)

@@ -12,10 +12,10 @@ from clozeworks.evaluate.mistakes import mistakes
 from clozeworks.evaluate.report import page
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.span import Span
+from clozeworks.tasks.qa import QuestionAnswering
 from clozeworks.tasks.tag import Tag
-from clozeworks.tasks.towers import Towers
 
 
 def classes(right: list[str], told: list[tuple[str, float]]) -> tuple[Classify, list[dict], Table]:
@@ -47,14 +47,14 @@ def test_other_tasks():
     assert found.classes == {}
 
     graded = Table("t", [{**both, "score": score} for score in (1.0, 2.0, 3.0, 5.0)])
-    found = mistakes(Towers(), [{"cosine": value} for value in (0.5, 0.9, 0.6, 0.8)], graded)
+    found = mistakes(SentenceEmbedding(), [{"cosine": value} for value in (0.5, 0.9, 0.6, 0.8)], graded)
     assert [(each.badness, each.right, each.told) for each in found.worst] == [
         (0.5, "2.0", "cosine 0.9"),
         (0.25, "3.0", "cosine 0.6"),
         (0.25, "5.0", "cosine 0.8"),
     ]
     together = Table("t", [both, both])
-    found = mistakes(Towers(), [{"cosine": 0.5, "rank": 4}, {"cosine": 0.9, "rank": 1}], together)
+    found = mistakes(SentenceEmbedding(), [{"cosine": 0.5, "rank": 4}, {"cosine": 0.9, "rank": 1}], together)
     assert [(each.right, each.told) for each in found.worst] == [("rank 1", "cosine 0.5, rank 4")]
 
     several = Table("t", [{"text": "x", "label": ["a"]}, {"text": "y", "label": []}])
@@ -72,7 +72,7 @@ def test_other_tasks():
 
     asked = {"question": "Who?", "context": "Ann sees Rome."}
     passages = Table("t", [{**asked, "answers": [{"text": "Ann", "start": 0}]}, {**asked, "answers": []}])
-    found = mistakes(Span(), [{"answer": "Ann"}, {"answer": "Rome"}], passages)
+    found = mistakes(QuestionAnswering(), [{"answer": "Ann"}, {"answer": "Rome"}], passages)
     assert [(each.right, each.told) for each in found.worst] == [("no answer", "Rome")]
 
     options = Table("t", [{"context": "c", "question": "q", "choices": ["x", "y"], "answer": 1}])

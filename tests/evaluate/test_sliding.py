@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import from_padded
-from clozeworks.core.cache import Keys
+from clozeworks.core.cache import KVCache
 from clozeworks.core.errors import InputError
-from clozeworks.core.segment_memory import Recall
+from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.evaluate.sliding import by_memory, by_window, measure, text_of
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
@@ -55,7 +55,7 @@ def together(pieces) -> Tensor:
 def once(model: Model, row: Tensor) -> Tensor:
     """[n] -> [n, V]: log-probabilities from one pass, by the definition."""
     batch = from_padded(row[None], kind="causal")
-    hidden = model.encoder(row[None], batch.side, batch.context(backend="dense"))
+    hidden = model.encoder(row[None], batch.token_info, batch.context(backend="dense"))
     return model.head("next_token").logits(hidden.last[0]).log_softmax(-1)  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
 
 
@@ -100,12 +100,12 @@ def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
 @pytest.mark.parametrize(("segment", "memory"), [(4, 6), (5, 3), (1, 4), (40, 6)])
 def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
     """As training reads them: hidden rows, by the definition; keys and values are the same."""
-    model, row, recall, expected = model_of(3, memory, relative, start=start), text(22), Recall(), []
+    model, row, recall, expected = model_of(3, memory, relative, start=start), text(22), SegmentMemory(), []
     with torch.no_grad():
         for at in range(0, len(row) - 1, segment):
             answers = row[at + 1 : at + 1 + segment]
             given = recall.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
-            hidden = model.encoder(given.tokens, given.side, given.context(backend="dense"))
+            hidden = model.encoder(given.tokens, given.token_info, given.context(backend="dense"))
             recall.take(given, hidden.memory)
             expected.append(chosen(model.head("next_token").logits(hidden.last[0]).log_softmax(-1), answers))  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
     rows, keys = (together(by_memory(model, row, segment, keys=keys)) for keys in (False, True))
@@ -119,9 +119,9 @@ def test_keys_are_kept_and_no_more_than_the_memory():
     model.encoder.stack.register_forward_hook(lambda _, __, hidden: found.append(hidden.memory))
     for keys in (True, False):
         together(by_memory(model, row, 4, keys=keys))
-    assert [isinstance(memory.layers[0], Keys) for memory in found] == [True] * 3 + [False] * 3
+    assert [isinstance(memory.layers[0], KVCache) for memory in found] == [True] * 3 + [False] * 3
     assert [memory.layers[1].k.shape[2] for memory in found[:3]] == [4, 5, 5]
-    assert all(memory.side.position.shape[1] == memory.layers[0].k.shape[2] for memory in found[:3])
+    assert all(memory.token_info.position.shape[1] == memory.layers[0].k.shape[2] for memory in found[:3])
 
 
 def test_one_layer_with_a_memory_of_all_has_the_full_context():

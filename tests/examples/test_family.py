@@ -13,7 +13,7 @@ import clozeworks as cw
 from docs.tools.recipe_pages import pages
 from tests.command_line import text
 
-FILE = Path(__file__).parents[1] / "examples" / "family.py"
+FILE = Path(__file__).parents[2] / "examples" / "family.py"
 SMALL = ["--lang", "en", "--vocab", "120", "--heldout", "0.1", "--set", "train.batch_tokens=256"]
 
 

@@ -7,7 +7,7 @@ import torch
 import clozeworks as cw
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.char_vocab import opened, spell, texts_of
+from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary, spell
 from clozeworks.exchange.grow import grow
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.characters import Characters, CharactersLayer
@@ -46,7 +46,7 @@ def test_unknown_words_are_found_and_learned(encoder):
 
 
 def test_a_word_that_came_later_is_read_as_it_is_written(encoder):
-    model, tokenizer = opened(encoder.model, encoder.tokenizer, ["the fox likes foxes", "fox"])
+    model, tokenizer = extend_vocabulary(encoder.model, encoder.tokenizer, ["the fox likes foxes", "fox"])
     words = model.encoder.embed.words
     assert isinstance(words, CharactersLayer)
     names = [tokenizer.token(n) for n in range(tokenizer.size)]
@@ -58,7 +58,7 @@ def test_a_word_that_came_later_is_read_as_it_is_written(encoder):
     torch.testing.assert_close(words(torch.arange(tokenizer.size)), other(torch.arange(tokenizer.size)))
     assert encoder.model.encoder.embed.words.vocab == encoder.tokenizer.size, "the model itself is as it was"
     assert model.encoder.stack is encoder.model.encoder.stack
-    assert opened(encoder.model, encoder.tokenizer, TEXTS) == (encoder.model, encoder.tokenizer)
+    assert extend_vocabulary(encoder.model, encoder.tokenizer, TEXTS) == (encoder.model, encoder.tokenizer)
 
 
 def test_sentence_vectors_know_such_words(encoder):
@@ -81,18 +81,18 @@ def test_models_without_characters_are_left_alone():
     r.encoder.vocab = tokenizer.size
     model = build(r)
     assert spell(model, tokenizer) == []
-    assert opened(model, tokenizer, ["unheard of"]) == (model, tokenizer)
+    assert extend_vocabulary(model, tokenizer, ["unheard of"]) == (model, tokenizer)
 
 
 def test_texts_of_rows():
     rows = [{"tokens": ["a", "b"], "label": "x"}, {"tokens": "c d", "text": None}]
-    assert texts_of(rows, ("tokens", "text")) == ["a", "b", "c d"]
+    assert collect_texts(rows, ("tokens", "text")) == ["a", "b", "c d"]
 
 
 def test_a_tokenizer_with_more_words(encoder):
     grown = grow(encoder, encoder.tokenizer.learn(["moscow"]))
     vectors = grown.model.encoder.embed.words(torch.arange(grown.tokenizer.size))
-    model, _ = opened(encoder.model, encoder.tokenizer, ["moscow"])
+    model, _ = extend_vocabulary(encoder.model, encoder.tokenizer, ["moscow"])
     torch.testing.assert_close(vectors, model.encoder.embed.words(torch.arange(grown.tokenizer.size)))
     assert len(grown.model.get_parameter("heads.next_token.bias")) == grown.tokenizer.size
 
@@ -132,7 +132,7 @@ def test_features_of_words_in_pieces():
     words = ["red", "runner", "foxes"]
     each = [tokenizer.encode([word])[0].ids.tolist() for word in words]
     assert max(map(len, each)) > 1
-    ids, begin = encoder.framed([index for some in each for index in some])
+    ids, begin = encoder.add_special_tokens([index for some in each for index in some])
     layers = torch.stack(encoder.forward(torch.tensor([ids]), logits=False).hidden_states)[:, 0]
     at = [begin, begin + len(each[0]), begin + len(each[0]) + len(each[1])]
     np.testing.assert_allclose(encoder.features([words])[0], layers[:, at].numpy(), atol=1e-6)

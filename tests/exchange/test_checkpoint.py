@@ -159,7 +159,7 @@ def test_what_a_dead_process_left_is_ignored_and_swept(tmp_path: Path):
     save(tmp_path, 10)
     code = (
         "import os, pathlib, sys\n"
-        "from clozeworks import atomic\n"
+        "from clozeworks.core import atomic_io as atomic\n"
         "with atomic.directory(pathlib.Path(sys.argv[1]) / 'step-00000020') as new:\n"
         "    (new / 'model.safetensors').write_bytes(b'half')\n"
         "    os.kill(os.getpid(), 9)\n"

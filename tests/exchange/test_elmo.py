@@ -10,7 +10,7 @@ import torch
 import clozeworks as cw
 from clozeworks.core.batch import Memory, from_padded
 from clozeworks.core.errors import InputError
-from clozeworks.exchange.char_vocab import opened
+from clozeworks.exchange.char_vocab import extend_vocabulary
 from clozeworks.inference.text_encoder import TextEncoder
 from tests.command_line import facts
 from tests.conftest import SHARED
@@ -109,7 +109,7 @@ def letters(text: str | int) -> list[int]:
 
 
 def read(encoder: TextEncoder, texts: list[str]) -> tuple[TextEncoder, list[list[int]]]:
-    model, tokenizer = opened(encoder.model, encoder.tokenizer, texts)
+    model, tokenizer = extend_vocabulary(encoder.model, encoder.tokenizer, texts)
     rows = [[tokenizer.cls, *one.ids.tolist(), tokenizer.sep] for one in tokenizer.encode(texts)]
     return TextEncoder(model, tokenizer, encoder.recipe), rows
 
@@ -121,7 +121,7 @@ def features(encoder: TextEncoder, rows: list[list[int]], past: Memory | None):
         ids[at, : len(row)], real[at, : len(row)] = torch.tensor(row), 1
     batch = from_padded(ids, real)
     with torch.no_grad():
-        return encoder.model.encoder(batch.tokens, batch.side, batch.context(past=past), layers=True)
+        return encoder.model.encoder(batch.tokens, batch.token_info, batch.context(past=past), layers=True)
 
 
 def test_the_numbers_of_the_published_program(directory: Path):

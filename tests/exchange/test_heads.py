@@ -17,13 +17,13 @@ from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.recipe import build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.layer_selection import SumLayers
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.reading import SumLayers
-from clozeworks.tasks.span import Span
+from clozeworks.tasks.qa import QuestionAnswering
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
-from clozeworks.train.finetune.recipe import summary_of
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import choose_summary
 
 transformers = pytest.importorskip("transformers")
 
@@ -111,7 +111,7 @@ def as_batch(ours: TextEncoder, given: dict[str, Tensor]) -> Batch:
             tensor[row] = tensor[row].roll(-before)
     task = ours.recipe.task
     assert task is not None
-    marked = torch.zeros_like(ids).bool().index_fill_(1, torch.tensor([0]), True) if task.frame.marks else None
+    marked = torch.zeros_like(ids).bool().index_fill_(1, torch.tensor([0]), True) if task.template.marks else None
     batch = from_padded(ids, mask, kinds, ours.kind, marked)
     batch.lasts = batch.firsts + mask.sum(1) - 1
     return batch
@@ -268,9 +268,9 @@ def compare_tags(theirs, ours: TextEncoder) -> None:
     assert found is not None
     torch.testing.assert_close(found[real], expected.logits[real], rtol=0, atol=1e-5)
     batch = as_batch(ours, given)
-    if batch.side.marked is not None:  # nothing is marked in their class, or where a task reads every token
+    if batch.token_info.marked is not None:  # nothing is marked in their class, or where a task reads every token
         batch = from_padded(given["input_ids"], given["attention_mask"])
-    batch.targets = torch.nonzero((batch.side.document != PADDING).flatten())[:, 0]
+    batch.targets = torch.nonzero((batch.token_info.document != PADDING).flatten())[:, 0]
     batch.labels, batch.example["tag_known"] = labels[real], torch.ones(ROWS, dtype=torch.bool)
     loss = ours.model(batch).losses["tag"] / len(batch.labels)
     torch.testing.assert_close(loss, expected.loss, rtol=0, atol=1e-5)
@@ -282,7 +282,7 @@ def test_answers_both_ways(family: str, tmp_path: Path):
     theirs = their_model(family, kind)
     theirs.save_pretrained(tmp_path / "theirs")
     ours = load(tmp_path / "theirs")
-    assert isinstance(ours.recipe.task, Span)
+    assert isinstance(ours.recipe.task, QuestionAnswering)
     assert ours.unused == []
     compare_answers(theirs, ours)
     save(ours, tmp_path / "ours", format="hf")
@@ -317,7 +317,7 @@ def compare_answers(theirs, ours: TextEncoder) -> None:
     )
     batch.lasts = torch.tensor([LENGTH - 1])
     batch.example |= {"span_start": begin, "span_end": end}
-    torch.testing.assert_close(ours.model(batch).losses["span"], wanted.float(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(ours.model(batch).losses["qa"], wanted.float(), rtol=0, atol=1e-5)
 
 
 def test_answers_by_beams_are_refused(tmp_path: Path):
@@ -344,11 +344,11 @@ def tuned(name: str, **more: Any) -> TextEncoder:
     recipe = cw.recipe(name)
     recipe.encoder.vocab = VOCAB
     last = more.pop("last", name.startswith("gpt"))
-    frame = fitting(Frame(summary="last" if last else "first"), recipe)
+    frame = fitting(InputTemplate(summary="last" if last else "first"), recipe)
     recipe.encoder.pooler = recipe.encoder.pooler if more.pop("pooled", False) else None
-    summary = summary_of(recipe, frame, recipe.encoder.pooler is not None)
+    summary = choose_summary(recipe, frame, recipe.encoder.pooler is not None)
     kind = more.pop("kind", Classify)
-    recipe.objective.losses = (kind(**{"frame": frame, "summary": summary, "labels": NAMES, **more}),)
+    recipe.objective.losses = (kind(**{"template": frame, "summary": summary, "labels": NAMES, **more}),)
     model = build(recipe).eval()
     with torch.no_grad():
         for parameter in model.parameters():

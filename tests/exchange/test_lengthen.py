@@ -8,7 +8,7 @@ import torch
 import clozeworks as cw
 from clozeworks.core.batch import from_padded
 from clozeworks.core.errors import InputError
-from clozeworks.exchange.lengthen import laid, lengthen, refresh
+from clozeworks.exchange.lengthen import lengthen, refresh, repeat_rows
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
@@ -74,8 +74,8 @@ def test_where_all_tokens_are_global_the_window_does_not_matter():
 def test_positions_are_laid_end_to_end(offset):
     table = torch.arange(5.0 + offset)[:, None].expand(-1, 3)
     rows = [float(row) for row in range(offset)] + [float(offset + p % 5) for p in range(12)]
-    assert laid(table, offset, 12)[:, 0].tolist() == rows
-    assert laid(table, offset, 5).equal(table)
+    assert repeat_rows(table, offset, 12)[:, 0].tolist() == rows
+    assert repeat_rows(table, offset, 5).equal(table)
 
 
 def test_its_own_recipe_rebuilds_it(tmp_path):

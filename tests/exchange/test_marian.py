@@ -8,8 +8,8 @@ import torch
 
 from clozeworks.core.batch import from_padded
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.inference.beam_search import Beams, searches, translations
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.beam_search import BeamSearch, beam_search_batch, translations
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
@@ -59,7 +59,7 @@ def their_model(name: str = "MarianMTModel", deviation: float = 0.15, **config):
 def their_inputs(batch) -> dict[str, torch.Tensor]:
     return {
         "input_ids": batch.source.tokens,
-        "attention_mask": (batch.source.side.document == 0).long(),
+        "attention_mask": (batch.source.token_info.document == 0).long(),
         "decoder_input_ids": batch.tokens,
     }
 
@@ -73,7 +73,7 @@ def test_their_directories_load_and_go_back(name, config, tmp_path):
     with torch.no_grad():
         expected = theirs(**their_inputs(batch))
         found = ours.model.read(batch, ()).last
-    real = batch.side.document == 0
+    real = batch.token_info.document == 0
     head = ours.model.head("next_token")
     if name == "MarianModel":
         assert head is None
@@ -108,7 +108,7 @@ def test_the_papers_positions_leave_as_theirs(tmp_path):
         head = ours.model.head("next_token")
         assert isinstance(head, NextTokenLayer)
         found = head.logits(ours.model.read(batch, ()).last)
-    real = batch.side.document == 0
+    real = batch.token_info.document == 0
     torch.testing.assert_close(found[real], expected[real], rtol=0, atol=TOLERANCE)
 
 
@@ -136,8 +136,8 @@ def test_what_is_written_is_theirs(lively, beams, penalty):
     batch = from_padded(*_padded(texts))
     with torch.no_grad():
         expected = theirs.generate(
-            input_ids=torch.where(batch.side.document == 0, batch.tokens, PAD),
-            attention_mask=(batch.side.document == 0).long(),
+            input_ids=torch.where(batch.token_info.document == 0, batch.tokens, PAD),
+            attention_mask=(batch.token_info.document == 0).long(),
             max_new_tokens=12,
             do_sample=False,
             num_beams=beams,
@@ -145,12 +145,12 @@ def test_what_is_written_is_theirs(lively, beams, penalty):
             length_penalty=penalty,
             early_stopping=False,
         )
-    reader = Reader(ours.model, source=batch)
+    reader = IncrementalReader(ours.model, source=batch)
     if beams == 1:
-        found = [draw(Reader(ours.model, source=from_padded(torch.tensor([text]))), [PAD], 12, Draw(0), end=END)
+        found = [sample(IncrementalReader(ours.model, source=from_padded(torch.tensor([text]))), [PAD], 12, Sampling(0), end=END)
                  for text in texts]  # fmt: skip
     else:
-        found = searches(reader, [[PAD]] * len(texts), [12] * len(texts), Beams(beams, penalty), end=END)
+        found = beam_search_batch(reader, [[PAD]] * len(texts), [12] * len(texts), BeamSearch(beams, penalty), end=END)
     flat = [one for each in found for one in each]
     assert {one.tokens[-1] == END for one in flat} == {True, False}
     for one, wanted in zip(flat, expected[:, 1:].tolist(), strict=True):
@@ -166,7 +166,7 @@ def _padded(texts: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
 
 def test_many_sources_are_written_as_each_alone(lively):
     _, ours = lively
-    how, texts = Beams(3, 0.6, 5, never=(PAD,)), [*sources(), []]
+    how, texts = BeamSearch(3, 0.6, 5, never=(PAD,)), [*sources(), []]
     together = dict(translations(ours.model, texts, start=PAD, end=END, how=how, more=8, batch_tokens=60))
     assert sorted(together) == list(range(len(texts)))
     assert together[len(texts) - 1] == []

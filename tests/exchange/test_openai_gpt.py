@@ -5,8 +5,8 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.inference.beam_search import Beams, search
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.beam_search import BeamSearch, beam_search
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.stack import Share
 
@@ -168,9 +168,9 @@ def same_texts(theirs, ours, prompt, beams, penalty, end):
             pad_token_id=1,  # 0 would be taken for none
         )
     if beams == 1:
-        found = draw(Reader(ours.model), prompt[0].tolist(), 15, Draw(0), end=end)
+        found = sample(IncrementalReader(ours.model), prompt[0].tolist(), 15, Sampling(0), end=end)
     else:
-        found = search(Reader(ours.model), prompt[0].tolist(), 15, Beams(beams, penalty), end=end)
+        found = beam_search(IncrementalReader(ours.model), prompt[0].tolist(), 15, BeamSearch(beams, penalty), end=end)
     for one, wanted in zip(found, expected[:, 5:].tolist(), strict=True):
         assert one.tokens == wanted[: len(one.tokens)]
         assert all(token == 1 for token in wanted[len(one.tokens) :])
@@ -182,7 +182,9 @@ def test_beams_that_end_are_among_those_compared(lively, end):
     _, ours = lively
     prompts = torch.randint(0, 61, (40, 5), generator=torch.Generator().manual_seed(0)).tolist()
     ends = [
-        one.tokens[-1] == end for prompt in prompts for one in search(Reader(ours.model), prompt, 15, Beams(3), end=end)
+        one.tokens[-1] == end
+        for prompt in prompts
+        for one in beam_search(IncrementalReader(ours.model), prompt, 15, BeamSearch(3), end=end)
     ]
     assert any(ends)
     assert not all(ends)
@@ -199,13 +201,13 @@ def test_chances_are_theirs(pair, temperature, top_k, top_p):
     if top_p is not None:
         steps.append(transformers.TopPLogitsWarper(top_p))
     expected = transformers.LogitsProcessorList(steps)(torch.zeros(6, 1, dtype=torch.long), logits.clone())
-    torch.testing.assert_close(Draw(temperature, top_k, top_p).chances(logits), expected.softmax(-1))
+    torch.testing.assert_close(Sampling(temperature, top_k, top_p).chances(logits), expected.softmax(-1))
 
 
 def test_a_cache_changes_nothing(pair):
     _, ours = pair
     prompt = list(range(5))
-    cached, plain = Reader(ours.model), Reader(ours.model, cache=False)
+    cached, plain = IncrementalReader(ours.model), IncrementalReader(ours.model, cache=False)
     pieces = [prompt, [9], [4, 11, 30], [2] * 7]
     for piece in pieces:
         rows = torch.tensor([piece, piece[::-1]])

@@ -12,7 +12,7 @@ import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import TextEncoder, load, save
-from clozeworks.nn.pooling import Pool, SentenceVector
+from clozeworks.nn.pooling import Pooling, PoolingMode
 from clozeworks.recipe import build
 
 transformers = pytest.importorskip("transformers")
@@ -25,13 +25,13 @@ def small(**more: object) -> TextEncoder:
     tokenizer = Tokenizer.train([WORDS], vocab=90)
     recipe = cw.recipe("bert_tiny")
     recipe.encoder.vocab, recipe.encoder.init = tokenizer.size, 0.15
-    recipe.sentence = SentenceVector(**more)  # pyright: ignore[reportArgumentType]
+    recipe.pooling = Pooling(**more)  # pyright: ignore[reportArgumentType]
     return TextEncoder(build(recipe).eval(), tokenizer, recipe)
 
 
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("pool", "length"), [("mean", None), ("mean", 7), ("first", 7), ("max", None)])
-def test_what_is_written_is_read_as_theirs(pool: Pool, length: int | None, normalise: bool, tmp_path: Path):
+def test_what_is_written_is_read_as_theirs(pool: PoolingMode, length: int | None, normalise: bool, tmp_path: Path):
     ours = small(pool=pool, length=length, normalise=normalise)
     save(ours, tmp_path / "st", format="sentence-transformers")
     said = json.loads((tmp_path / "st" / "1_Pooling" / "config.json").read_text())
@@ -56,14 +56,14 @@ def test_what_is_written_is_read_as_theirs(pool: Pool, length: int | None, norma
         wanted = wanted / np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose(ours.encode(TEXTS), wanted, atol=1e-5)
     again = load(tmp_path / "st")
-    assert again.recipe.sentence == SentenceVector(pool, normalise, most)
+    assert again.recipe.pooling == Pooling(pool, normalise, most)
     np.testing.assert_allclose(again.encode(TEXTS), wanted, atol=1e-5)
     save(again, tmp_path / "own")
-    assert load(tmp_path / "own").recipe.sentence == again.recipe.sentence
+    assert load(tmp_path / "own").recipe.pooling == again.recipe.pooling
 
 
 def test_what_is_asked_for_goes_before_what_the_recipe_says():
-    ours = small(pool="max", normalise=True)
+    ours = small(mode="max", normalise=True)
     ours.model.encoder.pooler = None
     np.testing.assert_array_equal(ours.encode(TEXTS, pool="mean", normalise=False), _plain(ours))
     with pytest.raises(InputError, match="the model has no pooler"):
@@ -73,7 +73,7 @@ def test_what_is_asked_for_goes_before_what_the_recipe_says():
 
 
 def _plain(ours: TextEncoder) -> np.ndarray:
-    ours.recipe.sentence = None
+    ours.recipe.pooling = None
     return ours.encode(TEXTS)
 
 
@@ -81,7 +81,7 @@ def test_a_prompt_is_written_before_every_text(tmp_path: Path):
     ours = small(prompt="the old ")
     np.testing.assert_array_equal(ours.encode(["mill"]), small().encode(["the old mill"]))
     save(ours, tmp_path / "st", format="sentence-transformers")
-    assert load(tmp_path / "st").recipe.sentence == SentenceVector(prompt="the old ", length=512)
+    assert load(tmp_path / "st").recipe.pooling == Pooling(prompt="the old ", length=512)
 
 
 def test_a_model_in_a_folder_of_its_own(tmp_path: Path):
@@ -122,5 +122,5 @@ def test_what_no_part_does_is_refused(tmp_path: Path):
     with pytest.raises(InputError, match="unreadable"):
         load(tmp_path)
     with pytest.raises(RecipeError, match=r"sentence\.pool = pooled"):
-        save(small(pool="pooled"), tmp_path / "no", format="sentence-transformers")
+        save(small(mode="pooled"), tmp_path / "no", format="sentence-transformers")
     assert not (tmp_path / "no").exists()

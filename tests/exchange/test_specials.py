@@ -9,18 +9,18 @@ import torch
 import clozeworks as cw
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.templates import frame_of
-from clozeworks.inference.answers import answers
+from clozeworks.exchange.templates import infer_template
+from clozeworks.inference.answers import predict_records
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.objectives.segments import PairStream
 from clozeworks.recipe import build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.span import Span
+from clozeworks.tasks.qa import QuestionAnswering
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import summary_of
+from clozeworks.train.finetune.recipe import choose_summary
 
 transformers = pytest.importorskip("transformers")
 
@@ -38,10 +38,10 @@ def model(name: str, kind: type[Task], tokenizer: Tokenizer, **more: Any) -> Tex
     if isinstance(recipe.encoder.stack.block, tuple):
         recipe.encoder.stack.block = recipe.encoder.stack.block[:2]
     recipe.encoder.pooler = None
-    frame = frame_of(recipe, tokenizer)
+    frame = infer_template(recipe, tokenizer)
     if kind in (Classify, Pair, Choice):
-        more["summary"] = summary_of(recipe, frame, pooled=False)
-    recipe.objective.losses = (kind(frame=frame, **more),)
+        more["summary"] = choose_summary(recipe, frame, pooled=False)
+    recipe.objective.losses = (kind(template=frame, **more),)
     recipe.encoder.init, recipe.train.seed = 0.15, 2
     return TextEncoder(build(recipe).eval(), tokenizer, recipe)
 
@@ -60,13 +60,13 @@ def told(ours: TextEncoder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     task = ours.recipe.task
     assert task is not None
     assert ours.tokenizer is not None
-    return answers(ours.model, task, Table("rows", rows), ours.tokenizer, ours.kind)[0]
+    return predict_records(ours.model, task, Table("rows", rows), ours.tokenizer, ours.kind)[0]
 
 
 def doubled(ours: TextEncoder) -> None:
     """Two separators between two texts: what one class of theirs counts on to know what to mark."""
     assert ours.recipe.task is not None
-    ours.recipe.task.frame.between *= 2
+    ours.recipe.task.template.between *= 2
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -122,7 +122,7 @@ def test_tags(name: str, tokenizer: Tokenizer, tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["bert_tiny", "roberta_mini", "xlnet_last", "longformer_mini"])
 def test_places_of_answers(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer, tmp_path: Path):
-    ours = model(name, Span, by_bytes if name == "roberta_mini" else tokenizer)
+    ours = model(name, QuestionAnswering, by_bytes if name == "roberta_mini" else tokenizer)
     if name == "longformer_mini":
         doubled(ours)
     save(ours, tmp_path, format="hf")

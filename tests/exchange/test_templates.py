@@ -2,8 +2,8 @@
 
 import clozeworks as cw
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.templates import fitting, frame_of
-from clozeworks.tasks.frame import Frame
+from clozeworks.exchange.templates import fitting, infer_template
+from clozeworks.tasks.template import InputTemplate
 
 
 def test_specials_that_a_tokenizer_lacks_were_in_no_text():
@@ -13,15 +13,15 @@ def test_specials_that_a_tokenizer_lacks_were_in_no_text():
     bare = Tokenizer(inner)
     bare.names = {"unk": "[UNK]", "sep": "[SEP]"}
     for name, between in (("gpt_mini", ()), ("bert_tiny", ("[SEP]",))):
-        frame = frame_of(cw.recipe(name), bare, whole=False)
+        frame = infer_template(cw.recipe(name), bare, whole=False)
         assert (frame.opening, frame.between, frame.closing) == ((), between, ("[SEP]",))
-    whole = frame_of(cw.recipe("gpt_mini"), bare)
+    whole = infer_template(cw.recipe("gpt_mini"), bare)
     assert (whole.opening, whole.between) == (("_start_",), ("_delimiter_",))
 
 
 def test_a_frame_has_what_the_encoder_tells_apart():
-    assert fitting(Frame(), cw.recipe("bert_tiny")).segments
-    assert not fitting(Frame(), cw.recipe("roberta_mini")).segments
-    long = fitting(Frame(), cw.recipe("longformer_base"))
+    assert fitting(InputTemplate(), cw.recipe("bert_tiny")).segments
+    assert not fitting(InputTemplate(), cw.recipe("roberta_mini")).segments
+    long = fitting(InputTemplate(), cw.recipe("longformer_base"))
     assert (long.marks, long.length) == (True, 4096)
-    assert fitting(Frame(summary="last"), cw.recipe("xlnet_mini")).own_segment == 2
+    assert fitting(InputTemplate(summary="last"), cw.recipe("xlnet_mini")).own_segment == 2

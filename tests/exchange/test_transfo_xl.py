@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clozeworks.core.batch import Context, Memory, Side
+from clozeworks.core.batch import Context, Memory, TokenInfo
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.bias.within import Within
@@ -55,10 +55,10 @@ def read(encoder: TextEncoder) -> tuple[torch.Tensor, torch.Tensor]:
     hidden, chances, past = [], [], None
     for segment in tokens().split(LENGTH, 1):
         position = torch.arange(LENGTH).expand_as(segment)
-        side = Side.make(position, torch.zeros_like(segment), "causal")
+        side = TokenInfo.make(position, torch.zeros_like(segment), "causal")
         found = encoder.model.encoder(segment, side, Context(side, side, "causal", past=past))
         assert found.memory is not None
-        past = Memory(found.memory.layers, found.memory.side.earlier(LENGTH))
+        past = Memory(found.memory.layers, found.memory.token_info.earlier(LENGTH))
         hidden.append(found.last)
         if encoder.language_head is not None:
             chances.append(encoder.language_head.logits(found.last).log_softmax(-1))

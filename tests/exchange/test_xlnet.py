@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.core.batch import PADDING, Batch, Context, Memory, Side, from_padded
+from clozeworks.core.batch import PADDING, Batch, Context, Memory, TokenInfo, from_padded
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.stack import Share
@@ -118,13 +118,13 @@ def test_two_streams_are_theirs(pair, ids, padding, segments, memory, permuted):
             output_hidden_states=True,
         )
     document = torch.zeros_like(ids) if mask is None else torch.where(mask.bool(), 0, PADDING)
-    side = Side(torch.arange(LENGTH).expand_as(ids), document, order, order, types)
-    older = Side(side.position, torch.zeros_like(ids), order, order, types).tail(MEMORY)
+    side = TokenInfo(torch.arange(LENGTH).expand_as(ids), document, order, order, types)
+    older = TokenInfo(side.position, torch.zeros_like(ids), order, order, types).tail(MEMORY)
     past_here = None if past is None else Memory(past, older.earlier(LENGTH))
     context = Context(side, side, "order", past=past_here, targets=TARGETS)
     with torch.no_grad():
         found = ours.model.encoder(ids, side, context, layers=True)
-        logits = ours.language_head.logits(found.asked)
+        logits = ours.language_head.logits(found.query_stream)
     compared = document == 0
     if not permuted:  # of equal order: here they see each other, under their mask they cannot
         compared &= order == 0
@@ -133,7 +133,7 @@ def test_two_streams_are_theirs(pair, ids, padding, segments, memory, permuted):
     by_place = TARGETS.argsort()
     rows, columns = map(torch.tensor, zip(*places, strict=True))
     wanted = expected.hidden_states[-1][rows, columns]
-    torch.testing.assert_close(found.asked[by_place], wanted, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(found.query_stream[by_place], wanted, rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(logits[by_place], expected.logits[rows, columns], rtol=0, atol=TOLERANCE)
 
 
@@ -143,7 +143,7 @@ def test_their_loss_is_ours(pair, ids):
     order[TARGETS] = 1 + torch.arange(len(TARGETS)).flip(0)
     order = order.view(ROWS, LENGTH)
     batch: Batch = from_padded(ids)
-    batch.side = Side(batch.side.position, batch.side.document, order, order)
+    batch.token_info = TokenInfo(batch.token_info.position, batch.token_info.document, order, order)
     batch.kind, batch.targets, batch.labels = "order", TARGETS, ids.flatten()[TARGETS]
     with torch.no_grad():
         output = ours.model(batch)

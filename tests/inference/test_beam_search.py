@@ -7,11 +7,18 @@ import torch
 
 from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.errors import InputError
-from clozeworks.inference.beam_search import PUBLISHED, Beams, padded, search, searches, translations
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.beam_search import (
+    PUBLISHED,
+    BeamSearch,
+    beam_search,
+    beam_search_batch,
+    pad_sources,
+    translations,
+)
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.model import Model
-from clozeworks.optim.learning_rate import rate
-from clozeworks.optim.parameter_groups import optimizer
+from clozeworks.optim.learning_rate import learning_rate
+from clozeworks.optim.parameter_groups import build_optimizer
 from clozeworks.recipe import build
 from tests.core.test_segment_memory import model_of
 from tests.nn.test_decoder import VOCAB, pair, randomised, small
@@ -25,7 +32,7 @@ def model() -> Model:
 
 def test_a_cache_changes_nothing():
     ours = model()
-    readers = [Reader(ours, cache, source=padded(SOURCES)) for cache in (True, False)]
+    readers = [IncrementalReader(ours, cache, source=pad_sources(SOURCES)) for cache in (True, False)]
     for reader in readers:
         reader.spread(2)
     generator = torch.Generator().manual_seed(0)
@@ -41,7 +48,7 @@ def test_a_cache_changes_nothing():
 def test_reading_is_what_the_model_is_trained_as():
     ours, batch = model(), pair([6, 6], [5, 3])
     assert batch.source is not None
-    reader = Reader(ours, source=batch.source)
+    reader = IncrementalReader(ours, source=batch.source)
     expected = reader.logits(ours.read(batch, ()).last)
     for at in range(6):
         torch.testing.assert_close(reader.read(batch.tokens[:, at : at + 1]), expected[:, at], rtol=1e-4, atol=1e-4)
@@ -53,19 +60,21 @@ def test_the_source_is_projected_once(monkeypatch: pytest.MonkeyPatch):
     for block in ours.decoder.stack.blocks:
         whole = block.cross.extend
         monkeypatch.setattr(block.cross, "extend", lambda past, x, whole=whole: calls.append(len(x)) or whole(past, x))
-    search(Reader(ours, source=padded(SOURCES[:1])), [0], 6, Beams(3))
+    beam_search(IncrementalReader(ours, source=pad_sources(SOURCES[:1])), [0], 6, BeamSearch(3))
     assert calls == [3, 3]
 
 
-@pytest.mark.parametrize("how", [Beams(200, 1.0), Beams(200, 0.6, 5), Beams(200, 0.0), Beams(200, 2.0, 5)])
-def test_enough_beams_find_the_best_of_all_texts(how: Beams):
+@pytest.mark.parametrize(
+    "how", [BeamSearch(200, 1.0), BeamSearch(200, 0.6, 5), BeamSearch(200, 0.0), BeamSearch(200, 2.0, 5)]
+)
+def test_enough_beams_find_the_best_of_all_texts(how: BeamSearch):
     r = small(encoder__vocab="5", encoder__init="0.3")
     ours, most, end = randomised(build(r)), 3, 0
-    source = padded([[1, 2, 3]])
+    source = pad_sources([[1, 2, 3]])
     worths = {}
     for n in range(1, most + 1):
         every = torch.tensor(list(itertools.product(range(5), repeat=n)))
-        reader, scores = Reader(ours, source=source), torch.zeros(len(every))
+        reader, scores = IncrementalReader(ours, source=source), torch.zeros(len(every))
         reader.spread(len(every))
         logits = reader.read(torch.full((len(every), 1), 4))
         for at in range(n):
@@ -76,28 +85,32 @@ def test_enough_beams_find_the_best_of_all_texts(how: Beams):
             if end not in text[:-1] and (n == most or text[-1] == end):
                 worths[text] = value
     best = sorted(worths, key=lambda text: -worths[text])
-    found = search(Reader(ours, source=source), [4], most, how, end=end)
+    found = beam_search(IncrementalReader(ours, source=source), [4], most, how, end=end)
     assert [tuple(one.tokens) for one in found[:10]] == best[:10]
     assert how.worth(found[0].score, len(found[0].tokens)) == pytest.approx(worths[best[0]], abs=1e-4)
 
 
 def test_texts_of_different_room_are_as_alone():
     ours = model()
-    together = searches(Reader(ours, source=padded(SOURCES)), [[0]] * 3, [4, 0, 9], Beams(3), end=7)
+    together = beam_search_batch(
+        IncrementalReader(ours, source=pad_sources(SOURCES)), [[0]] * 3, [4, 0, 9], BeamSearch(3), end=7
+    )
     assert together[1] == []
     for at, most in ((0, 4), (2, 9)):
-        alone = search(Reader(ours, source=padded(SOURCES[at : at + 1])), [0], most, Beams(3), end=7)
+        alone = beam_search(
+            IncrementalReader(ours, source=pad_sources(SOURCES[at : at + 1])), [0], most, BeamSearch(3), end=7
+        )
         assert [one.tokens for one in alone] == [one.tokens for one in together[at]]
 
 
 def test_a_source_and_a_decoder_go_together():
     with pytest.raises(InputError, match="writes from a source"):
-        Reader(model())
+        IncrementalReader(model())
     with pytest.raises(InputError, match="no decoder"):
-        Reader(model_of(), source=padded(SOURCES))
+        IncrementalReader(model_of(), source=pad_sources(SOURCES))
     for wrong in ({"count": 0}, {"offset": -1}):
         with pytest.raises(InputError):
-            Beams(**wrong)
+            BeamSearch(**wrong)
 
 
 START, END = 0, 1
@@ -126,7 +139,7 @@ def test_it_learns_to_write_backwards():
     r = small(encoder__vocab="12", encoder__init="0.15", objective__losses="[NextToken]")
     ours, generator = build(r), torch.Generator().manual_seed(0)
     r.train.steps, r.train.warmup, r.train.learning_rate = 250, 30, 8e-3
-    adam = optimizer(ours, r.train.optimizer, r.train.learning_rate)
+    adam = build_optimizer(ours, r.train.optimizer, r.train.learning_rate)
     loss = torch.tensor(torch.inf)
     for step in range(1, r.train.steps + 1):
         batch = reversals(32, generator)
@@ -135,7 +148,7 @@ def test_it_learns_to_write_backwards():
         adam.zero_grad()
         loss.backward()
         for group in adam.param_groups:
-            group["lr"] = rate(step, r.train)
+            group["lr"] = learning_rate(step, r.train)
         adam.step()
     assert float(loss.detach()) < 0.15
     fresh = torch.Generator().manual_seed(7)
@@ -143,5 +156,5 @@ def test_it_learns_to_write_backwards():
     found = dict(translations(ours, sources, start=START, end=END, how=PUBLISHED, batch_tokens=200))
     right = sum(found[at][0].tokens == [*source[::-1], END] for at, source in enumerate(sources))
     assert right >= 38
-    greedy = draw(Reader(ours, source=padded(sources[:1])), [START], 10, Draw(0), end=END)[0]
+    greedy = sample(IncrementalReader(ours, source=pad_sources(sources[:1])), [START], 10, Sampling(0), end=END)[0]
     assert greedy.tokens == found[0][0].tokens

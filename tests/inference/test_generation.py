@@ -3,15 +3,15 @@
 import pytest
 import torch
 
-from clozeworks.inference.beam_search import Beams, search
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.beam_search import BeamSearch, beam_search
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from tests.core.test_segment_memory import VOCAB, batch_of, model_of, read
 
 
 @pytest.mark.parametrize("start", ["empty", "zeros"])
 def test_reading_one_by_one_is_reading_in_rows_of_one(start: str):
     model, tokens = model_of(memory=6, start=start), torch.randint(VOCAB, (2, 14))
-    reader, logits = Reader(model, length=4), []
+    reader, logits = IncrementalReader(model, length=4), []
     for begin, end in ((0, 9), (9, 10), (10, 11), (11, 14)):
         logits.append(reader.read(tokens[:, begin:end]))
     cuts = [(0, 4), (4, 8), (8, 9), (9, 10), (10, 11), (11, 14)]
@@ -25,7 +25,10 @@ def test_reading_one_by_one_is_reading_in_rows_of_one(start: str):
 @pytest.mark.parametrize("memory", [0, 3, 99])
 def test_without_a_cache_the_same_comes_out(memory: int):
     model = model_of(memory=memory)
-    found = [draw(Reader(model, cache, length=4), [1, 2, 3, 4, 5, 6], 12, Draw(0)) for cache in (True, False)]
+    found = [
+        sample(IncrementalReader(model, cache, length=4), [1, 2, 3, 4, 5, 6], 12, Sampling(0))
+        for cache in (True, False)
+    ]
     assert found[0][0].tokens == found[1][0].tokens
     assert found[0][0].score == pytest.approx(found[1][0].score, rel=1e-5)
 
@@ -34,8 +37,8 @@ def test_a_memory_of_everything_is_the_cache_of_keys():
     remembering, caching = model_of(3, memory=99), model_of(3, memory=0)
     caching.load_state_dict(remembering.state_dict())
     prompt = [3, 1, 4, 1, 5]
-    found = [draw(Reader(model), prompt, 20, Draw(0))[0] for model in (remembering, caching)]
+    found = [sample(IncrementalReader(model), prompt, 20, Sampling(0))[0] for model in (remembering, caching)]
     assert found[0].tokens == found[1].tokens
     assert found[0].score == pytest.approx(found[1].score, rel=1e-5)
-    beams = [search(Reader(model), prompt, 8, Beams(3))[0] for model in (remembering, caching)]
+    beams = [beam_search(IncrementalReader(model), prompt, 8, BeamSearch(3))[0] for model in (remembering, caching)]
     assert beams[0].tokens == beams[1].tokens

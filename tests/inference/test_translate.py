@@ -54,12 +54,12 @@ def test_a_target_depends_on_its_own_source_alone(model: Model):
     assert batch.source is not None
     other = collate(rows(3))
     assert other.source is not None
-    changed = other.source.side.document == 1
+    changed = other.source.token_info.document == 1
     other.source.tokens = torch.where(changed, other.source.tokens.flip(1), other.source.tokens)
     with torch.no_grad():
         before, after = (model.read(each, model.specs).last for each in (batch, other))
-    mine = batch.side.document == 1
-    real = batch.side.document >= 0
+    mine = batch.token_info.document == 1
+    real = batch.token_info.document >= 0
     torch.testing.assert_close(before[real & ~mine], after[real & ~mine])
     assert not torch.allclose(before[mine], after[mine])
 

@@ -196,7 +196,7 @@ def test_machine_facts_are_plausible():
 
 
 def test_extras_are_those_of_the_project():
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     declared = {
         name: tuple(requirement.split(">=")[0] for requirement in requirements)
         for name, requirements in project["optional-dependencies"].items()
@@ -246,7 +246,7 @@ def test_json_round_trip():
 def test_remembering_and_applying_import_no_torch_and_keep_the_users_choice():
     doctor._remember(Verdict("AVX2", "fp32", 1, "cpu"))
     code = (
-        "import os, sys, json\nfrom clozeworks import doctor\nverdict = doctor.remembered()\ndoctor.apply(verdict)\n"
+        "import os, sys, json\nfrom clozeworks.machine import doctor\nverdict = doctor.remembered()\ndoctor.apply(verdict)\n"
         "print(json.dumps(['torch' in sys.modules, os.environ['ONEDNN_MAX_CPU_ISA'], os.environ['OMP_NUM_THREADS']]))"
     )
     environment = {name: value for name, value in os.environ.items() if name not in doctor._CHOSEN_BY_US}

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.cache import Keys
-from clozeworks.core.dropout import Key
+from clozeworks.core.cache import KVCache
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.machine import window_crossover
 from clozeworks.nn.kernels import backends, windowed
 from clozeworks.nn.window import Window
@@ -36,7 +36,7 @@ def test_the_border_of_the_environment_counts_without_a_key_alone(given, fast, m
     monkeypatch.setenv(windowed.BORDER, given)
     context, window = packed([[120]], 120), Window(3)
     assert windowed.fits(context, window) == fast
-    assert not windowed.fits(dataclasses.replace(context, key=Key.make(1)), window)
+    assert not windowed.fits(dataclasses.replace(context, key=DropoutKey.make(1)), window)
     assert not windowed.fits(context, window, biased=True)
 
 
@@ -46,7 +46,7 @@ def test_a_border_changes_no_number_but_by_rounding(monkeypatch: pytest.MonkeyPa
     context, found = packed([[100], [30, 60]], 100), []
     for given in ("0", "1000"):
         monkeypatch.setenv(windowed.BORDER, given)
-        found.append(backends.attend(q, Keys(k, v), dataclasses.replace(context, scratch={}), window=Window(3)))
+        found.append(backends.attend(q, KVCache(k, v), dataclasses.replace(context, scratch={}), window=Window(3)))
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 
@@ -56,6 +56,6 @@ def test_what_is_dropped_does_not_depend_on_the_machine(monkeypatch: pytest.Monk
     found = []
     for given in ("0", "1000"):
         monkeypatch.setenv(windowed.BORDER, given)
-        context = packed([[100]], 100, key=Key.make(1))
-        found.append(backends.attend(q, Keys(k, v), context, rate=0.3, window=Window(3)))
+        context = packed([[100]], 100, key=DropoutKey.make(1))
+        found.append(backends.attend(q, KVCache(k, v), context, rate=0.3, window=Window(3)))
     assert torch.equal(*found)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Context, visible
-from clozeworks.core.cache import Both
-from clozeworks.core.dropout import Key
+from clozeworks.core.cache import BranchCaches
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.model import initialise
@@ -108,7 +108,7 @@ def test_states_go_on(kind):
         whole = module(x, packed([[8]] * 2, 8, kind, **more)).last
         torch.testing.assert_close(second, whole[:, 4:])
         return
-    assert all(isinstance(each, Both) for each in first.memory.layers)
+    assert all(isinstance(each, BranchCaches) for each in first.memory.layers)
     forth = StackLayer.forward(module, x, packed([[8]] * 2, 8, "causal")).last[:, 4:]
     turned = torch.cat([x[:, :4].flip(1), x[:, 4:].flip(1)], 1)  # each text from its end, one after the other
     back = StackLayer.forward(module.back, turned, packed([[8]] * 2, 8, "causal")).last[:, 4:].flip(1)
@@ -119,13 +119,13 @@ def test_what_is_dropped_of_a_row_is_its_own():
     block = dataclasses.replace(FIRST, dropout=0.4)
     module = Bidirectional(2, (block, dataclasses.replace(block, residual=True)), dropout=0.3).build(WIDTH)
     x, backward = torch.randn(4, 5, WIDTH), torch.tensor([False, True, True, False])
-    key = Key.make(3, rows=range(4))
+    key = DropoutKey.make(3, rows=range(4))
     whole = module(x, packed([[5]] * 4, 5, "causal", key=key, backward=backward)).last
     some = [1, 3]
     seeds = dataclasses.replace(key, seeds=key.seeds[some])
     part = module(x[some], packed([[5]] * 2, 5, "causal", key=seeds, backward=backward[some])).last
     torch.testing.assert_close(whole[some], part)
-    other = module(x, packed([[5]] * 4, 5, "causal", key=Key.make(4, rows=range(4)), backward=backward)).last
+    other = module(x, packed([[5]] * 4, 5, "causal", key=DropoutKey.make(4, rows=range(4)), backward=backward)).last
     assert not torch.allclose(whole, other)
 
 
@@ -139,7 +139,7 @@ def test_any_mixer_that_looks_back_will_do():
 
 def test_mirrored_documents_stay_at_their_places():
     context = packed(ROWS, 7)
-    turn = mirrored(context.borders, torch.device("cpu"))
+    turn = mirrored(context.layout, torch.device("cpu"))
     assert torch.equal(turn[turn], torch.arange(28))
     assert torch.equal(context.query.document.flatten()[turn], context.query.document.flatten())
     assert turn[:7].tolist() == [2, 1, 0, 6, 5, 4, 3]

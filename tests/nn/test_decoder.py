@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, set_path, to_dict
 from clozeworks.model import Model
@@ -22,7 +22,7 @@ from clozeworks.objectives.mask import MaskTokens
 from clozeworks.objectives.permute import Permute
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from tests.toys import batch_of, packed
 
 WIDTH, VOCAB = 32, 50
@@ -53,7 +53,7 @@ def pair(targets: list[int], sources: list[int], seed: int = 0) -> Batch:
 
     batch = rows(targets, "causal")
     batch.source = rows(sources, "full")
-    batch.targets = (batch.side.document == 0).flatten().nonzero()[:, 0]
+    batch.targets = (batch.token_info.document == 0).flatten().nonzero()[:, 0]
     batch.labels = torch.randint(VOCAB, batch.targets.shape, generator=generator)
     return batch
 
@@ -105,12 +105,12 @@ def by_formula(model: Model, batch: Batch, encoder: nn.Module, decoder: nn.Modul
         angle = position / 10_000 ** (unit // 2 * 2 / WIDTH)
         return table[tokens] * WIDTH**0.5 + torch.where(unit % 2 == 0, angle.sin(), angle.cos())
 
-    gone = batch.source.side.document != 0
+    gone = batch.source.token_info.document != 0
     memory = encoder(embedded(batch.source.tokens), src_key_padding_mask=gone)
     length = batch.tokens.shape[1]
     later = torch.ones(length, length, dtype=torch.bool).triu(1)
     y = decoder(embedded(batch.tokens), memory, tgt_mask=later, memory_key_padding_mask=gone)
-    logits = y[batch.side.document == 0] @ table.t()
+    logits = y[batch.token_info.document == 0] @ table.t()
     return nn.functional.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=0.1)
 
 
@@ -168,7 +168,7 @@ def test_places_alone_give_the_same_loss(dropout: float):
     for stack in (r.encoder.stack, r.decoder.stack):
         stack.block_at(0).dropout = dropout
     model, batch = randomised(build(r)), pair([5, 9, 1], [7, 3, 8])
-    key = Key.make(1, 2, rows=range(3)) if dropout else None
+    key = DropoutKey.make(1, 2, rows=range(3)) if dropout else None
     loss = model(batch, key).losses["next_token"]
     assert batch.targets is not None
     assert batch.labels is not None
@@ -207,7 +207,7 @@ def test_recomputing_gives_the_same_gradients():
         for stack in model.stacks:
             stack.recompute = recompute
         model.zero_grad()
-        model(batch, Key.make(0, 1, rows=range(2))).losses["next_token"].backward()
+        model(batch, DropoutKey.make(0, 1, rows=range(2))).losses["next_token"].backward()
         found.append([parameter.grad for parameter in model.parameters()])
     torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-7)
 
@@ -229,7 +229,7 @@ def test_it_can_be_shared_costed_and_written_down():
     r = small()
     assert r.decoder is not None
     assert from_dict(to_dict(r)) == r
-    cost = cost_of(r)
+    cost = measure_cost(r)
     assert cost.of_blocks("cross", "decoder")[1] > 0
     assert cost.parameters == count_parameters(r)
     r.decoder.stack.share = Share(1, 1)
@@ -286,7 +286,7 @@ def test_both_sides_drop(side: str):
     model, batch = build(r), pair([5, 9], [7, 3])
     plain, dropped, again, other = (
         float(model(batch, key).losses["next_token"].detach())
-        for key in (None, *(Key.make(1, step, rows=range(2)) for step in (1, 1, 2)))
+        for key in (None, *(DropoutKey.make(1, step, rows=range(2)) for step in (1, 1, 2)))
     )
     assert dropped == again
     assert len({plain, dropped, other}) == 3

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clozeworks.core.batch import Side
+from clozeworks.core.batch import TokenInfo
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
@@ -17,12 +17,12 @@ def shapes(**fields) -> dict[str, tuple[int, ...]]:
     return {name: tuple(parameter.shape) for name, parameter in module.named_parameters()}
 
 
-def inputs() -> tuple[torch.Tensor, Side]:
+def inputs() -> tuple[torch.Tensor, TokenInfo]:
     torch.manual_seed(1)
     context = packed([[4, 5], [7]], LENGTH)
     segment = (torch.arange(LENGTH) > 2).long().expand(2, LENGTH).contiguous()
     query = context.query
-    return torch.randint(0, VOCAB, (2, LENGTH)), Side.make(query.position, query.document, "full", segment)
+    return torch.randint(0, VOCAB, (2, LENGTH)), TokenInfo.make(query.position, query.document, "full", segment)
 
 
 def test_every_table_is_narrow_or_the_words_alone():

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.nn.ffn import FeedForward, FeedForwardLayer
@@ -21,7 +21,7 @@ def pair(chunk: int, dropout: float = 0.0, dtype: torch.dtype = torch.float64) -
     return whole, pieces
 
 
-def passed(module: FeedForwardLayer, x: Tensor, key: Key | None = None) -> list[Tensor]:
+def passed(module: FeedForwardLayer, x: Tensor, key: DropoutKey | None = None) -> list[Tensor]:
     x = x.detach().requires_grad_()
     y = module(x, key)
     return [y.detach(), *torch.autograd.grad(y.square().sum(), [x, *module.parameters()])]
@@ -41,7 +41,7 @@ def test_any_chunk_gives_the_same(chunk, shape):
 @pytest.mark.parametrize("rows", [None, range(5, 7)])
 def test_each_token_drops_what_it_would_among_all(rows):
     whole, pieces = pair(4, dropout=0.4)
-    x, key = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64), Key.make(3, rows=rows)
+    x, key = torch.randn(2, LENGTH, WIDTH, dtype=torch.float64), DropoutKey.make(3, rows=rows)
     for left, right in zip(passed(whole, x, key), passed(pieces, x, key), strict=True):
         torch.testing.assert_close(left, right, rtol=1e-12, atol=1e-12)
     chosen = torch.tensor([1, 4, 5, 9, 15, 20, 21])  # tokens that have been picked from among all

@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import PADDING, Context, Source, visible
-from clozeworks.core.cache import Tail
-from clozeworks.core.dropout import Key
+from clozeworks.core.cache import ConvCache
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.model import initialise
@@ -129,7 +129,7 @@ def test_what_is_carried_is_no_longer_than_the_kernel(kernel):
         carry = mixer.extend(carry, x[:, at : at + 1])
         out, _ = mixer(x[:, at : at + 1], carry, Context(query, memory, "causal", offset=at))
         torch.testing.assert_close(out[:, 0], expected[:, at])
-    assert isinstance(carry, Tail)
+    assert isinstance(carry, ConvCache)
     assert carry.last.shape[1] == kernel
     assert torch.equal(carry.rows(torch.tensor([1, 1, 0])).last[2], carry.last[0])
 
@@ -141,17 +141,17 @@ def test_dropped_weights_are_keyed_by_row_and_right_on_average(dynamic):
     whole, _ = mixer(x, None, packed([[9], [9]], 9))
     total, out = torch.zeros_like(whole), whole
     for step in range(200):
-        key = Key.make(step, rows=range(2))
+        key = DropoutKey.make(step, rows=range(2))
         out, _ = mixer(x, None, packed([[9], [9]], 9, key=key))
         total += out
     torch.testing.assert_close(total / 200, whole, atol=0.2, rtol=0)
-    other = packed([[9], [9]], 9, key=Key.make(199, rows=range(1, 3)))
+    other = packed([[9], [9]], 9, key=DropoutKey.make(199, rows=range(1, 3)))
     assert torch.equal(mixer(x[[1, 0]], None, other)[0][0], out[1])  # the same row beside another
 
 
 def test_a_kernel_for_all_places_is_dropped_for_a_whole_row():
     mixer = plain(5, rate=0.5)
-    weights = mixer.weights(torch.zeros(3, 9, WIDTH), Key.make(0, rows=range(3)))
+    weights = mixer.weights(torch.zeros(3, 9, WIDTH), DropoutKey.make(0, rows=range(3)))
     assert bool((weights == weights[:, :1]).all())
     assert not torch.equal(weights[0] == 0, weights[1] == 0)
 

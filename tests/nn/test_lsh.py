@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 
-from clozeworks.core.batch import Taps, visible
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import AttentionCapture, visible
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -266,7 +266,7 @@ def test_a_second_computation_repeats_the_choice(monkeypatch):
     torch.manual_seed(0)
     stack = Stack(3, Block(LSH(2, chunk=4, rounds=2), FeedForward(16), dropout=0.0)).build(WIDTH)
     x, replay = torch.randn(1, 16, WIDTH), {}
-    context = packed([[16]], 16, key=Key.make(3, rows=range(1)), replay=replay)
+    context = packed([[16]], 16, key=DropoutKey.make(3, rows=range(1)), replay=replay)
     first = stack(x, context).last
     assert len(calls) == len(replay) == 3
     second = stack(x + 1e-4, dataclasses.replace(context, scratch={})).last
@@ -286,11 +286,11 @@ def test_turns_are_drawn_by_step_and_layer_and_repeat_without_a_key():
     torch.manual_seed(0)
     layer, x = LSH(2, chunk=4).build(WIDTH), torch.randn(3, 32, WIDTH)
     assert torch.equal(orders(layer, x), orders(layer, x))
-    key = Key.make(1, 2, rows=range(3))
-    same, others = orders(layer, x, key), (key.at("deeper"), Key.make(1, 3, rows=range(3)), None)
+    key = DropoutKey.make(1, 2, rows=range(3))
+    same, others = orders(layer, x, key), (key.at("deeper"), DropoutKey.make(1, 3, rows=range(3)), None)
     assert torch.equal(same, orders(layer, x, key))
     assert all(not torch.equal(same, orders(layer, x, each)) for each in others)
-    one = Key.make(1, 2, rows=range(2, 3))  # the same row of the same step in another micro-batch
+    one = DropoutKey.make(1, 2, rows=range(2, 3))  # the same row of the same step in another micro-batch
     assert torch.equal(same[2:], orders(layer, x[2:], one))
     before, layer.seed = orders(layer, x), 1
     assert not torch.equal(orders(layer, x), before)
@@ -340,12 +340,12 @@ def test_dropout_is_keyed_unbiased_and_has_the_gradient_of_what_is_left():
     view = lambda key: packed([[11], [11]], 11, "causal", key=key, replay=replay)  # noqa: E731
     total, expected = torch.zeros_like(x), plain(x, None, view(None))[0]
     for step in range(300):
-        out, _ = layer(x, None, view(Key.make(step, rows=range(2))))
+        out, _ = layer(x, None, view(DropoutKey.make(step, rows=range(2))))
         total += out
     torch.testing.assert_close(total / 300, expected, atol=0.08, rtol=0)
-    key = Key.make(7, rows=range(2))
+    key = DropoutKey.make(7, rows=range(2))
     alone = dataclasses.replace(
-        packed([[11]], 11, "causal", key=Key.make(7, rows=range(1, 2))), replay={layer: order[1:]}
+        packed([[11]], 11, "causal", key=DropoutKey.make(7, rows=range(1, 2))), replay={layer: order[1:]}
     )
     torch.testing.assert_close(layer(x[1:], None, alone)[0], layer(x, None, view(key))[0][1:], atol=1e-6, rtol=1e-5)
     way, moved = torch.randn_like(x), x.clone().requires_grad_()
@@ -358,9 +358,9 @@ def test_dropout_is_keyed_unbiased_and_has_the_gradient_of_what_is_left():
 @pytest.mark.parametrize("name", ["three", "local"])
 def test_taps_give_the_weights(name):
     torch.manual_seed(0)
-    taps = Taps()
-    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, taps=taps))
-    (weights,) = taps.kept.values()
+    taps = AttentionCapture()
+    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, capture=taps))
+    (weights,) = taps.captured.values()
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert not bool(weights[0, :, :4, 4:].any())
 

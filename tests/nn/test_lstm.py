@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import PADDING, Context
-from clozeworks.core.cache import State
+from clozeworks.core.cache import RNNState
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.model import initialise
@@ -71,7 +71,7 @@ def test_the_fast_way_is_the_definition_where_clips_bite(cells, clips):
     """Values and gradients, of packed rows that go on from a state."""
     ours = layer(LSTM(cells, *clips))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double, requires_grad=True)
-    past = State(0.3 * torch.randn(4, WIDTH).double(), 0.3 * torch.randn(4, ours.cells).double())
+    past = RNNState(0.3 * torch.randn(4, WIDTH).double(), 0.3 * torch.randn(4, ours.cells).double())
     found = []
     for backend in ("dense", "auto"):
         out, state = ours(x, past, packed(ROWS, 7, "causal", backend=backend, carry=True))
@@ -93,7 +93,7 @@ def test_gradients_of_the_written_out_recurrence():
     make = lambda *shape: torch.randn(*shape, dtype=torch.double, requires_grad=True)  # noqa: E731
     inputs = (make(6, 12), make(12, 2), make(2, 3), make(3, 2), make(3, 3))
     counts = torch.tensor([3, 2, 1])
-    assert torch.autograd.gradcheck(lambda x, r, p, h, c: recur(x, r, p, State(h, c), counts, 0.8, 0.9)[0], inputs)
+    assert torch.autograd.gradcheck(lambda x, r, p, h, c: recur(x, r, p, RNNState(h, c), counts, 0.8, 0.9)[0], inputs)
 
 
 def test_a_state_carried_on_is_one_long_row():
@@ -112,7 +112,10 @@ def test_a_state_carried_on_is_one_long_row():
 
 def test_only_the_first_document_of_a_row_goes_on_from_its_state():
     ours = layer(LSTM(CELLS, 0.4, 0.3))
-    x, past = torch.randn(1, 7, WIDTH).double(), State(torch.randn(1, WIDTH).double(), torch.randn(1, CELLS).double())
+    x, past = (
+        torch.randn(1, 7, WIDTH).double(),
+        RNNState(torch.randn(1, WIDTH).double(), torch.randn(1, CELLS).double()),
+    )
     out, _ = ours(x, past, packed([[3, 4]], 7, "causal"))
     torch.testing.assert_close(out[:, :3], ours(x[:, :3], past, packed([[3]], 3, "causal"))[0])
     torch.testing.assert_close(out[:, 3:], ours(x[:, 3:], None, packed([[4]], 4, "causal"))[0])
@@ -122,9 +125,9 @@ def test_only_the_first_document_of_a_row_goes_on_from_its_state():
 def test_states_are_those_of_the_rows_in_whatever_order_borders_are_told(lengths):
     ours, x = layer(LSTM(CELLS, 0.4, 0.3)), torch.randn(4, 7, WIDTH, dtype=torch.double)
     context = packed(lengths, 7, "causal", carry=True)
-    told = context.borders
+    told = context.layout
     turned = dataclasses.replace(told, starts=told.starts[::-1], lengths=told.lengths[::-1])
-    states = [ours(x, None, dataclasses.replace(context, borders=each, scratch={}))[1] for each in (told, turned)]
+    states = [ours(x, None, dataclasses.replace(context, layout=each, scratch={}))[1] for each in (told, turned)]
     torch.testing.assert_close(*(dataclasses.astuple(state) for state in states))
 
 
@@ -141,7 +144,7 @@ def test_borders_are_found_where_nobody_tells_them():
     context = packed(ROWS, 7, "causal")
     ours = layer(LSTM(CELLS))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double)
-    told = [ours(x, None, each)[0] for each in (context, dataclasses.replace(context, borders=None, scratch={}))]
+    told = [ours(x, None, each)[0] for each in (context, dataclasses.replace(context, layout=None, scratch={}))]
     assert torch.equal(*told)
     assert bool((context.query.document == PADDING).any())
 
@@ -172,7 +175,7 @@ def test_a_stack_hands_its_states_on():
     half = packed([[5]] * 2, 5, "causal")
     one = module(x[:, :5], half)
     assert one.memory is not None
-    assert one.memory.side.position.shape == (2, 0)
+    assert one.memory.token_info.position.shape == (2, 0)
     two = module(x[:, 5:], dataclasses.replace(half, past=one.memory, scratch={}))
     torch.testing.assert_close(torch.cat([one.last, two.last], 1), whole.last)
     by_hand = module.blocks[0].mixer(x, None, packed([[10]] * 2, 10, "causal"))[0]

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Side, Source, Taps, verify, visible
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import AttentionCapture, Context, Source, TokenInfo, verify_promises, visible
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.attention import Attention, AttentionLayer
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
@@ -15,7 +15,7 @@ from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.global_window import GlobalWindow
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels import blocks, windowed
 from clozeworks.nn.lightconv import LightConv
 from clozeworks.nn.lsh import LSH, LSHLayer
@@ -95,7 +95,7 @@ def mixer(request):
         pytest.skip("it does not honour this visibility")
     mixer.blind, mixer.kind = request.param in BLIND, "full" if "full" in MIXERS[request.param].honours else "causal"
     for module in mixer.modules():
-        if isinstance(module, Fresh):  # its vectors begin at nothing
+        if isinstance(module, CustomInit):  # its vectors begin at nothing
             for parameter in module.parameters(recurse=False):
                 torch.nn.init.normal_(parameter, 0.0 if isinstance(module, LSTMLayer) else 0.3, 0.3)
     return mixer
@@ -124,7 +124,7 @@ def apply(mixer, x, context):
 def test_every_backend_equals_the_dense_definition(mixer, name, kind, backend):
     lengths, width = CONTEXTS[name]
     context = packed(lengths, width, kind, backend=backend)
-    verify(context)
+    verify_promises(context)
     x = torch.randn(len(lengths), width, WIDTH)
     dense = apply(mixer, x, dataclasses.replace(context, backend="dense", scratch={}))
     torch.testing.assert_close(apply(mixer, x, context), dense, atol=2e-6, rtol=1e-5)
@@ -183,7 +183,7 @@ def test_cached_equals_uncached(mixer, sizes, request):
         query = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
         memory = whole.query.each(lambda v, end=at + size: v[:, :end])
         context = Context(query, memory, "causal", offset=at, carry=True)
-        verify(context)
+        verify_promises(context)
         rows = x[:, at : at + size]
         carry = mixer.extend(carry, rows)
         mixed, given = mixer(rows, carry, context)
@@ -201,7 +201,7 @@ def test_older_rows_as_memory_equal_one_long_row(mixer, request):
     expected = apply(mixer, x, whole)[:, 6:]
     query = whole.query.tail(4)
     context = Context(query, query, "causal").after(whole.query.each(lambda v: v[:, :6]))
-    verify(context)
+    verify_promises(context)
     mixed, _ = mixer(x[:, 6:], x, context)
     torch.testing.assert_close(mixed, expected, atol=2e-6, rtol=1e-5)
     forgotten = Context(query, query, "causal").after(
@@ -222,8 +222,8 @@ def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself(backend)
     g = torch.randn(1, 5, WIDTH)
     rank = torch.tensor([[3, 1, 5, 2, 4]])
     nought = torch.zeros_like(rank)
-    content = Side(torch.arange(5)[None], nought, rank, rank)
-    asking = Side(torch.arange(5)[None], nought, rank, rank - 1)
+    content = TokenInfo(torch.arange(5)[None], nought, rank, rank)
+    asking = TokenInfo(torch.arange(5)[None], nought, rank, rank - 1)
     keys = mixer.extend(None, h)
     mixed_h, _ = mixer(h, keys, Context(content, content, "order", None))
     mixed_g, _ = mixer(g, keys, Context(asking, content, "order", None, backend=backend))
@@ -261,20 +261,20 @@ def test_dropout_on_weights_is_keyed_and_unbiased():
     plain = apply(mixer, x, packed([[7], [7]], 7))
     total = torch.zeros_like(plain)
     for step in range(300):
-        context = packed([[7], [7]], 7, key=Key.make(step))
+        context = packed([[7], [7]], 7, key=DropoutKey.make(step))
         out = apply(mixer, x, context)
-        assert torch.equal(out, apply(mixer, x, packed([[7], [7]], 7, key=Key.make(step))))
+        assert torch.equal(out, apply(mixer, x, packed([[7], [7]], 7, key=DropoutKey.make(step))))
         total += out
     torch.testing.assert_close(total / 300, plain, atol=0.08, rtol=0)
 
 
 def test_taps_give_the_weights(mixer):
-    taps = Taps()
-    context = packed([[3, 4]], 7, mixer.kind, taps=taps)
+    taps = AttentionCapture()
+    context = packed([[3, 4]], 7, mixer.kind, capture=taps)
     apply(mixer, torch.randn(1, 7, WIDTH), context)
     if not any(isinstance(part, AttentionLayer) for part in mixer.modules()):
         pytest.skip("attends to nothing")
-    (weights,) = taps.kept.values()
+    (weights,) = taps.captured.values()
     sums = torch.ones_like(weights[..., 0])
     if mixer.blind:
         sums[..., [0, 3]] = 0

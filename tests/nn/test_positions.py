@@ -5,7 +5,7 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.batch import from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -33,8 +33,8 @@ def test_they_are_added_to_the_words_and_have_no_weights():
     r.encoder.vocab, r.encoder.embed.positions, r.encoder.embed.norm = 20, SinusoidalPositions(), None
     r.encoder.embed.segments = 0
     embed, batch = build(r).encoder.embed, from_padded(torch.arange(6)[None])
-    x = embed(batch.tokens, batch.side, batch.context())
-    assert torch.equal(x, embed.words(batch.tokens) + SinusoidalPositions().build(128)(batch.side.position))
+    x = embed(batch.tokens, batch.token_info, batch.context())
+    assert torch.equal(x, embed.words(batch.tokens) + SinusoidalPositions().build(128)(batch.token_info.position))
     assert not list(embed.positions.parameters())
 
 
@@ -69,7 +69,7 @@ def test_a_column_of_the_grid_is_dropped_whole_in_each_row_of_the_batch_another(
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     position = torch.arange(200).expand(3, 200)
-    found, plain = layer(position, Key.make(1, rows=range(3))), layer(position)
+    found, plain = layer(position, DropoutKey.make(1, rows=range(3))), layer(position)
     kept = (found != 0).all(-1)
     torch.testing.assert_close(found[kept], 2 * plain[kept])
     assert not bool(found[~kept].any())
@@ -77,7 +77,7 @@ def test_a_column_of_the_grid_is_dropped_whole_in_each_row_of_the_batch_another(
     assert torch.equal(grid, grid[:, :1].expand_as(grid))
     assert not torch.equal(grid[0], grid[1])
     assert 0.3 < float(grid.float().mean()) < 0.7
-    assert torch.equal(layer(position[1:2], Key.make(1, rows=range(1, 2))), found[1:2])
+    assert torch.equal(layer(position[1:2], DropoutKey.make(1, rows=range(1, 2))), found[1:2])
 
 
 def axial_recipe(**fields):
@@ -97,9 +97,9 @@ def test_words_may_be_dropped_alone():
     r = axial_recipe(dropout=0.0)
     r.encoder.embed.dropped, r.encoder.embed.dropout = "words", 0.5
     embed, batch = build(r).encoder.embed, from_padded(torch.arange(6)[None])
-    x = embed(batch.tokens, batch.side, batch.context(key=Key.make(1)))
+    x = embed(batch.tokens, batch.token_info, batch.context(key=DropoutKey.make(1)))
     assert embed.positions is not None
-    rest = (x - embed.positions(batch.side.position)).detach()
+    rest = (x - embed.positions(batch.token_info.position)).detach()
     gone = rest.abs() < 1e-6
     assert 0.4 < float(gone.float().mean()) < 0.6
     torch.testing.assert_close(rest[~gone], 2 * embed.words(batch.tokens).detach()[~gone], atol=1e-6, rtol=1e-3)

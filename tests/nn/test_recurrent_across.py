@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, Source, Taps
+from clozeworks.core.batch import AttentionCapture, Context, Source
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
-from clozeworks.inference.beam_search import padded
-from clozeworks.inference.generation import Reader
+from clozeworks.inference.beam_search import pad_sources
+from clozeworks.inference.generation import IncrementalReader
 from clozeworks.nn.recurrent_across import RecurrentAcross, RecurrentAcrossLayer
 from clozeworks.nn.score import Additive, Cosine, Dot, Score
 from clozeworks.recipe import build
@@ -35,7 +35,7 @@ def mixer(request) -> RecurrentAcrossLayer:
 def context_of(targets: list[list[int]], sources: list[list[int]], hidden: Tensor, **more) -> Context:
     source = packed(sources, hidden.shape[1])
     width = more.pop("width", 6)
-    return packed(targets, width, "causal", source=Source(hidden, source.query, source.borders), **more)
+    return packed(targets, width, "causal", source=Source(hidden, source.query, source.layout), **more)
 
 
 def by_hand(layer: RecurrentAcrossLayer, y: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,8 +73,8 @@ def by_hand(layer: RecurrentAcrossLayer, y: Tensor, h: Tensor) -> tuple[Tensor, 
 @pytest.mark.parametrize("backend", ["auto", "dense"])
 def test_packed_documents_are_each_a_loop_written_by_hand(mixer, backend):
     x, hidden = torch.randn(3, 6, WIDTH), torch.randn(3, 7, WIDTH)
-    taps = Taps()
-    out, carry = mixer(x, None, context_of(TARGETS, SOURCES, hidden, backend=backend, taps=taps))
+    taps = AttentionCapture()
+    out, carry = mixer(x, None, context_of(TARGETS, SOURCES, hidden, backend=backend, capture=taps))
     assert carry is None
     for row, (targets, sources) in enumerate(zip(TARGETS, SOURCES, strict=True)):
         at = begin = 0
@@ -82,11 +82,11 @@ def test_packed_documents_are_each_a_loop_written_by_hand(mixer, backend):
             expected, weights = by_hand(mixer, x[row, at : at + long], hidden[row, begin : begin + wide])
             torch.testing.assert_close(out[row, at : at + long], expected, atol=1e-6, rtol=1e-5)
             if mixer.score is not None:
-                found = taps.kept["weights.0"][row, 0, at : at + long]
+                found = taps.captured["weights.0"][row, 0, at : at + long]
                 torch.testing.assert_close(found[:, begin : begin + wide], weights, atol=1e-6, rtol=1e-5)
                 assert not bool(found[:, :begin].any() | found[:, begin + wide :].any())
             at, begin = at + long, begin + wide
-    assert (mixer.score is None) == (taps.kept == {})
+    assert (mixer.score is None) == (taps.captured == {})
 
 
 def test_gradients_are_those_of_the_loop(mixer):
@@ -132,9 +132,9 @@ def model_of(spec: RecurrentAcross):
 
 @pytest.mark.parametrize("name", MIXERS)
 def test_what_is_carried_is_what_would_be_read_again(name):
-    model, source = model_of(MIXERS[name]), padded([[5, 6, 7, 8, 3], [9, 3], [11, 12, 3]])
+    model, source = model_of(MIXERS[name]), pad_sources([[5, 6, 7, 8, 3], [9, 3], [11, 12, 3]])
     tokens = torch.randint(20, (3, 5))
-    cached, again = Reader(model, source=source), Reader(model, cache=False, source=source)
+    cached, again = IncrementalReader(model, source=source), IncrementalReader(model, cache=False, source=source)
     for begin, end in ((0, 1), (1, 2), (2, 5)):
         logits = cached.read(tokens[:, begin:end])
         torch.testing.assert_close(logits, again.read(tokens[:, begin:end]), atol=1e-5, rtol=1e-5)
@@ -166,8 +166,8 @@ def test_sides_that_are_missing_are_refused():
 
 def test_padding_of_the_source_is_not_looked_at():
     model = model_of(RecurrentAcross(Additive()))
-    alone, beside = padded([[5, 6, 3]]), padded([[5, 6, 3], [7] * 9])
-    targets = padded([[2, 4, 4]])
-    first = Reader(model, source=alone).read(targets.tokens)
-    second = Reader(model, source=beside).read(targets.tokens.expand(2, -1))[:1]
+    alone, beside = pad_sources([[5, 6, 3]]), pad_sources([[5, 6, 3], [7] * 9])
+    targets = pad_sources([[2, 4, 4]])
+    first = IncrementalReader(model, source=alone).read(targets.tokens)
+    second = IncrementalReader(model, source=beside).read(targets.tokens.expand(2, -1))[:1]
     torch.testing.assert_close(first, second)

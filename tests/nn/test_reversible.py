@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, Taps
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import AttentionCapture, Context
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -63,14 +63,14 @@ def agree(found: list[list[Tensor]], tolerance: float) -> None:
 def test_gradients_are_those_of_autograd(mixer, share):
     module = built(stack(4, MIXERS[mixer], share=share, dropout=0.2, rate=0.3), torch.float64)
     kind = "causal" if "causal" in MIXERS[mixer].honours else "full"
-    context = packed(LENGTHS, 7, kind, key=Key.make(3, rows=range(2)))
+    context = packed(LENGTHS, 7, kind, key=DropoutKey.make(3, rows=range(2)))
     agree(both(module, context, torch.randn(2, 7, WIDTH, dtype=torch.float64)), 1e-9)
 
 
 def test_twelve_layers_in_single_precision():
     torch.manual_seed(1)
     module = stack(12, dropout=0.1, rate=0.1).build(WIDTH)
-    context = packed([[40, 24]] * 2, 64, key=Key.make(3, rows=range(2)))
+    context = packed([[40, 24]] * 2, 64, key=DropoutKey.make(3, rows=range(2)))
     agree(both(module, context, torch.randn(2, 64, WIDTH)), 1e-5)
 
 
@@ -87,7 +87,7 @@ def test_the_definition():
 
 def test_what_is_dropped_differs_from_layer_to_layer_and_is_the_same_on_the_way_back():
     module = built(stack(3, Attention(4, dropout=0.4), ffn=FeedForward(40, dropout=0.4), rate=0.4), torch.float64)
-    context = packed(LENGTHS, 7, key=Key.make(5, rows=range(2)))
+    context = packed(LENGTHS, 7, key=DropoutKey.make(5, rows=range(2)))
     x = torch.randn(2, 7, WIDTH, dtype=torch.float64)
     agree(both(module, context, x), 1e-9)
     assert not torch.allclose(module(x, context).last, module(x, packed(LENGTHS, 7)).last)
@@ -97,14 +97,14 @@ def test_what_is_dropped_differs_from_layer_to_layer_and_is_the_same_on_the_way_
 def test_vectors_that_are_read_are_those_of_all(places):
     module = built(stack(3, dropout=0.2, rate=0.3), torch.float64)
     chosen = torch.tensor(places, dtype=torch.long)
-    key, x = Key.make(3, rows=range(2)), torch.randn(2, 7, WIDTH, dtype=torch.float64)
+    key, x = DropoutKey.make(3, rows=range(2)), torch.randn(2, 7, WIDTH, dtype=torch.float64)
     read = lambda last: last.flatten(0, 1)[chosen]  # noqa: E731
-    some = both(module, packed(LENGTHS, 7, key=key, places=chosen), x, read)
+    some = both(module, packed(LENGTHS, 7, key=key, positions=chosen), x, read)
     every = both(module, packed(LENGTHS, 7, key=key), x, read)
     for left, right in ((some[0], some[1]), (some[0], every[1])):
         for a, b in zip(left, right, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
-    unread = module(x, packed(LENGTHS, 7, places=chosen)).last.isnan().all(-1)
+    unread = module(x, packed(LENGTHS, 7, positions=chosen)).last.isnan().all(-1)
     assert int(unread.sum()) == (14 - len(places) if len(places) <= 7 else 0)
 
 
@@ -140,7 +140,7 @@ def test_bfloat16_is_computed_again_as_it_was(outside, mixer):
     if not outside and not isinstance(mixer, Attention):
         pytest.skip("has its way back written out, in single precision")
     module = built(stack(4, mixer, dropout=0.1, rate=0.1))
-    context, x = packed(LENGTHS, 7, key=Key.make(3, rows=range(2))), torch.randn(2, 7, WIDTH)
+    context, x = packed(LENGTHS, 7, key=DropoutKey.make(3, rows=range(2))), torch.randn(2, 7, WIDTH)
     weight, found = torch.linspace(-1, 1, 2 * WIDTH), []
     for module.inverts in (True, False):
         with torch.autocast("cpu", torch.bfloat16):
@@ -202,7 +202,7 @@ def test_what_is_kept_does_not_grow_with_depth(places):
     for depth in (2, 4, 8, 16):
         module = stack(depth).build(WIDTH)
         for module.inverts, into in ((True, sizes), (False, ordinary)):
-            into.append(kept(module, x, packed([[128]] * 2, 128, places=places)))
+            into.append(kept(module, x, packed([[128]] * 2, 128, positions=places)))
     assert len(set(sizes)) == 1
     assert ordinary[3] > 7 * ordinary[0]
     if places is None:
@@ -218,10 +218,10 @@ def test_layers_come_with_gradients_and_taps_with_weights():
     assert module.norm is not None
     torch.testing.assert_close(module.norm(hidden.layers[-1]), plain)
     assert bool(torch.autograd.grad(hidden.layers[1][..., 0].sum(), x)[0].any())
-    taps = Taps(frozenset({"weights"}), frozenset({1}))
-    module(x, dataclasses.replace(context, taps=taps, scratch={}))
-    assert list(taps.kept) == ["weights.1"]
-    assert taps.kept["weights.1"].requires_grad
+    taps = AttentionCapture(frozenset({"weights"}), frozenset({1}))
+    module(x, dataclasses.replace(context, capture=taps, scratch={}))
+    assert list(taps.captured) == ["weights.1"]
+    assert taps.captured["weights.1"].requires_grad
 
 
 def test_a_cached_stack_equals_the_whole():

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.score import Additive, Cosine, Dot, Score, ScoreLayer, attend, shares
 
 WIDTH = 6
@@ -106,7 +106,7 @@ def test_a_cosine_alone_is_nearly_flat_and_a_temperature_sharpens_it():
 
 def test_the_temperature_begins_as_told_whatever_the_deviation():
     layer = Cosine(0.25).build(WIDTH)
-    assert isinstance(layer, Fresh)
+    assert isinstance(layer, CustomInit)
     torch.nn.init.zeros_(layer.sharpness)
     layer.begin("sharpness", layer.sharpness, 0.02, torch.Generator())
     assert layer.sharpness.exp().item() == pytest.approx(4)

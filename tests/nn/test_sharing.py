@@ -10,7 +10,7 @@ from torch import Tensor
 
 import clozeworks as cw
 from clozeworks.core.batch import Context, Source
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.inference.text_encoder import TextEncoder
@@ -67,16 +67,16 @@ def run(module: StackLayer, kind: str, x: Tensor) -> Tensor:
         return module(x.flip(1), Context(second, second, "causal", past=past)).last
     more: dict[str, Any] = {}
     if kind == "places":
-        more["places"] = torch.tensor([0, 3, 9])
+        more["positions"] = torch.tensor([0, 3, 9])
     if kind == "dropout":
-        more["key"] = Key.make(3, rows=range(2))
+        more["key"] = DropoutKey.make(3, rows=range(2))
     if kind == "cross":
         more["source"] = Source(x.flip(1), packed(lengths, LENGTH).query)
     module.recompute = kind == "recompute"
     mixer = module.blocks[0].mixer
     causal = isinstance(getattr(mixer, "bias", None), AdaptiveSpanLayer) or isinstance(mixer, ONE_WAY)
     last = module(x, packed(lengths, LENGTH, "causal" if causal else "full", **more)).last
-    return last.flatten(0, 1)[more["places"]] if kind == "places" else last
+    return last.flatten(0, 1)[more["positions"]] if kind == "places" else last
 
 
 @pytest.mark.parametrize("kind", KINDS)

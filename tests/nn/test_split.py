@@ -7,13 +7,13 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Taps
-from clozeworks.core.cache import Both, Keys, Tail
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import AttentionCapture, Context
+from clozeworks.core.cache import BranchCaches, ConvCache, KVCache
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, to_dict
-from clozeworks.inference.beam_search import Beams, search
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.beam_search import BeamSearch, beam_search
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
@@ -105,27 +105,27 @@ def test_branches_drop_apart():
     mixer = Split((Attention(2, dropout=0.5), Attention(2, dropout=0.5))).build(WIDTH)
     mixer.branches[1].load_state_dict(mixer.branches[0].state_dict())
     half = torch.randn(1, 6, WIDTH // 2)
-    out, _ = mixer(torch.cat([half, half], -1), None, packed([[6]], 6, key=Key.make(1)))
+    out, _ = mixer(torch.cat([half, half], -1), None, packed([[6]], 6, key=DropoutKey.make(1)))
     assert not torch.allclose(out[..., : WIDTH // 2], out[..., WIDTH // 2 :])
 
 
 def test_taps_hold_the_heads_of_all_branches():
     mixer, x = Split((Attention(2), LightConv(2, 3), Attention(1)), (8, 4, 4)).build(WIDTH), torch.randn(1, 6, WIDTH)
-    taps = Taps(frozenset({"weights", "scores"}), block=3)
-    mixer(x, None, packed([[6]], 6, taps=taps))
-    assert set(taps.kept) == {"weights.3", "scores.3"}
-    own = Taps()
-    mixer.branches[2](x[..., 12:], None, packed([[6]], 6, taps=own))
-    assert taps.kept["weights.3"].shape == (1, 3, 6, 6)
-    torch.testing.assert_close(taps.kept["weights.3"][:, 2:], own.kept["weights.0"])
+    taps = AttentionCapture(frozenset({"weights", "scores"}), block=3)
+    mixer(x, None, packed([[6]], 6, capture=taps))
+    assert set(taps.captured) == {"weights.3", "scores.3"}
+    own = AttentionCapture()
+    mixer.branches[2](x[..., 12:], None, packed([[6]], 6, capture=own))
+    assert taps.captured["weights.3"].shape == (1, 3, 6, 6)
+    torch.testing.assert_close(taps.captured["weights.3"][:, 2:], own.captured["weights.0"])
 
 
 def test_places_pick_in_all_branches():
     mixer, x, places = TWO.build(WIDTH), torch.randn(2, 9, WIDTH), torch.tensor([0, 7, 12])
-    some, _ = mixer(x, None, packed([[9], [9]], 9, places=places))
+    some, _ = mixer(x, None, packed([[9], [9]], 9, positions=places))
     torch.testing.assert_close(some, mixer(x, None, packed([[9], [9]], 9))[0].flatten(0, 1)[places])
     mixer.branches[0] = Whole(mixer.branches[0])
-    torch.testing.assert_close(mixer(x, None, packed([[9], [9]], 9, places=places))[0], some)
+    torch.testing.assert_close(mixer(x, None, packed([[9], [9]], 9, positions=places))[0], some)
 
 
 class Whole(torch.nn.Module):
@@ -136,17 +136,17 @@ class Whole(torch.nn.Module):
         self.mixer = mixer
 
     def forward(self, query, memory, context):
-        return self.mixer(query, memory, dataclasses.replace(context, places=None))
+        return self.mixer(query, memory, dataclasses.replace(context, positions=None))
 
 
 def test_what_is_carried_is_what_each_branch_carries():
     mixer = TWO.build(WIDTH)
     side = packed([[6], [6]], 6, "causal").query
     _, carry = mixer(torch.randn(2, 6, WIDTH), None, Context(side, side, "causal", carry=True))
-    assert isinstance(carry, Both)
+    assert isinstance(carry, BranchCaches)
     keys, tail = carry.parts
-    assert isinstance(keys, Keys)
-    assert isinstance(tail, Tail)
+    assert isinstance(keys, KVCache)
+    assert isinstance(tail, ConvCache)
     keys, tail = carry.tail(2, unread=1).rows(torch.tensor([1])).parts
     assert keys.k.shape[:3] == (1, 2, 2)
     assert torch.equal(tail.last, carry.parts[1].last[1:, 3:5])
@@ -173,10 +173,12 @@ def model_of(mixer: Mixer, **more) -> Model:
 @pytest.mark.parametrize("mixer", MODELS)
 def test_without_a_cache_the_same_comes_out(mixer, memory):
     model, prompt = model_of(MODELS[mixer], memory=memory), [1, 2, 3, 4, 5, 6]
-    found = [draw(Reader(model, cache, length=4), prompt, 8, Draw(0))[0] for cache in (True, False)]
+    found = [sample(IncrementalReader(model, cache, length=4), prompt, 8, Sampling(0))[0] for cache in (True, False)]
     assert found[0].tokens == found[1].tokens
     assert found[0].score == pytest.approx(found[1].score, rel=1e-4)
-    beams = [search(Reader(model, cache, length=4), prompt, 4, Beams(3))[0] for cache in (True, False)]
+    beams = [
+        beam_search(IncrementalReader(model, cache, length=4), prompt, 4, BeamSearch(3))[0] for cache in (True, False)
+    ]
     assert beams[0].tokens == beams[1].tokens
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Context, Source
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -37,7 +37,7 @@ def test_segments_with_memory_equal_one_long_row_in_one_layer(place):
         hidden = remembering(x[:, at : at + 4], Context(side, side, "causal", past=past))
         past = hidden.memory
         assert past is not None
-        assert past.layers[0].shape[1] == past.side.position.shape[1] == min(8, at + 4)
+        assert past.layers[0].shape[1] == past.token_info.position.shape[1] == min(8, at + 4)
         out.append(hidden.last)
     torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)
 
@@ -64,7 +64,9 @@ def test_a_cached_stack_equals_the_whole(place, cross):
     x = torch.randn(2, 9, WIDTH)
     source = Source(torch.randn(2, 5, WIDTH), packed([[5], [5]], 5).query) if cross else None
     if source is not None:  # pairs are matched by document: the same numbers on both sides
-        source = Source(source.hidden, dataclasses.replace(source.side, document=torch.tensor([[0] * 5, [1] * 5])))
+        source = Source(
+            source.hidden, dataclasses.replace(source.token_info, document=torch.tensor([[0] * 5, [1] * 5]))
+        )
     whole = packed([[9], [9]], 9, "causal", source=source)
     expected = module(x, whole).last
     past, out, at = None, [], 0
@@ -117,10 +119,10 @@ def test_a_shared_layer_drops_other_units_at_each_depth():
     torch.manual_seed(0)
     module = stack(2, share=Share(1, 1), dropout=0.5).build(WIDTH)
     x = torch.randn(1, 5, WIDTH)
-    hidden = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
-    again = module(x, packed([[5]], 5, key=Key.make(3)), layers=True)
+    hidden = module(x, packed([[5]], 5, key=DropoutKey.make(3)), layers=True)
+    again = module(x, packed([[5]], 5, key=DropoutKey.make(3)), layers=True)
     assert torch.equal(hidden.last, again.last)
-    context, expected = packed([[5]], 5, key=Key.make(3)), x
+    context, expected = packed([[5]], 5, key=DropoutKey.make(3)), x
     for depth, block in enumerate(module.blocks):
         expected = block(expected, None, None, context.at(depth))[0]
     assert torch.equal(hidden.last, expected)
@@ -156,9 +158,9 @@ def test_only_some_places_are_what_they_are_among_all(kind, more):
     torch.manual_seed(0)
     module = stack(3, **more).build(WIDTH)
     x = torch.randn(2, 9, WIDTH, requires_grad=True)
-    lengths, key, places = [[4, 5], [9]], Key.make(5, rows=range(2)), torch.tensor([0, 3, 8, 9, 16])
+    lengths, key, places = [[4, 5], [9]], DropoutKey.make(5, rows=range(2)), torch.tensor([0, 3, 8, 9, 16])
     every = module(x, packed(lengths, 9, kind, key=key)).last.flatten(0, 1)
-    some = module(x, packed(lengths, 9, kind, key=key, places=places)).last.flatten(0, 1)
+    some = module(x, packed(lengths, 9, kind, key=key, positions=places)).last.flatten(0, 1)
     torch.testing.assert_close(some[places], every[places])
     others = [index for index in range(18) if index not in places]
     assert some[others].isnan().all()
@@ -175,7 +177,7 @@ def test_only_some_places_are_what_they_are_among_all(kind, more):
 def test_every_layer_and_cross_attention_need_all_places():
     module = stack(2).build(WIDTH)
     x, places = torch.randn(1, 4, WIDTH), torch.tensor([1])
-    hidden = module(x, packed([[4]], 4, places=places), layers=True)
+    hidden = module(x, packed([[4]], 4, positions=places), layers=True)
     assert not hidden.last.isnan().any()
     assert torch.equal(hidden.last, hidden.layers[-1])
 
@@ -186,7 +188,7 @@ def test_recomputation_changes_no_bit():
     x = torch.randn(2, 9, WIDTH, requires_grad=True)
     found = []
     for module.recompute in (False, True):
-        last = module(x, packed([[4, 5], [9]], 9, key=Key.make(1, rows=range(2)))).last
+        last = module(x, packed([[4, 5], [9]], 9, key=DropoutKey.make(1, rows=range(2)))).last
         found.append([last, *torch.autograd.grad(last.square().sum(), [x, *module.parameters()])])
     for kept, again in zip(*found, strict=True):
         assert torch.equal(kept, again)
@@ -211,7 +213,7 @@ def test_of_rows_that_overlap_the_next_only_the_beginning_is_remembered():
     assert torch.equal(part.last, whole.last)
     assert [layer.shape[1] for layer in part.memory.layers] == [4, 4]
     assert torch.equal(part.memory.layers[0], x[:, :4])
-    assert part.memory.side.position[0].tolist() == [0, 1, 2, 3]
+    assert part.memory.token_info.position[0].tolist() == [0, 1, 2, 3]
     assert torch.equal(whole.memory.layers[0], x[:, 1:])
 
 
@@ -238,7 +240,7 @@ def test_relative_positions_are_the_same_in_pieces(sizes, memory):
 
 def test_dropout_after_the_last_block_and_of_inner_units():
     torch.manual_seed(0)
-    x, key = torch.randn(2, 5, WIDTH), Key.make(3, rows=range(2))
+    x, key = torch.randn(2, 5, WIDTH), DropoutKey.make(3, rows=range(2))
     plain, last = stack(1).build(WIDTH), dataclasses.replace(stack(1), dropout=0.5).build(WIDTH)
     last.load_state_dict(plain.state_dict())
     expected = plain(x, packed([[5], [5]], 5)).last
@@ -248,7 +250,7 @@ def test_dropout_after_the_last_block_and_of_inner_units():
     assert 0.3 < kept.float().mean() < 0.7
     torch.testing.assert_close(dropped[kept], 2 * expected[kept])
     places = torch.tensor([1, 7])
-    some = last(x, packed([[5], [5]], 5, key=key, places=places)).last.flatten(0, 1)
+    some = last(x, packed([[5], [5]], 5, key=key, positions=places)).last.flatten(0, 1)
     torch.testing.assert_close(some[places], dropped.flatten(0, 1)[places])
     part = FeedForward(32, "relu", dropout=0.5).build(WIDTH)
     inner = torch.relu(part.up(x))

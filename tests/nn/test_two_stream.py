@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Context, Hidden, Memory, Side, Taps
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import PADDING, AttentionCapture, Context, Hidden, Memory, TokenInfo
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
@@ -39,8 +39,8 @@ def ordered(lengths: list[list[int]], width: int, targets: Tensor, seed: int = 0
     order = torch.zeros_like(plain.query.position).flatten()
     order[targets] = 1 + torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
     order = order.view_as(plain.query.position)
-    side = Side(plain.query.position, plain.query.document, order, order)
-    return Context(side, side, "order", borders=plain.borders, targets=targets)
+    side = TokenInfo(plain.query.position, plain.query.document, order, order)
+    return Context(side, side, "order", layout=plain.layout, targets=targets)
 
 
 def by_loop(module: TwoStreamLayer, x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
@@ -88,15 +88,17 @@ def test_both_streams_equal_a_plain_loop(x):
         h, g = by_loop(module, x, context)
         found = module(x, context)
     torch.testing.assert_close(found.last, h, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(found.asked, g, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(found.query_stream, g, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("targets", [[20, 3, 11, 1, 26, 8], [4], []])
 def test_the_vectors_come_in_the_order_of_the_targets(x, targets):
     module, context = streams(), ordered(LENGTHS, 9, TARGETS)
     every = torch.arange(27)
-    whole = module(x, dataclasses.replace(context, targets=every, scratch={})).asked
-    some = module(x, dataclasses.replace(context, targets=torch.tensor(targets, dtype=torch.long), scratch={})).asked
+    whole = module(x, dataclasses.replace(context, targets=every, scratch={})).query_stream
+    some = module(
+        x, dataclasses.replace(context, targets=torch.tensor(targets, dtype=torch.long), scratch={})
+    ).query_stream
     torch.testing.assert_close(some, whole[targets], atol=2e-6, rtol=1e-5)
 
 
@@ -107,7 +109,7 @@ def test_without_targets_it_is_a_stack(x):
     context = packed(LENGTHS, 9)
     found = module(x, context)
     assert torch.equal(found.last, plain(x, context).last)
-    assert found.asked is None
+    assert found.query_stream is None
 
 
 def test_the_first_stream_does_not_depend_on_the_second(x):
@@ -132,7 +134,7 @@ def test_nobody_knows_what_it_may_not(x, backend, mixer):
     side = context.query
     for t, place in enumerate(TARGETS.tolist()):
         b, i = divmod(place, 9)
-        (gradient,) = torch.autograd.grad((found.asked[t] * weights).sum(), x, retain_graph=True)
+        (gradient,) = torch.autograd.grad((found.query_stream[t] * weights).sum(), x, retain_graph=True)
         touched = gradient.abs().sum(-1) > 0
         earlier = (side.document[b] == side.document[b, i]) & (side.appears[b] < side.appears[b, i])
         assert torch.equal(touched[b], earlier)
@@ -155,7 +157,7 @@ def test_packed_equals_alone(x, mixer):
             alone = Context(side, side, "order", targets=TARGETS[mine] - begin)
             hidden = module(x[row : row + 1, at : at + length], alone)
             torch.testing.assert_close(found.last[row, at : at + length], hidden.last[0], atol=2e-6, rtol=1e-5)
-            torch.testing.assert_close(found.asked[mine], hidden.asked, atol=2e-6, rtol=1e-5)
+            torch.testing.assert_close(found.query_stream[mine], hidden.query_stream, atol=2e-6, rtol=1e-5)
             at += length
 
 
@@ -165,8 +167,8 @@ def test_the_last_block_gives_the_first_stream_only_where_it_is_read(x, place):
     whole = module(x, context)
     for places in ([], [2, 13]):
         chosen = torch.tensor(places, dtype=torch.long)
-        found = module(x, dataclasses.replace(context, places=chosen, scratch={}))
-        torch.testing.assert_close(found.asked, whole.asked)
+        found = module(x, dataclasses.replace(context, positions=chosen, scratch={}))
+        torch.testing.assert_close(found.query_stream, whole.query_stream)
         flat = found.last.flatten(0, 1)
         torch.testing.assert_close(flat[places], whole.last.flatten(0, 1)[places], atol=2e-6, rtol=1e-5)
         assert int(flat.isnan().all(-1).sum()) == 27 - len(places)
@@ -185,7 +187,7 @@ def test_both_streams_see_what_was_read_before(x, place, mixer):
     row, column = TARGETS // 9, TARGETS % 9
     long = Context(side, side, "order", targets=row * 18 + 9 + column)
     whole = module(torch.cat([older, x], 1), long)
-    torch.testing.assert_close(found.asked, whole.asked, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(found.query_stream, whole.query_stream, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(found.last, whole.last[:, 9:], atol=2e-6, rtol=1e-5)
     assert found.memory is not None
     assert torch.equal(found.memory.layers[0], x)
@@ -198,16 +200,16 @@ def test_what_is_remembered_is_what_a_stack_remembers(x):
     alone = module(x, dataclasses.replace(context, targets=None, scratch={})).memory
     for one, other in zip(found.layers, alone.layers, strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
-    assert torch.equal(found.side.position, alone.side.position)
+    assert torch.equal(found.token_info.position, alone.token_info.position)
 
 
 def test_recomputing_changes_no_gradient(x):
     def gradients(again: bool) -> list[Tensor]:
         module = streams(mixer=Attention(4, dropout=0.2), dropout=0.1)
         module.recompute = again
-        context = dataclasses.replace(ordered(LENGTHS, 9, TARGETS), key=Key.make(3, rows=range(3)))
+        context = dataclasses.replace(ordered(LENGTHS, 9, TARGETS), key=DropoutKey.make(3, rows=range(3)))
         found = module(x, context)
-        (found.asked.square().sum() + found.last.square().sum()).backward()
+        (found.query_stream.square().sum() + found.last.square().sum()).backward()
         return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
 
     plain, again = gradients(False), gradients(True)
@@ -221,25 +223,25 @@ def test_a_row_drops_the_same_in_another_batch(x):
         streams(1, dropout=0.2),
         ordered([[9]] * 3, 9, TARGETS),
     )  # one layer: the questions drop themselves
-    whole = module(x, dataclasses.replace(context, key=Key.make(3, rows=range(3)))).asked
+    whole = module(x, dataclasses.replace(context, key=DropoutKey.make(3, rows=range(3)))).query_stream
     side = context.query.each(lambda value: value[1:2])
     mine = (TARGETS >= 9) & (TARGETS < 18)
-    alone = Context(side, side, "order", targets=TARGETS[mine] - 9, key=Key.make(3, rows=range(1, 2)))
-    torch.testing.assert_close(module(x[1:2], alone).asked, whole[mine], atol=2e-6, rtol=1e-5)
-    assert not torch.allclose(module(x, context).asked, whole, atol=1e-2)
+    alone = Context(side, side, "order", targets=TARGETS[mine] - 9, key=DropoutKey.make(3, rows=range(1, 2)))
+    torch.testing.assert_close(module(x[1:2], alone).query_stream, whole[mine], atol=2e-6, rtol=1e-5)
+    assert not torch.allclose(module(x, context).query_stream, whole, atol=1e-2)
 
 
 def test_layers_may_share_their_weights(x):
     module = streams(share=Share(1, 1))
     found = module(x, ordered(LENGTHS, 9, TARGETS))
-    assert found.asked.shape == (11, WIDTH)
+    assert found.query_stream.shape == (11, WIDTH)
     assert sum(p.numel() for p in module.parameters()) == WIDTH + sum(p.numel() for p in module.blocks[0].parameters())
 
 
 def test_taps_are_those_of_the_first_stream(x):
-    taps = Taps()
-    streams(2)(x, dataclasses.replace(ordered(LENGTHS, 9, TARGETS), taps=taps))
-    assert {name: weights.shape for name, weights in taps.kept.items()} == {
+    taps = AttentionCapture()
+    streams(2)(x, dataclasses.replace(ordered(LENGTHS, 9, TARGETS), capture=taps))
+    assert {name: weights.shape for name, weights in taps.captured.items()} == {
         "weights.0": (3, 4, 9, 9),
         "weights.1": (3, 4, 9, 9),
     }
@@ -250,8 +252,8 @@ def test_shapes_flow_without_values():
         module = TwoStream(2, Block(Attention(4), FeedForward(32))).build(WIDTH)
         side = packed([[9]] * 3, 9).query.each(lambda value: value.to("meta"))
         found: Hidden = module(torch.empty(3, 9, WIDTH), Context(side, side, "order", targets=TARGETS.to("meta")))
-    assert found.asked is not None
-    assert found.asked.shape == (11, WIDTH)
+    assert found.query_stream is not None
+    assert found.query_stream.shape == (11, WIDTH)
 
 
 def test_what_cannot_have_two_streams_is_refused():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Context
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.block import Block
@@ -29,7 +29,7 @@ def layer(spec: LSTM, width: int = WIDTH) -> LSTMLayer:
 
 
 def keyed(lengths: list[list[int]], step: int = 1, first: int = 0, **more) -> Context:
-    key = Key.make(0, step, rows=range(first, first + len(lengths)))
+    key = DropoutKey.make(0, step, rows=range(first, first + len(lengths)))
     return packed(lengths, sum(lengths[0]), "causal", key=key, **more)
 
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary
 from clozeworks.objectives.mask.masking import Masking
 
 COUNTS = np.append(np.zeros(5, dtype=np.int64), np.arange(995, 0, -1))
@@ -17,7 +17,7 @@ layouts = st.lists(
 )
 
 
-def lay(layout: Layout, seed: int = 0, bare: bool = False, times: int = 1) -> Ragged:
+def lay(layout: Layout, seed: int = 0, bare: bool = False, times: int = 1) -> RaggedBatch:
     """The examples, their tokens drawn at random, so many times over; `bare` ones have no special tokens."""
     tokens, first, segment, special, starts = [], [0], [], [], []
     generator = np.random.default_rng(seed)
@@ -38,7 +38,7 @@ def lay(layout: Layout, seed: int = 0, bare: bool = False, times: int = 1) -> Ra
             if not bare:
                 put(VOCABULARY.sep, number, True, False)
         first.append(len(tokens))
-    return Ragged(
+    return RaggedBatch(
         tokens=np.tile(np.array(tokens, dtype=np.int32), times),
         first=np.append(0, np.cumsum(np.tile(np.diff(first), times))).astype(np.int64),
         segment=np.tile(np.array(segment, dtype=np.int8), times),
@@ -48,16 +48,16 @@ def lay(layout: Layout, seed: int = 0, bare: bool = False, times: int = 1) -> Ra
     )
 
 
-def corrupt(corruption: Masking, clean: Ragged, seed: int = 0) -> Ragged:
+def corrupt(corruption: Masking, clean: RaggedBatch, seed: int = 0) -> RaggedBatch:
     return corruption.corrupt(clean, counter_rng.fold(seed, np.arange(len(clean))), VOCABULARY)
 
 
-def chosen_of(hidden: Ragged) -> list[np.ndarray]:
+def chosen_of(hidden: RaggedBatch) -> list[np.ndarray]:
     """[examples] of bool [tokens]: what is to be predicted."""
     return np.split(hidden.labels != NOTHING, hidden.first[1:-1])
 
 
-def flags(layout: Layout, hidden: Ragged) -> list[list[list[list[bool]]]]:
+def flags(layout: Layout, hidden: RaggedBatch) -> list[list[list[list[bool]]]]:
     """Whether each token is predicted, in the shape of the layout: [example][piece][word][token]."""
     out = []
     for pieces, chosen in zip(layout, chosen_of(hidden), strict=True):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from clozeworks.core import spec
 from clozeworks.core.batch import Hidden
 from clozeworks.core.errors import RecipeError
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.words import Adaptive, AdaptiveLayer
@@ -16,7 +16,7 @@ from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken, 
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from tests.toys import batch_of, packed
 
 VOCAB, WIDTH, CUTS = 30, 16, (5, 12)
@@ -156,7 +156,7 @@ def test_it_generates_and_gives_logits():
     logits = TextEncoder(model, None, r).forward(ids).logits
     assert logits is not None
     torch.testing.assert_close(logits.exp().sum(-1), torch.ones(2, 7))
-    assert len(draw(Reader(model), [3, 4], 5, Draw(0))[0].tokens) == 5
+    assert len(sample(IncrementalReader(model), [3, 4], 5, Sampling(0))[0].tokens) == 5
 
 
 def test_its_cost_is_known_before_it_is_built():
@@ -165,8 +165,8 @@ def test_its_cost_is_known_before_it_is_built():
     plain.encoder.embed.words = None
     for r in (clustered((4000, 8000)), plain):
         r.encoder.vocab = 20_000
-    saved = cost_of(clustered((4000, 8000))).arithmetic["heads.next_token"]
-    assert 0 < saved < cost_of(plain).arithmetic["heads.next_token"]
+    saved = measure_cost(clustered((4000, 8000))).arithmetic["heads.next_token"]
+    assert 0 < saved < measure_cost(plain).arithmetic["heads.next_token"]
 
 
 @pytest.mark.parametrize(

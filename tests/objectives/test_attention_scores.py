@@ -13,7 +13,7 @@ DEEP = {"width": 12, "heads": 2, "depth": 4}
 
 def scores(model, batch, block: int) -> torch.Tensor:
     """[H, L, L] of one document, by hand."""
-    x = model.encoder(batch.tokens, batch.side, batch.context(), layers=True).layers[block][0]
+    x = model.encoder(batch.tokens, batch.token_info, batch.context(), layers=True).layers[block][0]
     mixer = model.encoder.stack.blocks[block].mixer
     size = x.shape[-1] // mixer.heads
     q, k = mixer.query(x), mixer.key(x)
@@ -70,7 +70,7 @@ def test_packed_is_single():
 def test_only_what_is_compared_is_kept():
     _, teach = pair(AttentionScores(), **DEEP)
     hidden = teach(batch_in(PACKED)).teacher.hidden
-    assert sorted(hidden.taps) == ["scores.1", "scores.3"]
+    assert sorted(hidden.captured) == ["scores.1", "scores.3"]
     assert hidden.last.isnan().all()  # nobody reads it
 
 

@@ -12,7 +12,7 @@ def test_it_is_the_published_loss():
     student, teach = pair(HiddenCosine(), depth=3)
     batch, expected = batch_in(PACKED), 0.0
     for each in documents(batch):
-        s, t = (m.encoder(each.tokens, each.side, each.context()).last[0] for m in (student, teach.model))
+        s, t = (m.encoder(each.tokens, each.token_info, each.context()).last[0] for m in (student, teach.model))
         expected = expected + nn.CosineEmbeddingLoss(reduction="sum")(s, t, torch.ones(len(s)))
         for i in range(len(s)):
             assert s[i].norm() > 0

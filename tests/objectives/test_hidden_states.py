@@ -15,7 +15,9 @@ def test_it_is_the_formula():
     assert head is not None
     expected = 0.0
     for each in documents(batch):
-        s, t = (m.encoder(each.tokens, each.side, each.context(), layers=True).layers for m in (student, teach.model))
+        s, t = (
+            m.encoder(each.tokens, each.token_info, each.context(), layers=True).layers for m in (student, teach.model)
+        )
         for mine, theirs in ((0, 0), (1, 2), (2, 4)):
             for i in range(each.real):
                 gap = head.map.weight @ s[mine][0, i] + head.map.bias - t[theirs][0, i]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.mask.ngrams import MaskNgrams
@@ -38,7 +38,7 @@ kinds = st.sampled_from(EVERY)
 rates = st.sampled_from([0.01, 0.15, 0.4, 0.8, 0.999])
 
 
-def annotate(examples: Ragged, seed: int) -> Ragged:
+def annotate(examples: RaggedBatch, seed: int) -> RaggedBatch:
     """Phrases and entities of random lengths over the ordinary tokens, as stretches may come: cut by piece borders."""
     generator = np.random.default_rng(seed)
     marks = np.zeros(len(examples.tokens), dtype=np.uint8)
@@ -88,7 +88,7 @@ def test_an_example_does_not_depend_on_its_company(layout, kind, rate, seed, dat
         if each.name not in ("first", "fields") and getattr(clean, each.name) is not None
     }
     first = np.array([0, here.stop - here.start])
-    alone = kind.corrupt(Ragged(first=first, **columns), keys[at : at + 1], VOCABULARY)
+    alone = kind.corrupt(RaggedBatch(first=first, **columns), keys[at : at + 1], VOCABULARY)
     assert np.array_equal(together.tokens[here], alone.tokens)
     assert np.array_equal(together.labels[here], alone.labels)
     if together.span is not None:

@@ -5,7 +5,7 @@ import pytest
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
@@ -21,7 +21,7 @@ UNITS = {
 }
 
 
-def annotated(examples: int) -> Ragged:
+def annotated(examples: int) -> RaggedBatch:
     clean = lay([[WORDS]], times=examples)
     marks = np.zeros((examples, 16), dtype=np.uint8)
     for begin, end in PHRASES:

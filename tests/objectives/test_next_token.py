@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 import clozeworks as cw
 from clozeworks.core.batch import from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.spec import to_dict
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
@@ -58,7 +58,7 @@ def test_the_whole_model_has_gradients_everywhere(name, loss):
     model = build(recipe(name, loss))
     batch = from_padded(torch.randint(0, 30, (2, 9)))
     batch.targets = batch.labels = torch.tensor([0, 4, 11])
-    model(batch, Key.make(1, rows=range(2))).losses[loss.name].backward()
+    model(batch, DropoutKey.make(1, rows=range(2))).losses[loss.name].backward()
     assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
 
 

@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Hidden
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.embed import Embed
@@ -49,14 +49,14 @@ def test_all_words_is_the_cross_entropy():
 def test_candidates_are_used_in_training_alone():
     hidden, batch = case()
     made, whole = head(20), head()
-    hidden.key = Key.make(1, 2, rows=range(2))
+    hidden.key = DropoutKey.make(1, 2, rows=range(2))
     loss, metrics = made(hidden, batch)
     assert not metrics
     assert not math.isclose(loss.item(), whole(hidden, batch)[0].item())
     assert loss.item() == made(hidden, batch)[0].item(), "the same step, the same candidates"
     with torch.no_grad():
         torch.testing.assert_close(made(hidden, batch)[0], whole(hidden, batch)[0])
-    hidden.key = Key.make(1, 3, rows=range(2))
+    hidden.key = DropoutKey.make(1, 3, rows=range(2))
     assert made(hidden, batch)[0].item() != loss.item()
     assert head(VOCAB).samples is None, "as many as there are is all"
 
@@ -79,7 +79,7 @@ def test_words_are_drawn_as_often_as_the_formula_says():
     vocab, count, runs = 40, 6, 3000
     there, expected = np.zeros(vocab), np.zeros(vocab)
     for run in range(runs):
-        found = Candidates.draw(Key.make(run), count, vocab)
+        found = Candidates.draw(DropoutKey.make(run), count, vocab)
         assert len(set(found.ids.tolist())) == count
         there[found.ids.numpy()] += 1
         expected += found.expected(torch.arange(vocab), vocab).exp().numpy()
@@ -98,7 +98,7 @@ def test_the_more_candidates_the_nearer_to_all_words():
     for samples in (8, 24, 48):
         made, losses, gradients = head(samples), [], []
         for draw in range(150):
-            hidden.key = Key.make(7, draw)
+            hidden.key = DropoutKey.make(7, draw)
             loss, _ = made(hidden, batch)
             losses.append(loss.item())
             gradients.append(torch.autograd.grad(loss, hidden.last, retain_graph=True)[0])

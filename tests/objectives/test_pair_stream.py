@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng, spec
 from clozeworks.core.errors import InputError
-from clozeworks.core.examples import PHRASE_INSIDE, PHRASE_START, Columns, Plan, Ragged, assemble
+from clozeworks.core.examples import PHRASE_INSIDE, PHRASE_START, Columns, ExamplePlan, RaggedBatch, assemble
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.permute import Permute
@@ -25,20 +25,20 @@ def distinct(documents: list[list[int]]) -> Text:
     return text
 
 
-def read(text: Text, segments: PairStream, seed: int = 0) -> Ragged:
+def read(text: Text, segments: PairStream, seed: int = 0) -> RaggedBatch:
     epoch = Source(text, segments, None, VOCABULARY, seed).epoch(0)
     return epoch.examples(np.arange(len(epoch.plan)), sentences=True)
 
 
-def rows_of(examples: Ragged, column: np.ndarray) -> list[list[int]]:
+def rows_of(examples: RaggedBatch, column: np.ndarray) -> list[list[int]]:
     return [each.tolist() for each in np.split(column, examples.first[1:-1])]
 
 
 @st.composite
 def streams(draw) -> tuple[Text, PairStream]:
     length, both = draw(st.integers(8, 40)), draw(st.booleans())
-    lanes = draw(st.integers(1, 3)) * (1 + both)
-    segments = PairStream(length, lanes=lanes, reuse=draw(st.integers(2, length - 5)), both=both)
+    streams = draw(st.integers(1, 3)) * (1 + both)
+    segments = PairStream(length, streams=streams, reuse=draw(st.integers(2, length - 5)), both=both)
     text = distinct(draw(documents))
     assume(len(stream_of(text)) >= 2 * length)
     return text, segments
@@ -49,23 +49,24 @@ def streams(draw) -> tuple[Text, PairStream]:
 def test_every_token_of_a_lane_is_reused_once(made, seed):
     text, segments = made
     examples = read(text, segments, seed)
-    lanes, line = segments.lanes, stream_of(text)
+    streams, line = segments.streams, stream_of(text)
     assert set(examples.lengths.tolist()) == {segments.length}
-    assert examples.fields["lane"].tolist() == [n % lanes for n in range(len(examples))]
-    assert examples.fields["continues"].tolist() == [n >= lanes for n in range(len(examples))]
+    assert examples.fields["stream"].tolist() == [n % streams for n in range(len(examples))]
+    assert examples.fields["continues"].tolist() == [n >= streams for n in range(len(examples))]
     tokens, heads = rows_of(examples, examples.tokens), examples.fields["reused"].tolist()
-    lane = [
-        [token for n in range(which, len(examples), lanes) for token in tokens[n][: heads[n]]] for which in range(lanes)
+    stream = [
+        [token for n in range(which, len(examples), streams) for token in tokens[n][: heads[n]]]
+        for which in range(streams)
     ]
-    ways = lanes // (1 + segments.both)
-    assert [token for each in lane[:ways] for token in each] == line
+    ways = streams // (1 + segments.both)
+    assert [token for each in stream[:ways] for token in each] == line
     if segments.both:
-        assert [token for each in lane[ways:] for token in each] == line[::-1]
-        assert examples.fields["backward"].tolist() == [n % lanes >= ways for n in range(len(examples))]
+        assert [token for each in stream[ways:] for token in each] == line[::-1]
+        assert examples.fields["backward"].tolist() == [n % streams >= ways for n in range(len(examples))]
     else:
         assert "backward" not in examples.fields
     assert max(heads) <= segments.reuse
-    assert set(heads[: -2 * lanes]) <= {segments.reuse}
+    assert set(heads[: -2 * streams]) <= {segments.reuse}
 
 
 @settings(deadline=None, max_examples=100)
@@ -90,7 +91,7 @@ def test_a_row_is_reused_text_and_two_segments(made, seed):
         first, second = tokens[head : b - 1], tokens[b:-2]
         assert first
         assert second
-        # Each stretch is one of the endless text, in the direction of its lane; what follows goes on there.
+        # Each stretch is one of the endless text, in the direction of its stream; what follows goes on there.
         endless = (line[::-1] if backward else line) * 3
         ordinary = [token for token in tokens if token > 4]
         at = endless.index(ordinary[0]) - tokens.index(ordinary[0])
@@ -124,13 +125,13 @@ def border(rest: list[int], k: int, lasts: set[int]) -> bool:
 
 
 def test_half_of_the_pairs_follow():
-    label = read(Text.random(300), PairStream(64, lanes=8, reuse=24)).fields["pair_label"]
+    label = read(Text.random(300), PairStream(64, streams=8, reuse=24)).fields["pair_label"]
     assert len(label) > 2000
     assert 0.5 <= label.mean() < 0.58  # a little more: a sentence may be longer than the room
 
 
 def test_only_the_pairs_depend_on_the_key():
-    text, segments = Text.random(40), PairStream(32, lanes=4, reuse=12)
+    text, segments = Text.random(40), PairStream(32, streams=4, reuse=12)
     one, again, other = (segments.plan(text, counter_rng.fold(n)) for n in (1, 1, 2))
     for name in ("starts", "ends", "first", "closed", "opened", "segment"):
         assert np.array_equal(getattr(one, name), getattr(again, name))
@@ -140,7 +141,7 @@ def test_only_the_pairs_depend_on_the_key():
 
 def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
     def make() -> Loader:
-        segments = PairStream(32, lanes=4, reuse=12)
+        segments = PairStream(32, streams=4, reuse=12)
         return Loader([(Text.random(12), 1.0)], segments, Permute(), VOCABULARY, seed=3, batch_tokens=128)
 
     walk = make().steps()
@@ -152,12 +153,12 @@ def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
     for (ours, _), (theirs, _) in zip(steps[5:], resumed, strict=True):
         (one,), (other,) = ours, theirs
         assert one.tokens.equal(other.tokens)
-        assert one.side.appears.equal(other.side.appears)
+        assert one.token_info.appears.equal(other.token_info.appears)
     (before,), (after,) = steps[2][0], steps[3][0]
     assert before.keep == 12
     assert before.backward is not None
     assert before.backward.tolist() == [False, False, True, True]
-    assert before.side.position[:, -1].tolist() == [31, 31, -31, -31]
+    assert before.token_info.position[:, -1].tolist() == [31, 31, -31, -31]
     label = before.example["pair_label"]
     for row in range(4):  # the next row begins with what followed the reused tokens of this one
         if not label[row]:
@@ -168,8 +169,8 @@ def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (PairStream(lanes=0), r"lanes = 0: at least 1 lane"),
-        (PairStream(lanes=3), r"lanes = 3: half of the lanes are read backward; use 4, or both = false"),
+        (PairStream(streams=0), r"streams = 0: at least 1 stream"),
+        (PairStream(streams=3), r"streams = 3: half of the streams are read backward; use 4, or both = false"),
         (PairStream(64, reuse=60), r"reuse = 60: a row of 64 tokens also holds .*use 2 to 59; half"),
         (PairStream(reuse=1), r"reuse = 1"),
     ],
@@ -181,16 +182,16 @@ def test_what_cannot_be_is_refused(wrong, told):
 
 def test_too_little_text_is_refused():
     with pytest.raises(InputError, match=r"41 tokens; a row of 32 tokens, and as many elsewhere.*shorter rows"):
-        PairStream(32, lanes=2, reuse=8).plan(Text([[40]]), counter_rng.fold(0))
+        PairStream(32, streams=2, reuse=8).plan(Text([[40]]), counter_rng.fold(0))
     with pytest.raises(InputError, match=r"reuse = 64: a row of 32"):  # a phase of shorter rows
-        PairStream(32, lanes=2).plan(Text.random(20), counter_rng.fold(0))
+        PairStream(32, streams=2).plan(Text.random(20), counter_rng.fold(0))
 
 
 def test_phrases_read_backward_begin_at_their_end():
     marks = np.array([0, PHRASE_START, PHRASE_INSIDE, PHRASE_INSIDE, PHRASE_START, 0, PHRASE_START], dtype=np.uint8)
     words = np.array([1, 1, 0, 1, 1, 0, 1], dtype=bool)
     tokens = np.arange(10, 17, dtype=np.int32)
-    plan = Plan(
+    plan = ExamplePlan(
         starts=np.array([0, 0]),
         ends=np.array([7, 7]),
         segment=np.zeros(2, dtype=np.int8),

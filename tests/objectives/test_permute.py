@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import Side, visible
+from clozeworks.core.batch import TokenInfo, visible
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.data.batches.rows import Row, Source, collate
 from clozeworks.evaluate.heldout import batches
@@ -28,19 +28,19 @@ from tests.toys import Text
 LAW = np.array([60, 30, 20, 15, 12]) / 137  # 1/n, renormalised
 
 
-def permuted(clean: Ragged, seed: int = 0, **fields) -> Ragged:
+def permuted(clean: RaggedBatch, seed: int = 0, **fields) -> RaggedBatch:
     return Permute(**fields).corrupt(clean, counter_rng.fold(seed, np.arange(len(clean))), VOCABULARY)
 
 
-def reused(clean: Ragged, counts: list[int]) -> Ragged:
+def reused(clean: RaggedBatch, counts: list[int]) -> RaggedBatch:
     return dataclasses.replace(clean, fields={"reused": np.array(counts, dtype=np.int64)})
 
 
-def sight(ragged: Ragged, at: int = 0) -> np.ndarray:
+def sight(ragged: RaggedBatch, at: int = 0) -> np.ndarray:
     """[n, n] bool: by the model's own predicate, i sees j."""
     assert ragged.order is not None
     order = torch.from_numpy(ragged.order[ragged.first[at] : ragged.first[at + 1]].astype(np.int64))[None]
-    side = Side(torch.zeros_like(order), torch.zeros_like(order), order, order)
+    side = TokenInfo(torch.zeros_like(order), torch.zeros_like(order), order, order)
     return visible(side, side)[0].numpy()
 
 
@@ -77,7 +77,7 @@ def test_an_example_does_not_depend_on_its_company(layout: Layout, seed: int, ha
     here = slice(clean.first[at], clean.first[at + 1])
     columns = {name: getattr(clean, name)[here] for name in ("tokens", "segment", "special", "word_starts", "labels")}
     fields = {name: values[at : at + 1] for name, values in clean.fields.items()}
-    mine = Ragged(first=np.array([0, here.stop - here.start]), fields=fields, **columns)
+    mine = RaggedBatch(first=np.array([0, here.stop - here.start]), fields=fields, **columns)
     alone = Permute().corrupt(mine, keys[at : at + 1], VOCABULARY)
     assert np.array_equal(together.labels[here], alone.labels)
     assert np.array_equal(together.order[here], alone.order)
@@ -203,15 +203,17 @@ def test_packed_examples_have_orders_of_their_own():
     found = epoch.examples(np.array([0, 1, 2, 5]))
     assert found.order is not None
     assert batch.labels is not None
-    assert np.array_equal(batch.side.appears.flatten()[batch.side.document.flatten() >= 0].numpy(), found.order)
+    assert np.array_equal(
+        batch.token_info.appears.flatten()[batch.token_info.document.flatten() >= 0].numpy(), found.order
+    )
     assert np.array_equal(batch.labels.numpy(), batch.tokens.flatten()[batch.targets].numpy())
-    seen = visible(batch.side, batch.side)[0]
+    seen = visible(batch.token_info, batch.token_info)[0]
     first = int(found.first[1])
     assert not seen[:first, first:].any()
     assert not seen[first : int(found.first[2]), :first].any()
 
 
-@pytest.mark.parametrize("segments", [FullSentences(33), PairStream(33, lanes=4, reuse=12)], ids=repr)
+@pytest.mark.parametrize("segments", [FullSentences(33), PairStream(33, streams=4, reuse=12)], ids=repr)
 def test_held_out_batches_are_the_same_whatever_their_size(segments):
     objective = Objective(segments, Permute(), ())
 
@@ -219,7 +221,7 @@ def test_held_out_batches_are_the_same_whatever_their_size(segments):
         return [
             (row.tolist(), order.tolist())
             for batch in batches(Text.random(12), objective, TOY, batch_tokens=tokens)
-            for row, order in zip(batch.tokens, batch.side.appears, strict=True)
+            for row, order in zip(batch.tokens, batch.token_info.appears, strict=True)
             if batch.tokens.shape[1] == 33
         ]
 

@@ -15,10 +15,10 @@ def test_it_reads_the_stream_that_asks_and_nothing_of_the_other():
     batch = batch_of(packed([[4], [4]], 4), torch.randint(0, 11, (2, 4)))
     batch.targets, batch.labels = torch.tensor([1, 6, 7]), torch.tensor([3, 0, 9])
     asked = torch.randn(3, 8)
-    total, metrics = head(Hidden(torch.full((2, 4, 8), torch.nan), asked=asked), batch)
+    total, metrics = head(Hidden(torch.full((2, 4, 8), torch.nan), query_stream=asked), batch)
     logits = asked @ embed.words.table.weight.t() + head.bias
     torch.testing.assert_close(total, torch.nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
     assert int(metrics["permuted_accuracy"]) == int((logits.argmax(-1) == batch.labels).sum())
     torch.testing.assert_close(head.logits(asked), logits)
     assert loss.count(batch) == 3
-    assert loss.places(batch).tolist() == []  # pyright: ignore[reportOptionalMemberAccess]
+    assert loss.read_positions(batch).tolist() == []  # pyright: ignore[reportOptionalMemberAccess]

@@ -14,7 +14,7 @@ OTHER = {"width": 12, "heads": 2, "depth": 3}
 
 def values(model, batch) -> torch.Tensor:
     """[H, L, L]: products of the last block's values in one document, by hand."""
-    x = model.encoder(batch.tokens, batch.side, batch.context(), layers=True).layers[-2][0]
+    x = model.encoder(batch.tokens, batch.token_info, batch.context(), layers=True).layers[-2][0]
     mixer = model.encoder.stack.blocks[-1].mixer
     size, v = x.shape[-1] // mixer.heads, mixer.value(x)
     heads = [v[:, h * size : (h + 1) * size] for h in range(mixer.heads)]
@@ -58,7 +58,7 @@ def test_who_relates_alike_has_no_loss():
 
 def test_only_the_last_layer_is_kept():
     _, teach = pair(Relations(), **OTHER)
-    assert sorted(teach(batch_in(PACKED)).teacher.hidden.taps) == ["scores.2", "values.2"]
+    assert sorted(teach(batch_in(PACKED)).teacher.hidden.captured) == ["scores.2", "values.2"]
 
 
 def test_other_heads_are_refused():

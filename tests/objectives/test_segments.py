@@ -35,7 +35,7 @@ def planned(draw, make):
     """The format at some length, a text that it can read, and a key."""
     length = draw(st.integers(8, 80))
     text = Text(draw(pair_texts if make is Pairs else ragged_texts))
-    more = {Stream: {"lanes": draw(st.integers(1, 3))}, Pairs: {"target_length": length // 2}}.get(make, {})
+    more = {Stream: {"streams": draw(st.integers(1, 3))}, Pairs: {"target_length": length // 2}}.get(make, {})
     return make(length=length, **more), text, draw(keys)
 
 

@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from clozeworks.core import spec
-from clozeworks.core.batch import Words
+from clozeworks.core.batch import WordScores
 from clozeworks.core.errors import RecipeError
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
@@ -16,11 +16,11 @@ from tests.objectives.taught import PACKED, SINGLE, VOCAB, batch_in, documents, 
 def given(tokens: int = 13, words: int = 50, width: int = 8, dtype: torch.dtype = torch.float32):
     generator = torch.Generator().manual_seed(0)
     draw = lambda *shape: torch.randn(shape, generator=generator, dtype=dtype)  # noqa: E731
-    student = Words(*(draw(*s).requires_grad_() for s in ((tokens, width), (words, width), (words,))))
-    return student, Words(draw(tokens, width + 3), draw(words, width + 3), draw(words))
+    student = WordScores(*(draw(*s).requires_grad_() for s in ((tokens, width), (words, width), (words,))))
+    return student, WordScores(draw(tokens, width + 3), draw(words, width + 3), draw(words))
 
 
-def plain(student: Words, teacher: Words, temperature: float) -> torch.Tensor:
+def plain(student: WordScores, teacher: WordScores, temperature: float) -> torch.Tensor:
     s, t = (F.linear(each.asked, each.table, each.bias) / temperature for each in (student, teacher))
     return temperature**2 * nn.KLDivLoss(reduction="sum")(s.log_softmax(-1), t.softmax(-1))
 
@@ -40,7 +40,7 @@ def test_in_pieces_it_is_the_divergence(monkeypatch, rows, temperature):
 def test_its_gradient(monkeypatch):
     student, teacher = given(5, 7, 3, torch.float64)
     monkeypatch.setattr(cross_entropy, "BUDGET", 2 * 3 * 8 * 7)
-    run = lambda *leaves: divergence(Words(*leaves), teacher, 2.0)  # noqa: E731
+    run = lambda *leaves: divergence(WordScores(*leaves), teacher, 2.0)  # noqa: E731
     assert torch.autograd.gradcheck(run, (student.asked, student.table, student.bias))
 
 
@@ -65,7 +65,7 @@ def test_no_piece_is_larger_than_the_budget(monkeypatch):
 def test_rows_that_one_of_them_lacks_are_left_out(own, theirs):
     (student, _), (_, teacher) = given(words=own), given(words=theirs)
     leaves = [student.asked, student.table, student.bias]
-    both = [Words(each.asked, each.table[:50], each.bias[:50]) for each in (student, teacher)]
+    both = [WordScores(each.asked, each.table[:50], each.bias[:50]) for each in (student, teacher)]
     for a, b in zip(
         torch.autograd.grad(divergence(student, teacher, 2.0), leaves),
         torch.autograd.grad(plain(*both, 2.0), leaves),
@@ -84,7 +84,7 @@ def test_who_thinks_alike_has_no_loss():
 def test_sure_models_that_disagree_have_a_finite_loss():
     x = torch.tensor([[300.0]], requires_grad=True)
     table = torch.tensor([[1.0], [-1.0], [0.0]])
-    loss = divergence(Words(x, table, torch.zeros(3)), Words(-x.detach(), table, torch.zeros(3)), 1.0)
+    loss = divergence(WordScores(x, table, torch.zeros(3)), WordScores(-x.detach(), table, torch.zeros(3)), 1.0)
     assert loss.item() == pytest.approx(600.0)
     loss.backward()
     assert x.grad is not None
@@ -108,7 +108,7 @@ def test_under_autocast_it_stays_near_fp32():
 def logits(model, batch) -> torch.Tensor:
     head = model.head("masked_lm")
     assert isinstance(head, MaskedLMLayer)
-    return head.logits(model.encoder(batch.tokens, batch.side, batch.context()).last)[0]
+    return head.logits(model.encoder(batch.tokens, batch.token_info, batch.context()).last)[0]
 
 
 def test_over_all_tokens_but_padding():
@@ -135,7 +135,7 @@ def test_over_the_hidden_tokens_alone():
     output = student(taught)
     flat = [torch.cat([logits(model, each) for each in documents(batch)]) for model in (student, teach.model)]
     solid = torch.full((batch.tokens.numel(),), -1)
-    solid[(batch.side.document.flatten() >= 0).nonzero()[:, 0]] = torch.arange(19)
+    solid[(batch.token_info.document.flatten() >= 0).nonzero()[:, 0]] = torch.arange(19)
     s, t = (each[solid[batch.targets]] / 2 for each in flat)
     torch.testing.assert_close(
         output.losses["soft_targets"], 4 * F.kl_div(s.log_softmax(-1), t.softmax(-1), reduction="sum")

@@ -11,7 +11,7 @@ from torch import Tensor
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Spans
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.world import World
+from clozeworks.core.world import ProcessGroup
 from clozeworks.data.batches.rows import Epoch, Row, Source, collate
 from clozeworks.evaluate.heldout import measure
 from clozeworks.model import Model
@@ -22,7 +22,7 @@ from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
 from clozeworks.recipe import build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.train.loop import accumulate, count
+from clozeworks.train.loop import accumulate, count_predictions
 from tests.objectives.laid import VOCABULARY, lay
 from tests.toys import Text
 
@@ -76,7 +76,7 @@ def written_out(model: Model, examples: Epoch, index: np.ndarray, longest: int) 
     for number in index:
         ragged = examples.examples(np.array([number]))
         batch = collate([Row(examples, np.array([number]))])
-        x = model.encoder(batch.tokens, batch.side, batch.context()).last[0]
+        x = model.encoder(batch.tokens, batch.token_info, batch.context()).last[0]
         for begin, end in ragged.spans(0):
             if ragged.special[begin - 1] or ragged.special[end]:
                 continue
@@ -136,7 +136,7 @@ def test_football():
     at = int(batch.targets[spans.target[third]])
     assert (at, int(spans.left[third]), int(spans.right[third])) == (7, 4, 9)
 
-    x = model.encoder(batch.tokens, batch.side, batch.context()).last[0]
+    x = model.encoder(batch.tokens, batch.token_info, batch.context()).last[0]
     football, head = int(ragged.tokens[7]), model.head("masked_lm")
     assert isinstance(head, MaskedLMLayer)
     expected = -head.logits(x[7]).log_softmax(-1)[football] + surprise(model, x[4], x[9], 2, football)
@@ -184,7 +184,7 @@ def test_the_sum_is_divided_by_one_more_than_its_count_once_a_step():
     assert figures["count"] > predictions
 
 
-class Twice(World):
+class Twice(ProcessGroup):
     """Another process has as much."""
 
     __slots__ = ()
@@ -195,8 +195,10 @@ class Twice(World):
 
 def test_the_one_is_added_once_over_all_processes():
     model, batches = made(), singles(epoch(), np.arange(3))
-    alone, two = (accumulate(model, batches, [None] * 3, world=world)["span_boundary"] for world in (World(), Twice()))
-    n = count(model, batches, World())[0]["span_boundary"]
+    alone, two = (
+        accumulate(model, batches, [None] * 3, world=world)["span_boundary"] for world in (ProcessGroup(), Twice())
+    )
+    n = count_predictions(model, batches, ProcessGroup())[0]["span_boundary"]
     assert float(alone) * (n + 1) == pytest.approx(float(two) * (2 * n + 1), rel=1e-6)
 
 

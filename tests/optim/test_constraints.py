@@ -12,10 +12,10 @@ from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.objectives.losses.span_penalty import SpanPenalty
-from clozeworks.optim.constraints import bound_of, constrain
+from clozeworks.optim.constraints import constrain, list_constrained
 from clozeworks.recipe import Recipe
 from clozeworks.train import metrics_log
-from clozeworks.train.guard import Verdict, Watch
+from clozeworks.train.guard import SpikeGuard, Verdict
 from clozeworks.train.run import pretrain
 from tests.train.test_segment_memory import LENGTH, distance, remembering, trained
 
@@ -33,7 +33,7 @@ def spanning(price: float = PRICE, init: float = 0.1, **train: Any) -> Recipe:
 
 
 def shares(model: Any) -> torch.Tensor:
-    return torch.stack([module.share.detach() for module in bound_of(model)])
+    return torch.stack([module.share.detach() for module in list_constrained(model)])
 
 
 def test_accumulation_pays_once_a_step(data: Path):
@@ -50,7 +50,7 @@ def test_accumulation_pays_once_a_step(data: Path):
 
 def test_the_penalty_is_the_sum_of_the_mean_spans_and_no_part_of_the_loss(data: Path):
     model, steps, _ = trained(spanning(), data, 1, dropout=False)
-    depth = len(bound_of(model))
+    depth = len(list_constrained(model))
     assert steps[0].metrics["span_penalty"] == pytest.approx(depth * 2.4)
     assert steps[0].metrics["average_span"] == 3 + 4
     assert steps[0].loss == pytest.approx(steps[0].metrics["next_token"])
@@ -66,11 +66,11 @@ def test_shares_never_leave_their_bounds(data: Path):
     assert bool((shares(model) == 0).all())
     model, _, _ = trained(spanning(price=-100.0, init=0.999), data, 4)
     assert bool((shares(model) == 1).all())
-    assert [module.furthest() for module in bound_of(model)] == [24] * len(bound_of(model))
+    assert [module.furthest() for module in list_constrained(model)] == [24] * len(list_constrained(model))
 
 
 def test_a_skipped_step_changes_no_span(data: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(Watch, "__call__", lambda self, number, *_: Verdict("skip"))
+    monkeypatch.setattr(SpikeGuard, "__call__", lambda self, number, *_: Verdict("skip"))
     model, steps, _ = trained(spanning(), data, 2)
     assert steps[-1].skipped
     assert bool((shares(model) == 0.1).all())

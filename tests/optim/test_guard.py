@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.optim.guard import PATIENCE, Guard
-from clozeworks.train.guard import HIGH, NOT_FINITE, SPIKE, Passed, Verdict, Watch
+from clozeworks.train.guard import HIGH, NOT_FINITE, SPIKE, SkippedRange, SpikeGuard, Verdict
 from clozeworks.train.loop import Step
 
 SMALL = Guard(window=8, patience=3, rollbacks=2)
 
 
-def calm(watch: Watch, first: int, last: int, level: float = 3.0) -> None:
+def calm(watch: SpikeGuard, first: int, last: int, level: float = 3.0) -> None:
     for number in range(first, last + 1):
         assert watch(number, level + 0.02 * math.sin(number), 1.0).act == "update"
 
@@ -29,7 +29,7 @@ def step_of(number: int, loss: float, reason: str) -> Step:
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (math.inf, 1.0), (2.0, math.nan), (2.0, math.inf)])
 @pytest.mark.parametrize("guard", [None, SMALL])
 def test_what_is_not_finite_is_skipped_from_the_first_step_on(guard: Guard | None, loss: float, norm: float):
-    watch = Watch(guard)
+    watch = SpikeGuard(guard)
     assert watch(1, loss, norm) == Verdict("skip", NOT_FINITE)
     assert watch(2, 3.0, 1.0).act == "update"
     assert watch.level == 0
@@ -37,10 +37,10 @@ def test_what_is_not_finite_is_skipped_from_the_first_step_on(guard: Guard | Non
 
 
 def test_a_spike_is_skipped_once_the_window_is_full():
-    watch = Watch(SMALL)
+    watch = SpikeGuard(SMALL)
     calm(watch, 1, 7)
     assert watch(8, 9.0, 1.0).act == "update", "seven losses are too few to judge by"
-    watch = Watch(SMALL)
+    watch = SpikeGuard(SMALL)
     calm(watch, 1, 8)
     assert watch(9, 9.0, 1.0) == Verdict("skip", SPIKE)
     assert watch(10, 3.0, 1.0).act == "update"
@@ -48,7 +48,7 @@ def test_a_spike_is_skipped_once_the_window_is_full():
 
 
 def test_a_rise_below_either_limit_is_no_spike():
-    quiet, loud = Watch(SMALL), Watch(SMALL)
+    quiet, loud = SpikeGuard(SMALL), SpikeGuard(SMALL)
     calm(quiet, 1, 8)
     assert quiet(9, 3.9, 1.0).act == "update", "many deviations, but not a nat"
     for number in range(1, 9):
@@ -58,7 +58,7 @@ def test_a_rise_below_either_limit_is_no_spike():
 
 
 def test_without_a_guard_nothing_is_a_spike_and_patience_ends_the_run():
-    watch = Watch(None)
+    watch = SpikeGuard(None)
     calm(watch, 1, 200)
     assert watch(201, 1e9, 1e9).act == "update"
     acts = [watch(number, math.nan, 1.0).act for number in range(202, 202 + PATIENCE)]
@@ -67,33 +67,35 @@ def test_without_a_guard_nothing_is_a_spike_and_patience_ends_the_run():
 
 
 def test_what_stays_high_after_a_spike_is_trouble_though_it_is_updated():
-    watch = Watch(SMALL)
+    watch = SpikeGuard(SMALL)
     calm(watch, 1, 20)
     assert watch(21, 3.7, 1.0).act == "update"
     assert watch(22, 6.0, 1.0).act == "skip"
     assert watch(23, 3.7, 1.0) == Verdict("update", HIGH)
     assert watch(24, 3.7, 1.0) == Verdict("back", HIGH)
-    assert watch.passed == [Passed(19, 24, 22, 1, HIGH)]
+    assert watch.passed == [SkippedRange(19, 24, 22, 1, HIGH)]
 
 
 def test_a_new_length_has_a_loss_of_its_own():
-    watch = Watch(SMALL, borders=[20])
+    watch = SpikeGuard(SMALL, borders=[20])
     calm(watch, 1, 20)
     calm(watch, 21, 30, level=9.0)
     assert watch(31, 15.0, 1.0).act == "skip"
 
 
 def test_going_back_passes_over_more_each_time_and_then_stops():
-    watch = Watch(SMALL)
+    watch = SpikeGuard(SMALL)
     calm(watch, 1, 20)
     begin = watch.state()
     assert [watch(number, 9.0, 1.0).act for number in (21, 22, 23)] == ["skip", "skip", "back"]
-    assert watch.passed == [Passed(18, 23, 21, 1, SPIKE)]
+    assert watch.passed == [SkippedRange(18, 23, 21, 1, SPIKE)]
     assert watch.passes(17) is None
     assert watch.passes(18) == watch.passes(23) == watch.passed[0]
     watch.load({**begin, "passed": watch.state()["passed"]})
     assert [watch(number, math.nan, 1.0).act for number in (24, 25, 26)] == ["skip", "skip", "back"]
-    assert watch.passed == [Passed(15, 26, 21, 2, NOT_FINITE)], "the same trouble: its stretch grows on both sides"
+    assert watch.passed == [SkippedRange(15, 26, 21, 2, NOT_FINITE)], (
+        "the same trouble: its stretch grows on both sides"
+    )
     watch.load({**begin, "passed": watch.state()["passed"]})
     assert [watch(number, math.nan, 1.0).act for number in (27, 28, 29)] == ["skip", "skip", "stop"]
     told = str(watch.diverged(step_of(29, math.nan, NOT_FINITE)))
@@ -102,7 +104,7 @@ def test_going_back_passes_over_more_each_time_and_then_stops():
 
 
 def test_trouble_after_a_good_stretch_is_another_one():
-    watch = Watch(SMALL)
+    watch = SpikeGuard(SMALL)
     calm(watch, 1, 20)
     for number in (21, 22, 23):
         watch(number, 9.0, 1.0)
@@ -115,7 +117,7 @@ def test_trouble_after_a_good_stretch_is_another_one():
 
 
 def test_what_it_says_names_the_command_and_the_field():
-    watch = Watch(Guard(rollbacks=0, window=8, patience=1), look="clozeworks examples --run 'a run' --step")
+    watch = SpikeGuard(Guard(rollbacks=0, window=8, patience=1), look="clozeworks examples --run 'a run' --step")
     calm(watch, 1, 8)
     assert watch(9, 9.0, 1.0).act == "stop"
     told = str(watch.diverged(step_of(9, 9.0, SPIKE)))
@@ -130,7 +132,7 @@ def test_its_memory_is_all_it_needs(seed: int, cut: int):
     """Resumed anywhere through JSON it judges as it would have, and no anchor is later than where it goes back to."""
     draw = random.Random(seed)
     losses = [draw.choice([3.0, 3.1, 3.2, 3.2, 9.0, math.nan]) for _ in range(120)]
-    one, other, anchors = Watch(SMALL), Watch(SMALL), []
+    one, other, anchors = SpikeGuard(SMALL), SpikeGuard(SMALL), []
     for number, loss in enumerate(losses, 1):
         if number == cut:
             other.load(json.loads(json.dumps(one.state(), allow_nan=False)))

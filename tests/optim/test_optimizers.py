@@ -156,7 +156,10 @@ def assert_close(one: nn.Module, other: nn.Module, tolerance: float = 1e-6) -> N
 
 def test_fused_is_plain(tiny):
     one, other = pair(tiny)
-    fused, grouped = parameter_groups.optimizer(one, AdamW(), 1e-2), parameter_groups.optimizer(other, AdamW(), 1e-2)
+    fused, grouped = (
+        parameter_groups.build_optimizer(one, AdamW(), 1e-2),
+        parameter_groups.build_optimizer(other, AdamW(), 1e-2),
+    )
     groups = [{"params": group["params"], "weight_decay": group["weight_decay"]} for group in grouped.param_groups]
     plain = torch.optim.AdamW(groups, lr=1e-2, eps=1e-6, fused=False, foreach=False)
     random_updates(one, fused, 5)
@@ -166,7 +169,10 @@ def test_fused_is_plain(tiny):
 
 def test_lamb_that_adapts_nothing_is_adam(tiny):
     one, other = pair(tiny)
-    lamb, adam = parameter_groups.optimizer(one, Lamb(), 1e-2), parameter_groups.optimizer(other, Adam(), 1e-2)
+    lamb, adam = (
+        parameter_groups.build_optimizer(one, Lamb(), 1e-2),
+        parameter_groups.build_optimizer(other, Adam(), 1e-2),
+    )
     for group in lamb.param_groups:
         group["adapts"] = False
     random_updates(one, lamb, 5)
@@ -176,7 +182,7 @@ def test_lamb_that_adapts_nothing_is_adam(tiny):
 
 def test_unclipped_adagrad_is_that_of_torch(tiny):
     one, other = pair(tiny)
-    random_updates(one, parameter_groups.optimizer(one, Adagrad(clip=None, start=0.1), 1e-2), 5)
+    random_updates(one, parameter_groups.build_optimizer(one, Adagrad(clip=None, start=0.1), 1e-2), 5)
     random_updates(other, torch.optim.Adagrad(other.parameters(), lr=1e-2, initial_accumulator_value=0.1), 5)
     assert_close(one, other)
 
@@ -255,11 +261,11 @@ def test_resumed_is_uninterrupted(part: Optimizer, tiny, data: Path, tmp_path: P
 @pytest.mark.parametrize("part", EVERY.values(), ids=EVERY)
 def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
     one, other = pair(tiny)
-    first, second = (parameter_groups.optimizer(model, part, 1e-2) for model in (one, other))
+    first, second = (parameter_groups.build_optimizer(model, part, 1e-2) for model in (one, other))
     random_updates(one, first, 2)
     random_updates(other, second, 1, seed=9)  # something to be overwritten
     saved = checkpoint.save(tmp_path, 2, {checkpoint.MODEL: dict(one.named_parameters()),
-                                          checkpoint.OPTIMIZER: parameter_groups.state_of(one, first)}, {})  # fmt: skip
+                                          checkpoint.OPTIMIZER: parameter_groups.read_state(one, first)}, {})  # fmt: skip
     found = checkpoint.verify(saved)
     checkpoint.restore(found, other)
     parameter_groups.restore(other, second, found.tensors(checkpoint.OPTIMIZER))
@@ -267,7 +273,7 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
     random_updates(other, second, 2)
     for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b), name
-    states = parameter_groups.state_of(one, first), parameter_groups.state_of(other, second)
+    states = parameter_groups.read_state(one, first), parameter_groups.read_state(other, second)
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
 

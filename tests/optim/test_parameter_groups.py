@@ -13,13 +13,13 @@ from clozeworks.optim.settings import AdamW, Lamb, LayerRates
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.train.loop import fit
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data
 
 
 def grouped(model: torch.nn.Module, decay: float = 0.01) -> dict[str, float]:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    adam = parameter_groups.optimizer(model, AdamW(decay=decay), 1e-3)
+    adam = parameter_groups.build_optimizer(model, AdamW(decay=decay), 1e-3)
     return {names[id(p)]: group["weight_decay"] for group in adam.param_groups for p in group["params"]}
 
 
@@ -36,13 +36,13 @@ def test_shared_parameters_stand_once(tiny):
     recipe = tiny()
     recipe.encoder.stack.share = Share(attention=1, ffn=1)
     model = build(recipe)
-    adam = parameter_groups.optimizer(model, AdamW(), 1e-3)
+    adam = parameter_groups.build_optimizer(model, AdamW(), 1e-3)
     listed = [id(p) for group in adam.param_groups for p in group["params"]]
     assert len(listed) == len(set(listed)) == len(list(model.parameters()))
 
 
 def test_settings_arrive():
-    adam = parameter_groups.optimizer(build(recipe("bert_tiny")), AdamW(betas=(0.8, 0.9), eps=1e-5), 0.125)
+    adam = parameter_groups.build_optimizer(build(recipe("bert_tiny")), AdamW(betas=(0.8, 0.9), eps=1e-5), 0.125)
     for group in adam.param_groups:
         assert (group["lr"], group["betas"], group["eps"], group["fused"]) == (0.125, (0.8, 0.9), 1e-5, True)
 
@@ -50,7 +50,7 @@ def test_settings_arrive():
 def shares(model: torch.nn.Module, factor: float) -> dict[str, float]:
     """The share of the rate of every parameter, by the first of its names."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    adam = parameter_groups.optimizer(model, LayerRates(AdamW(), factor), 0.25)
+    adam = parameter_groups.build_optimizer(model, LayerRates(AdamW(), factor), 0.25)
     for group in adam.param_groups:
         assert group["lr"] == 0.25 * group["share"]
     return {names[id(p)]: group["share"] for group in adam.param_groups for p in group["params"]}
@@ -95,7 +95,7 @@ def test_layers_of_ten_and_more_are_numbers(tiny):
 def test_layer_rates_keep_what_decays_and_what_is_adapted(tiny):
     model = build(tiny())
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    lamb = parameter_groups.optimizer(model, LayerRates(Lamb(decay=0.25), 0.5), 1e-3)
+    lamb = parameter_groups.build_optimizer(model, LayerRates(Lamb(decay=0.25), 0.5), 1e-3)
     for group in lamb.param_groups:
         for parameter in group["params"]:
             spared = names[id(parameter)].endswith("bias") or "norm" in names[id(parameter)]
@@ -103,11 +103,11 @@ def test_layer_rates_keep_what_decays_and_what_is_adapted(tiny):
 
 
 def test_the_loop_gives_each_group_its_share(tiny, data):
-    r = fitted(tiny(2, optimizer=LayerRates(AdamW(), 0.5)), Tokenizer.load(data))
+    r = fit_to_data(tiny(2, optimizer=LayerRates(AdamW(), 0.5)), Tokenizer.load(data))
     model = build(r)
-    adam = parameter_groups.optimizer(model, r.train.optimizer, 1.0)
+    adam = parameter_groups.build_optimizer(model, r.train.optimizer, 1.0)
     corpus = Corpus.open(data, "train")
-    batches = iter(Feed(r, [(corpus, 1.0)], Tokenizer.load(data).vocabulary()))
+    batches = iter(PretrainingBatches(r, [(corpus, 1.0)], Tokenizer.load(data).vocabulary()))
     for step in fit(model, batches, adam, lambda step: 0.01 * step, steps=2):
         assert step.learning_rate == 0.01 * step.number
         assert {group["lr"] / step.learning_rate for group in adam.param_groups} == {1.0, 0.5, 0.25, 0.125}
@@ -117,7 +117,7 @@ def test_the_loop_gives_each_group_its_share(tiny, data):
 def test_one_rate_for_all_is_no_factor(tiny):
     one, other = build(tiny()), build(tiny())
     for model, part in ((one, LayerRates(AdamW(), 1.0)), (other, AdamW())):
-        adam = parameter_groups.optimizer(model, part, 1e-2)
+        adam = parameter_groups.build_optimizer(model, part, 1e-2)
         assert len(adam.param_groups) == 2
         update(model, adam, 1)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), other.parameters(), strict=True))
@@ -132,26 +132,26 @@ def update(model: torch.nn.Module, adam: torch.optim.Optimizer, seed: int) -> No
 
 def test_state_comes_back_bit_for_bit(tiny, tmp_path):
     one, other = build(tiny()), build(tiny())
-    adam, adam2 = (parameter_groups.optimizer(model, AdamW(), 1e-2) for model in (one, other))
+    adam, adam2 = (parameter_groups.build_optimizer(model, AdamW(), 1e-2) for model in (one, other))
     update(one, adam, 1)
     update(one, adam, 2)
     update(other, adam2, 9)  # something to be overwritten
-    safetensors.torch.save_file(parameter_groups.state_of(one, adam), tmp_path / "o.safetensors")
+    safetensors.torch.save_file(parameter_groups.read_state(one, adam), tmp_path / "o.safetensors")
     other.load_state_dict(one.state_dict())
     parameter_groups.restore(other, adam2, safetensors.torch.load_file(tmp_path / "o.safetensors"))
     update(one, adam, 3)
     update(other, adam2, 3)
     for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b), name
-    for name, value in parameter_groups.state_of(one, adam).items():
-        assert torch.equal(value, parameter_groups.state_of(other, adam2)[name]), name
+    for name, value in parameter_groups.read_state(one, adam).items():
+        assert torch.equal(value, parameter_groups.read_state(other, adam2)[name]), name
 
 
 def test_state_of_another_model_is_refused_by_name(tiny):
     model = build(tiny())
-    adam = parameter_groups.optimizer(model, AdamW(), 1e-2)
+    adam = parameter_groups.build_optimizer(model, AdamW(), 1e-2)
     update(model, adam, 1)
-    state = parameter_groups.state_of(model, adam)
+    state = parameter_groups.read_state(model, adam)
     name = "heads.masked_lm.bias.exp_avg"
     with pytest.raises(InputError, match=r"masked_lm.bias.exp_avg.*shape \(3,\)"):
         parameter_groups.restore(model, adam, {**state, name: torch.zeros(3)})

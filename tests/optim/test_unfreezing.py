@@ -11,15 +11,15 @@ import clozeworks as cw
 from clozeworks.core.errors import RecipeError
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.optim.parameter_groups import depth_of, layers_below
-from clozeworks.optim.settings import Train, Tune
-from clozeworks.optim.unfreezing import Thaw
+from clozeworks.optim.parameter_groups import count_blocks, layers_below
+from clozeworks.optim.settings import Finetune, Train
+from clozeworks.optim.unfreezing import GradualUnfreezing
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.finetune.recipe import fitted
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 EVERY = 2
 TEXTS = [("fine warm", "good"), ("sour cold", "bad"), ("sweet the", "good"), ("poor is", "bad")]
@@ -34,9 +34,12 @@ def tokenizer() -> Tokenizer:
 def recipe(tokenizer: Tokenizer, name: str = "bert_tiny", epochs: int = 8) -> Recipe:
     base = cw.recipe(name)
     base.encoder.vocab = tokenizer.size
-    task = Classify(frame=Frame(length=16), summary=Summary(dense="own")).fitted(ROWS)
-    tune, train = Tune(epochs=epochs, batch=4, thaw=EVERY), Train(learning_rate=1e-2, guard=None, precision="fp32")
-    made = fitted(base, task, ROWS, len(ROWS), tune, train)
+    task = Classify(template=InputTemplate(length=16), summary=Summary(dense="own")).with_labels(ROWS)
+    tune, train = (
+        Finetune(epochs=epochs, batch_size=4, unfreeze_every=EVERY),
+        Train(learning_rate=1e-2, guard=None, precision="fp32"),
+    )
+    made = make_finetune_recipe(base, task, ROWS, len(ROWS), tune, train)
     made.train.keep.last, made.train.save_every, made.train.log_every = 100, 1, 1
     return made
 
@@ -49,11 +52,11 @@ def weights(run: Path, step: int) -> dict[str, Tensor]:
 def test_a_layer_stays_bit_for_bit_until_its_time(tokenizer: Tokenizer, tmp_path: Path, name: str):
     made = recipe(tokenizer, name)
     model = build(made)
-    depth, uppermost = depth_of(model), {}
+    depth, uppermost = count_blocks(model), {}
     for each, parameter in model.named_parameters(remove_duplicate=False):
         below = layers_below(each, depth)
         uppermost[parameter] = min(below, uppermost.get(parameter, below))
-    finetune(made, tokenizer, ROWS, None, tmp_path / "run", progress=False)
+    finetune_run(made, tokenizer, ROWS, None, tmp_path / "run", progress=False)
     before = {each: parameter.detach().clone() for each, parameter in model.named_parameters()}
     begun = {}
     for step in range(1, made.train.steps + 1):
@@ -72,7 +75,7 @@ def test_a_layer_stays_bit_for_bit_until_its_time(tokenizer: Tokenizer, tmp_path
 
 def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path):
     made = recipe(tokenizer)
-    whole = finetune(made, tokenizer, ROWS, None, tmp_path / "whole", progress=False)
+    whole = finetune_run(made, tokenizer, ROWS, None, tmp_path / "whole", progress=False)
 
     class Stop:
         def write(self, row: dict) -> None:
@@ -81,8 +84,8 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
 
         def close(self) -> None: ...
 
-    finetune(made, tokenizer, ROWS, None, tmp_path / "cut", progress=False, writers=[Stop()])
-    cut = finetune(made, tokenizer, ROWS, None, tmp_path / "cut", progress=False)
+    finetune_run(made, tokenizer, ROWS, None, tmp_path / "cut", progress=False, writers=[Stop()])
+    cut = finetune_run(made, tokenizer, ROWS, None, tmp_path / "cut", progress=False)
     assert cut.resumed == 4
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (whole.checkpoint / file).read_bytes() == (cut.checkpoint / file).read_bytes()
@@ -91,7 +94,7 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
 def test_what_never_learns_is_not_thawed(tokenizer: Tokenizer):
     model = build(recipe(tokenizer))
     model.encoder.embed.positions.requires_grad_(False)
-    thaw = Thaw(model, EVERY)
+    thaw = GradualUnfreezing(model, EVERY)
     thaw(10_000)
     learning = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert "encoder.embed.words.table.weight" in learning
@@ -102,6 +105,6 @@ def test_what_never_learns_is_not_thawed(tokenizer: Tokenizer):
 
 def test_frozen_for_good_and_thawed_is_refused():
     with pytest.raises(RecipeError, match="frozen for good"):
-        Tune(freeze=True, thaw=3).check("tune")
+        Finetune(freeze=True, unfreeze_every=3).check("tune")
     with pytest.raises(RecipeError, match="at least 1"):
-        Tune(thaw=0).check("tune")
+        Finetune(unfreeze_every=0).check("tune")

@@ -17,7 +17,7 @@ from clozeworks.recipes import named
 from docs.tools.laptop import laptop_of, small, stand_in
 from docs.tools.recipe_pages import MEASURED, pages, schedule, sizes, write
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 MEASUREMENT = {
     "parameters": 5, "steps": 1200, "tokens": 4_000_000, "minutes": 9.5, "accuracy": 0.314, "unigram": 0.051,
     "command": "clozeworks pretrain bert_mini --data data --out run",

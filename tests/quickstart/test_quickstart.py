@@ -115,9 +115,9 @@ def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
 def test_it_learns(tmp_path, capsys):
     """The defaults: three times as many hidden words found as by always guessing the commonest."""
     assert main(["quickstart", "--out", str(tmp_path / "out")]) == 0
-    from clozeworks.evaluate.text import figures_of
+    from clozeworks.evaluate.text import evaluate_text
 
-    figures = figures_of(load(tmp_path / "out" / "run"), tmp_path / "out" / "data")
+    figures = evaluate_text(load(tmp_path / "out" / "run"), tmp_path / "out" / "data")
     assert figures["masked_accuracy"] > 3 * figures["unigram_accuracy"]
     assert figures["masked_lm"] < figures["unigram_loss"] - 0.8
 

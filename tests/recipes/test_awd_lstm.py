@@ -14,21 +14,21 @@ from torch.nn import functional as F
 
 import clozeworks as cw
 from clozeworks.core.batch import Batch, from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.segment_memory import Recall
+from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.core.spec import walk
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.lstm import LSTM
-from clozeworks.optim.parameter_groups import depth_of, layers_below
+from clozeworks.optim.parameter_groups import count_blocks, layers_below
 from clozeworks.optim.settings import AdamW, LayerRates, SlantedTriangular
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes.awd_lstm import awd_lstm
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.finetune.continue_pretraining import objective_of
+from clozeworks.train.finetune.continue_pretraining import make_recipe
 from clozeworks.train.finetune.entry import plan
-from clozeworks.train.finetune.options import Wishes
-from clozeworks.train.finetune.train import finetune
+from clozeworks.train.finetune.options import FinetuneOptions
+from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.run import pretrain
 from tests.labelled import rows
 from tests.train.conftest import data as data
@@ -45,7 +45,7 @@ def small(dropped: bool = True) -> Recipe:
         mixer = r.encoder.stack.block_at(layer).mixer
         assert isinstance(mixer, LSTM)
         mixer.width = width
-    r.objective.segments.length, r.objective.segments.lanes = 16, 4
+    r.objective.segments.length, r.objective.segments.streams = 16, 4
     r.train.steps, r.train.batch_tokens, r.train.precision = 8, 64, "fp32"
     r.train.log_every, r.train.save_every, r.train.evaluate_every = 1, 3, 8
     if not dropped:
@@ -104,18 +104,18 @@ class Plain(nn.Module):
 def stream(tokens: Tensor, continues: bool) -> Batch:
     batch = from_padded(tokens[:, :-1], kind="causal")
     batch.targets, batch.labels = torch.arange(tokens[:, 1:].numel()), tokens[:, 1:].flatten()
-    batch.example = {"lane": torch.arange(len(tokens)), "continues": torch.tensor([continues] * len(tokens))}
+    batch.example = {"stream": torch.arange(len(tokens)), "continues": torch.tensor([continues] * len(tokens))}
     return batch
 
 
 def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_go_on():
     model = build(small(dropped=False))
-    theirs, recall, states = Plain(model), Recall(), None
+    theirs, recall, states = Plain(model), SegmentMemory(), None
     torch.manual_seed(3)
     text = torch.randint(0, VOCAB, (4, 31))
     for start in (0, 15):
         batch = stream(text[:, start : start + 16], start > 0)
-        output = model(recall.give(batch), Key.make(0, start, rows=range(4)))
+        output = model(recall.give(batch), DropoutKey.make(0, start, rows=range(4)))
         recall.take(batch, output.hidden.memory)
         x, states = theirs(batch.tokens, states)
         torch.testing.assert_close(output.hidden.last, x)
@@ -131,7 +131,7 @@ def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_go_
 
 def test_every_dropout_of_the_paper_has_its_say():
     base = small()
-    key, batch = Key.make(0, 1, rows=range(4)), stream(torch.randint(0, VOCAB, (4, 16)), False)
+    key, batch = DropoutKey.make(0, 1, rows=range(4)), stream(torch.randint(0, VOCAB, (4, 16)), False)
     plain = build(small(dropped=False))(batch, key).losses["next_token"]
     for path in ("word", "weight", "locked", "out"):
         r = small(dropped=False)
@@ -144,7 +144,7 @@ def test_every_dropout_of_the_paper_has_its_say():
                 setattr(r.encoder.stack.block_at(layer).mixer, "weight_drop" if path == "weight" else "locked", 0.3)
         assert not torch.equal(build(r)(batch, key).losses["next_token"], plain), path
     model = build(base)
-    losses = [model(batch, Key.make(0, step, rows=range(4))).losses["next_token"] for step in (1, 2, 1)]
+    losses = [model(batch, DropoutKey.make(0, step, rows=range(4))).losses["next_token"] for step in (1, 2, 1)]
     assert losses[0] == losses[2] != losses[1]
     assert model(batch).losses["next_token"] == plain, "held-out text is read with all there is"
 
@@ -175,9 +175,11 @@ def encoder(data: Path, tmp_path_factory: pytest.TempPathFactory) -> TextEncoder
 
 
 def test_the_last_stage_is_that_of_the_paper(encoder: TextEncoder):
-    made = plan("classify", encoder, rows(), wishes=Wishes(unfreeze=True, length=32))
+    made = plan("classify", encoder, rows(), wishes=FinetuneOptions(gradual_unfreezing=True, max_length=32))
     assert made.task.summary == Summary("concat", "own", "relu", early=True, width=50)
-    assert made.task.frame.opening == made.task.frame.closing == ("[SEP]",), "as between the documents of the stream"
+    assert made.task.template.opening == made.task.template.closing == ("[SEP]",), (
+        "as between the documents of the stream"
+    )
     train = made.recipe.train
     assert train.optimizer == LayerRates(AdamW(betas=(0.7, 0.99)), 1 / 2.6)
     assert isinstance(train.schedule, SlantedTriangular)
@@ -187,26 +189,31 @@ def test_the_last_stage_is_that_of_the_paper(encoder: TextEncoder):
     assert shapes["classify.summary.dense.weight"] == (50, 3 * 8)
     assert shapes["classify.out.weight"] == (2, 50)
     with pytest.raises((RecipeError, InputError), match="widths 8, 12 have no sum"):
-        plan("classify", encoder, rows(), wishes=Wishes(features="mix", length=32))
+        plan("classify", encoder, rows(), wishes=FinetuneOptions(features="mix", max_length=32))
 
 
 def test_the_stage_between_has_the_rates_of_layers_too(encoder: TextEncoder):
-    plain = objective_of(encoder.recipe, 100)
+    plain = make_recipe(encoder.recipe, 100)
     assert plain.train.optimizer == encoder.recipe.train.optimizer
     assert plain.train.learning_rate == 4e-3
-    made = objective_of(encoder.recipe, 100, Wishes(unfreeze=True))
+    made = make_recipe(encoder.recipe, 100, FinetuneOptions(gradual_unfreezing=True))
     assert made.train.optimizer == LayerRates(encoder.recipe.train.optimizer, 1 / 2.6)
     assert isinstance(made.train.schedule, SlantedTriangular)
     assert made.objective == encoder.recipe.objective
 
 
 def test_layers_stay_bit_for_bit_until_their_time_the_embedding_longest(encoder: TextEncoder, tmp_path: Path):
-    made = plan("classify", encoder, rows(12), wishes=Wishes(unfreeze=True, length=32, batch=8, share=0))
+    made = plan(
+        "classify",
+        encoder,
+        rows(12),
+        wishes=FinetuneOptions(gradual_unfreezing=True, max_length=32, batch_size=8, dev_share=0),
+    )
     recipe = copy.deepcopy(made.recipe)
     recipe.train.keep.last, recipe.train.save_every, recipe.train.steps = 100, 1, 12
-    each = recipe.tune.thaw
+    each = recipe.finetune.unfreeze_every
     assert each == 2
-    finetune(recipe, made.tokenizer, made.train, None, tmp_path / "run", source=made.encoder, progress=False)
+    finetune_run(recipe, made.tokenizer, made.train, None, tmp_path / "run", source=made.encoder, progress=False)
     begun: dict[str, int] = {}
     before = {f"encoder.{name}": p.detach() for name, p in made.encoder.model.encoder.named_parameters()}
     for step in range(1, 13):
@@ -214,7 +221,7 @@ def test_layers_stay_bit_for_bit_until_their_time_the_embedding_longest(encoder:
         for name, old in before.items():
             if not now[name].equal(old):
                 begun.setdefault(name, step)
-    depth = depth_of(made.encoder.model)
+    depth = count_blocks(made.encoder.model)
     assert depth == 3
     assert begun == {name: layers_below(name, depth) * each + 1 for name in before}
     assert begun["encoder.embed.words.table.weight"] == max(begun.values()) == 9
@@ -244,5 +251,5 @@ def test_all_three_stages(encoder: TextEncoder, tmp_path: Path):
     further = cw.load(tmp_path / "run" / "further").recipe
     assert further.train.steps == 2
     assert dataclasses.asdict(further.train.optimizer)["factor"] == 1 / 2.6
-    assert 0 <= told.figures["accuracy"] <= 1
+    assert 0 <= told.metrics["accuracy"] <= 1
     assert set(told.model.predict(["the fox"])[0]) >= {"label", "scores"}

@@ -6,12 +6,12 @@ import torch
 import clozeworks as cw
 from clozeworks.core.errors import InputError
 from clozeworks.core.spec import to_dict
-from clozeworks.inference.generation import Reader
+from clozeworks.inference.generation import IncrementalReader
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.optim.parameter_groups import layers_below
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 
 
 def test_the_published_count():
@@ -26,7 +26,7 @@ def test_the_published_count():
 
 
 def test_both_ways_count_where_parts_are_listed():
-    cost = cost_of(recipe("elmo_mini"))
+    cost = measure_cost(recipe("elmo_mini"))
     assert cost.without_heads == cw.count_parameters("elmo_mini", heads=False)
     mixers, _ = cost.of_blocks("mixer")
     assert mixers == 4 * (4 * 512 * 256 + 4 * 512 + 512 * 128)
@@ -50,7 +50,7 @@ def test_it_goes_on_with_no_text():
     r = recipe("elmo_mini")
     r.encoder.vocab = 50
     with pytest.raises(InputError, match="one that predicts the next token is needed"):
-        Reader(build(r))
+        IncrementalReader(build(r))
 
 
 def test_what_came_late_is_in_no_older_recipe():

@@ -13,13 +13,13 @@ import torch
 import clozeworks as cw
 from clozeworks.core.batch import from_padded
 from clozeworks.core.spec import walk
-from clozeworks.inference.generation import Draw, Reader, draw
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.lightconv import LightConv
 from clozeworks.nn.split import Split
 from clozeworks.recipe import build, count_parameters
-from clozeworks.train.resources.cost import cost_of, multiply_adds
+from clozeworks.train.resources.cost import measure_cost, multiply_adds
 
 PAGE = Path(__file__).parents[2] / "docs" / "lite.md"
 LITE = [name for name in cw.recipes() if name.startswith("lite_transformer")]
@@ -77,7 +77,7 @@ def test_two_branches_and_a_flat_feed_forward_part_in_every_layer():
 
 @pytest.mark.parametrize("name", ["lite_transformer_mini", "lite_transformer_lm_mini"])
 def test_what_a_recipe_costs_is_told(name):
-    cost = cost_of(cw.recipe(name))
+    cost = measure_cost(cw.recipe(name))
     assert cost.parameters == count_parameters(cw.recipe(name))
     assert cost.flops > 0
     assert cost.memory > cost.fixed
@@ -88,7 +88,7 @@ def test_the_small_language_model_continues_a_text_with_and_without_what_it_has_
     r.encoder.vocab = 300
     model = build(r)
     prompt = list(range(5, 25))
-    cached, anew = (draw(Reader(model, cache), prompt, 10, Draw(0))[0] for cache in (True, False))
+    cached, anew = (sample(IncrementalReader(model, cache), prompt, 10, Sampling(0))[0] for cache in (True, False))
     assert cached.tokens == anew.tokens
     assert cached.score == pytest.approx(anew.score, rel=1e-4)
 

@@ -11,7 +11,7 @@ import torch
 import clozeworks as cw
 from clozeworks.core import spec
 from clozeworks.core.batch import Context
-from clozeworks.inference.generation import Reader
+from clozeworks.inference.generation import IncrementalReader
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.within import Within
@@ -20,7 +20,7 @@ from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.window import Window
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from tests.test_golden import losses_of, shrink, write_text
 from tests.toys import packed
 
@@ -130,7 +130,7 @@ def test_a_causal_longformer_writes_on_with_what_it_has_read():
     model, tokens = build(r).eval(), torch.randint(0, 50, (2, 12))
     found = []
     for cache in (True, False):
-        reader = Reader(model, cache)
+        reader = IncrementalReader(model, cache)
         found.append(
             torch.stack([reader.read(tokens[:, :6]), *(reader.read(tokens[:, n : n + 1]) for n in range(6, 12))])
         )
@@ -202,7 +202,7 @@ def test_a_window_that_covers_the_text_is_no_window():
 
 def test_arithmetic_is_that_of_the_windows():
     r, width = recipe("longformer_base"), 768
-    found = cost_of(r).arithmetic["encoder.stack.blocks.0.mixer"]
+    found = measure_cost(r).arithmetic["encoder.stack.blocks.0.mixer"]
     assert found == 2 * 4 * width**2 + 2 * 2 * 513 * width, (
         "four products of the vectors, and the keys of a window twice"
     )

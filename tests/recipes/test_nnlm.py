@@ -10,7 +10,7 @@ import torch
 
 import clozeworks as cw
 from clozeworks.cli.main import main
-from clozeworks.inference.generation import Reader
+from clozeworks.inference.generation import IncrementalReader
 from clozeworks.nn.ngram import Ngram
 from clozeworks.recipes import recipe
 
@@ -49,7 +49,11 @@ def test_it_learns_words_from_shards_is_measured_and_writes(tmp_path: Path, caps
     assert found["perplexity"] < 1.8 < 3 < math.exp(found["unigram_loss"])
     encoder = cw.load(out)
     ids = torch.tensor([encoder.tokenizer.encode(["ox elk hen ox"])[0].ids.tolist()])
-    cached, again, logits = Reader(encoder.model), Reader(encoder.model, cache=False), torch.zeros(1, 64)
+    cached, again, logits = (
+        IncrementalReader(encoder.model),
+        IncrementalReader(encoder.model, cache=False),
+        torch.zeros(1, 64),
+    )
     for at in range(4):
         logits = cached.read(ids[:, at : at + 1])
         torch.testing.assert_close(logits, again.read(ids[:, at : at + 1]), atol=1e-5, rtol=1e-5)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import from_padded
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.lsh import LSH
@@ -36,7 +36,7 @@ def test_rows_of_any_length(length):
     batch = from_padded(torch.randint(0, 60, (2, length)), kind="causal")
     batch.targets = batch.labels = torch.arange(2 * length) % 60
     batch.targets = torch.arange(2 * length)
-    model(batch, Key.make(1, rows=range(2))).losses["next_token"].backward()
+    model(batch, DropoutKey.make(1, rows=range(2))).losses["next_token"].backward()
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters() if p.grad is not None)
 
 
@@ -70,8 +70,8 @@ def test_a_reversible_stack_is_one_line_of_any_recipe(r):
         batch = from_padded(batch.tokens, kind=kind, marked=torch.arange(20).expand(2, 20) == 0)
     found = []
     for stack.inverts in (True, False):
-        context = batch.context(key=Key.make(1, rows=range(2)))
-        last = model.encoder(batch.tokens, batch.side, context).last
+        context = batch.context(key=DropoutKey.make(1, rows=range(2)))
+        last = model.encoder(batch.tokens, batch.token_info, context).last
         weight = torch.linspace(-1, 1, last.shape[-1])
         found.append([last.detach(), *torch.autograd.grad((last * weight).sum(), list(stack.parameters()))])
     largest = max(float(each.abs().max()) for each in found[1])

@@ -43,7 +43,7 @@ def masks(name: str, epochs: int) -> Counter:
     for _ in range(3 * epochs):
         (batch,), _ = next(steps)
         tokens = batch.tokens.flatten().tolist()
-        for index, start, length in zip(batch.index, batch.borders.starts, batch.borders.lengths, strict=False):
+        for index, start, length in zip(batch.index, batch.layout.starts, batch.layout.lengths, strict=False):
             assert length == 62
             hidden = [at for at in batch.targets.tolist() if start <= at < start + length]
             seen[index, tuple(tokens[start : start + length]), tuple(at - start for at in hidden)] += 1

@@ -10,7 +10,7 @@ from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask import MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.recipes import recipe, spanbert
-from clozeworks.train.resources.cost import HIDDEN, cost_of
+from clozeworks.train.resources.cost import HIDDEN, measure_cost
 from clozeworks.train.run import pretrain
 from tests.train.conftest import documents
 
@@ -53,13 +53,13 @@ def test_counts_to_the_unit():
 def test_the_head_is_counted_in_what_a_step_costs():
     r = recipe("spanbert_mini")
     r.encoder.vocab = 1000
-    cost = cost_of(r)
+    cost = measure_cost(r)
     parameters, flops = cost.of("heads.span_boundary")
     hidden, tokens = round(HIDDEN * 4096), 4096
     assert parameters == (712 + 1) * 256 + 257 * 256 + 4 * 256 + 15 * 200 + 1000
     assert flops == pytest.approx(2 * hidden * (712 * 256 + 256 * 256 + 256 * 1000) / tokens)
     r.objective.losses = r.objective.losses[:1]
-    assert cost_of(r).passes < cost.passes
+    assert measure_cost(r).passes < cost.passes
 
 
 @pytest.mark.parametrize("value", ROWS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clozeworks.core.spec import to_dict
-from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.recipe import build, count_parameters
 from clozeworks.recipes import recipe
 
@@ -23,7 +23,7 @@ def test_the_rate_is_the_formula():
     for name, width in (("transformer_base", 512), ("transformer_big", 1024)):
         train = recipe(name).train
         for step in (1, 77, 3999, 4000, 4001, 90_000):
-            assert rate(step, train) == pytest.approx(width**-0.5 * min(step**-0.5, step * 4000**-1.5))
+            assert learning_rate(step, train) == pytest.approx(width**-0.5 * min(step**-0.5, step * 4000**-1.5))
 
 
 def test_a_word_is_read_as_section_3_says():

@@ -5,7 +5,7 @@ from clozeworks.core.spec import walk
 from clozeworks.nn.bias.relative import RelativeLayer
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 
 
 def test_sizes_differ_in_size_alone():
@@ -40,7 +40,7 @@ def test_every_weight_that_is_not_of_a_norm_is_drawn():
 def test_the_second_stream_is_counted():
     r = recipe("xlnet_mini")
     r.encoder.vocab = 500
-    both = cost_of(r)
+    both = measure_cost(r)
     per_token = 2 * both.of_blocks("ffn")[0]
     assert 1.1 < both.of_blocks("ffn")[1] / per_token < 1.2  # it asks at one token in six or seven
 
@@ -48,8 +48,8 @@ def test_the_second_stream_is_counted():
 def test_what_it_takes_is_known_without_dropout_too():
     r = recipe("xlnet_mini")
     r.encoder.vocab = 500
-    dropped = cost_of(r)
+    dropped = measure_cost(r)
     for _, part in walk(r.encoder):
         if hasattr(part, "dropout"):
             setattr(part, "dropout", 0.0)  # noqa: B010
-    assert 0 < cost_of(r).passes < dropped.passes
+    assert 0 < measure_cost(r).passes < dropped.passes

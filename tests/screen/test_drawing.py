@@ -3,7 +3,7 @@
 import numpy as np
 from rich.text import Text
 
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.objectives.mask import MaskTokens, Replace
 from clozeworks.objectives.segments import SegmentPair
 from clozeworks.screen.drawing import brief, laid, marks
@@ -13,7 +13,7 @@ def test_marks_nest():
     """A phrase of three tokens whose first two are an entity, then an entity of one; a span over tokens two to four."""
     units = [PHRASE_START | ENTITY_START, PHRASE_INSIDE | ENTITY_INSIDE, PHRASE_INSIDE, ENTITY_START, 0]
     blank = np.zeros(5, dtype=bool)
-    ragged = Ragged(
+    ragged = RaggedBatch(
         tokens=np.zeros(5, np.int32), first=np.array([0, 5]), segment=np.zeros(5, np.int8), special=blank,
         word_starts=blank, labels=np.zeros(5, np.int32), units=np.array(units, np.uint8),
         span=np.array([-1, 0, 0, 0, 1]),

@@ -11,18 +11,18 @@ from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
-from clozeworks.evaluate.heldout import batches, labels_of, measure
+from clozeworks.evaluate.heldout import batches, collect_labels, measure
 from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
-from clozeworks.train.run import fitted, open_data, opened
+from clozeworks.train.run import fit_to_data, open_data, open_session
 
 
 def begins(recipe: Recipe, data: list[tuple[Path, float]], run: Path, **how: object):
     corpora, tokenizer = open_data(data)
-    return opened(fitted(recipe, tokenizer), corpora, tokenizer, run, "cpu", **how)  # pyright: ignore[reportArgumentType]
+    return open_session(fit_to_data(recipe, tokenizer), corpora, tokenizer, run, "cpu", **how)  # pyright: ignore[reportArgumentType]
 
 
 def small(name: str) -> Recipe:
@@ -37,7 +37,7 @@ def small(name: str) -> Recipe:
 def test_before_the_first_step_a_model_is_as_good_as_frequencies(data: Path, tmp_path: Path, name: str):
     session = begins(small(name), [(data, 1.0)], tmp_path / "run")
     setting = (Corpus.open(data, "heldout"), session.recipe.objective, session.tokenizer.vocabulary())
-    found = unigram_baseline(Corpus.open(data).unigram(), labels_of(batches(*setting)))
+    found = unigram_baseline(Corpus.open(data).unigram(), collect_labels(batches(*setting)))
     told = measure(session.model, batches(*setting))
     loss = session.recipe.objective.losses[0]
     assert told[loss.name] == pytest.approx(found["unigram_loss"], abs=1e-4)

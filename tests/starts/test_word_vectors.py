@@ -14,7 +14,7 @@ from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import load
 from clozeworks.recipe import build
-from clozeworks.starts.word_vectors import begin_of, begin_words, found
+from clozeworks.starts.word_vectors import begin_words, describe_start, match_words
 from clozeworks.train.run import pretrain
 from clozeworks.vectors.table import Vectors
 from tests.command_line import refused
@@ -68,7 +68,7 @@ def test_a_run_goes_on_with_the_same_vectors_only(data, tmp_path):
     assert again.resumed == 5
     assert whole.step == again.step == 8
     assert table(tmp_path / "whole").tobytes() == table(tmp_path / "part").tobytes()
-    assert begin_of(None, made()) != begin_of(None, made(seed=1))
+    assert describe_start(None, made()) != describe_start(None, made(seed=1))
 
 
 def test_the_others_begin_with_the_same_spread(data):
@@ -94,7 +94,7 @@ def test_the_others_begin_with_the_same_spread(data):
 def test_capitals_and_accents_are_those_of_the_tokenizer(data):
     tokenizer = Tokenizer.load(data)
     vectors = made(4, ["Fox", "FOX", "dog", "Dog", "trée", "[CLS]", "Unheard"])
-    places = found(tokenizer, vectors)
+    places = match_words(tokenizer, vectors)
     assert places[tokenizer.id("fox")] == 0
     assert places[tokenizer.id("dog")] == 2
     assert places[tokenizer.id("tree")] == 4
@@ -130,24 +130,24 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(data, tmp_path)
 def test_on_the_command_line(data, tmp_path, capsys):
     made(128).save(tmp_path / "words.txt")
     small = ["--set", "train.steps=2", "--set", "train.batch_tokens=256", "--set", "objective.segments.length=32"]
-    run, begin = str(tmp_path / "run"), ["--words", str(tmp_path / "words.txt"), "--freeze-words"]
+    run, begin = str(tmp_path / "run"), ["--word-vectors", str(tmp_path / "words.txt"), "--freeze-word-vectors"]
     assert main(["pretrain", "bert_tiny", "--data", str(data), "--out", run, *small, *begin, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert any("tokens begin as vectors" in note for note in told["notes"])
     assert table(tmp_path / "run")[ids(data, KNOWN)].tobytes() == made(128).table.tobytes()
 
     file = write(tmp_path / "rows.jsonl", rows(24))
-    tune = ["finetune", "classify", "--model", run, "--train", str(file), "--epochs", "1", "--batch", "8"]
+    tune = ["finetune", "classify", "--model", run, "--train", str(file), "--epochs", "1", "--batch-size", "8"]
     assert main([*tune, "--out", str(tmp_path / "task"), "--from-scratch", *begin, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert any("tokens begin as vectors" in note for note in told["notes"])
     assert table(tmp_path / "task")[ids(data, KNOWN)].tobytes() == made(128).table.tobytes()
 
     assert "add --from-scratch" in refused(capsys, *tune, "--out", "x", *begin)
-    assert "no --words" in refused(capsys, *tune, "--out", "x", "--from-scratch", "--freeze-words")
+    assert "no --word-vectors" in refused(capsys, *tune, "--out", "x", "--from-scratch", "--freeze-word-vectors")
     asked = ["pretrain", "bert_tiny", "--data", data, "--out", "x"]
-    assert "no --words" in refused(capsys, *asked, "--freeze-words")
+    assert "no --word-vectors" in refused(capsys, *asked, "--freeze-word-vectors")
     assert "together with --from" in refused(capsys, *asked, "--from", run, *begin)
-    assert "no such path" in refused(capsys, *asked, "--words", "nowhere.txt")
+    assert "no such path" in refused(capsys, *asked, "--word-vectors", "nowhere.txt")
     made(8).save(tmp_path / "words.txt")
     assert "has 128; train vectors with --dim 128" in refused(capsys, *asked, *small, *begin)

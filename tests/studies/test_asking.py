@@ -90,7 +90,7 @@ def test_a_permuted_model_is_asked_as_it_is_trained(turns: tuple[int, int]):
     order = torch.zeros_like(ROW)
     order[0, [0, FIRST, SECOND, -1]] = torch.tensor([3, *turns, 4])
     batch = from_padded(ROW)
-    batch.side, batch.kind = dataclasses.replace(batch.side, appears=order, sees=order), "order"
+    batch.token_info, batch.kind = dataclasses.replace(batch.token_info, appears=order, sees=order), "order"
     batch.targets, batch.labels = torch.tensor([FIRST, SECOND]), ROW[0, [FIRST, SECOND]]
     a, b = torch.tensor([FIRST]), torch.tensor([SECOND])
     joint = in_turn(Permuted(model, VOCABULARY), ROW, *((a, b) if turns == (1, 2) else (b, a)))

@@ -24,8 +24,8 @@ def test_means_are_compared_by_pooled_errors():
 def test_both_learn_the_same_rows(road: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("accelerate")
     train, test = write(tmp_path / "train.jsonl", rows(40)), write(tmp_path / "test.jsonl", rows(10, 1))
-    words = ["--model", str(road / "hf"), "--train", str(train), "--test", str(test), "--length", "16"]
-    assert beside.main([*words, "--seeds", "0,1", "--epochs", "1", "--rows", "32"]) == 0
+    words = ["--model", str(road / "hf"), "--train", str(train), "--test", str(test), "--max-length", "16"]
+    assert beside.main([*words, "--seeds", "0,1", "--epochs", "1", "--limit", "32"]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["rows"], found["measured"]) == (32, 10)
     assert [len(each) for each in found["accuracy"].values()] == [2, 2]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Plan
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, ExamplePlan
 from clozeworks.data.batches.rows import Epoch, Source
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.mask import MaskNgrams, MaskSpans, MaskWholeWords, Replace
@@ -139,7 +139,7 @@ BREAKS = {
     "a uniform law": (Permute, "sizes", lambda method: lengths_alike, "Permute, drawn: mean words"),
     "a target more": (Permute, "budget", one_more, "Permute: predictions of 512 tokens (a share of .166)"),
     "a shorter head": (PairStream, "plan", forgetful, "PairStream: tokens not reused once, backward"),
-    "a torn stream": (Stream, "plan", shifted, "Stream: rows that do not go on where their lane stood"),
+    "a torn stream": (Stream, "plan", shifted, "Stream: rows that do not go on where their stream stood"),
 }  # fmt: skip
 
 
@@ -238,9 +238,9 @@ def test_the_head_of_a_text():
 def test_tokens_shown():
     text = Synthetic.make(2, 1, sides=True)
     a, b, c, end = (int(offset) for offset in (*text.sentences[:3], text.sentences[4]))
-    plan = Plan(np.array([a, b]), np.array([b - 1, c]), np.zeros(2, np.int8), np.array([0, 1, 2]))
+    plan = ExamplePlan(np.array([a, b]), np.array([b - 1, c]), np.zeros(2, np.int8), np.array([0, 1, 2]))
     assert shown(plan, text) == c - 1
-    other = Plan(
+    other = ExamplePlan(
         np.array([a, c]), np.array([b, end]), np.array([0, 1], np.int8), np.array([0, 2]), {"pair_label": np.array([1])}
     )
     assert shown(other, text) == b, "a side from elsewhere is not its own turn"

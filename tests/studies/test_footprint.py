@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import clozeworks as cw
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError
 from clozeworks.model import Model
 from clozeworks.nn import attention
@@ -61,7 +61,7 @@ def test_training_takes_three_times_that_and_the_layers_once_more(more, again):
     model.encoder.stack.recompute = again
     with FlopCounterMode(display=False) as counter:
         with torch.autocast("cpu", dtype=torch.bfloat16):  # in fp32 there are products that torch does not count
-            output = model(batch_of(4, 64), Key.make(0, 0, 0))
+            output = model(batch_of(4, 64), DropoutKey.make(0, 0, 0))
         sum(output.losses.values()).backward()
     more_of_it = layer_flops(shape, 4, 64, HIDDEN) if again else 0
     assert counter.get_total_flops() == 3 * flops(shape, 4, 64, HIDDEN) + more_of_it
@@ -87,7 +87,7 @@ def saved(recipe, rows: int, length: int, precision: str, again: bool = False) -
         torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"),
     ):
-        output = model(batch, Key.make(0, 0, 0))
+        output = model(batch, DropoutKey.make(0, 0, 0))
     assert output.losses
     copies = {
         at

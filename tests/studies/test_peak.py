@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import clozeworks as cw
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.optim import parameter_groups
 from studies.scale import peak
@@ -56,7 +56,7 @@ def measured(recipe, rows: int, length: int, precision: str, again: bool) -> int
         batch = batch_of(rows, length)
         alive.most = 0
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
-            output = model(batch, Key.make(0, 0, 0))
+            output = model(batch, DropoutKey.make(0, 0, 0))
         sum(output.losses.values()).backward()
     return alive.most
 
@@ -105,11 +105,11 @@ def test_logits_come_in_pieces(precision, predictions, monkeypatch):
 def test_weights_gradients_moments_and_checkpoint_are_what_training_holds():
     recipe = tiny()
     shape, model = shape_of_recipe(recipe), cw.build(recipe)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     adam.step()
-    state = parameter_groups.state_of(model, adam)
+    state = parameter_groups.read_state(model, adam)
     weights, gradients = (
         sum(each.nbytes for each in tensors) for tensors in (model.parameters(), (p.grad for p in model.parameters()))
     )  # fmt: skip

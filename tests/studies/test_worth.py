@@ -12,9 +12,9 @@ from tests.labelled import rows, write
 @pytest.mark.slow
 def test_both_starts_are_measured_at_every_size(road: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     train, test = write(tmp_path / "train.jsonl", rows(40)), write(tmp_path / "test.jsonl", rows(10, 1))
-    words = ["--model", str(road / "run"), "--train", str(train), "--test", str(test), "--length", "16"]
+    words = ["--model", str(road / "run"), "--train", str(train), "--test", str(test), "--max-length", "16"]
     picture = tmp_path / "worth.svg"
-    words += ["--set", "tune.epochs=1"]
+    words += ["--set", "finetune.epochs=1"]
     assert worth.main([*words, "--sizes", "8,all", "--seeds", "0,1", "--plot", str(picture)]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["figure"], found["measured"]) == ("accuracy", 10)

@@ -10,19 +10,19 @@ from torch.nn import functional as F
 import clozeworks as cw
 from clozeworks.core.batch import Hidden
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
+from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.nn.embed import Embed
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.finetune.recipe import fitted
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.run import pretrain
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
@@ -50,23 +50,23 @@ def recipe(tokenizer: Tokenizer, task: Choice, rows: Table, **tune: int) -> Reci
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=1e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 8, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(**more: object) -> Choice:
-    return Choice(frame=Frame(length=32), **more)  # pyright: ignore[reportArgumentType]
+    return Choice(template=InputTemplate(length=32), **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_it_learns(tokenizer: Tokenizer, tmp_path: Path):
     rows, dev = table(), table(24, 1)
-    made = recipe(tokenizer, fresh().fitted(rows), rows)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["accuracy"] > 0.9
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task == made.task
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     assert task.score(told, dev)["accuracy"] > 0.9
     assert loss is not None
     for one, row in zip(told, dev.rows, strict=True):
@@ -78,7 +78,7 @@ def test_it_is_the_cross_entropy_of_each_question(tokenizer: Tokenizer):
     rows = table(12)
     task = fresh(summary=Summary("last", None))
     labelled = task.examples(rows, tokenizer)
-    (batch,) = batch_of(labelled, np.arange(12), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(12), "full", 0)
     torch.manual_seed(0)
     x = torch.randn(*batch.tokens.shape, WIDTH, requires_grad=True)
     head = task.build(WIDTH, Embed().build(WIDTH, 90))
@@ -103,7 +103,7 @@ def test_it_is_the_cross_entropy_of_each_question(tokenizer: Tokenizer):
 def test_options_never_part(tokenizer: Tokenizer):
     rows = table(40)
     labelled = fresh().examples(rows, tokenizer)
-    cut = batch_of(labelled, np.arange(40), "full", 0, most=256)
+    cut = make_batch(labelled, np.arange(40), "full", 0, most=256)
     assert len(cut) > 1
     for batch in cut:
         assert batch.example["choice_right"].sum() == len(batch.index)
@@ -117,9 +117,9 @@ def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer):
     task = fresh()
     model = build(recipe(tokenizer, task, rows)).eval()
     labelled = task.examples(rows, tokenizer)
-    together, _ = found(model, task, labelled, "full", 0)
+    together, _ = predict_outputs(model, task, labelled, "full", 0)
     for at in range(16):
-        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
+        alone, _ = predict_outputs(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
         mine = together[labelled.first[at] : labelled.first[at + 1]]
         np.testing.assert_allclose(np.stack(alone), np.stack(mine), atol=2e-6)
 
@@ -127,8 +127,8 @@ def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer):
 @pytest.mark.parametrize("asked", ["first", "second"])
 def test_the_context_is_cut_and_the_question_never(tokenizer: Tokenizer, asked):
     row = {"context": "the " * 50, "question": "which is", "choices": ["fine", " ".join(["a"] * 18)], "answer": 0}
-    frame = Frame(("[CLS]",), ("[MASK]",), ("[SEP]",), length=30)
-    task = Choice(frame=frame, asked=asked)
+    frame = InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), length=30)
+    task = Choice(template=frame, asked=asked)
     for words in (50, 2):
         row["context"] = " ".join(["the"] * words)
         examples = task.examples(Table("rows", [row]), tokenizer).examples
@@ -150,7 +150,7 @@ def test_a_batch_without_choices_passes_it_by(tokenizer: Tokenizer):
     task = fresh(summary=Summary("last", None))
     r.objective.losses += (task,)
     model = build(r)
-    (batch,) = batch_of(task.examples(table(2), tokenizer), np.arange(2), "causal", 0)
+    (batch,) = make_batch(task.examples(table(2), tokenizer), np.arange(2), "causal", 0)
     batch.targets = batch.labels = torch.arange(5)
     assert set(model(batch).losses) == {"next_token", "choice"}
     assert model.count(batch) == {"next_token": 5, "choice": 2}

@@ -11,18 +11,18 @@ from torch.nn import functional as F
 
 import clozeworks as cw
 from clozeworks.core.errors import InputError
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.inference.answers import predict_outputs, predict_records
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.reading import JoinLayers, Reading, ScalarMix, SumLayers
+from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix, SumLayers
 from clozeworks.tasks.summary import Summary
-from clozeworks.train.finetune.recipe import fitted
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 WORDS = {"good": ["fine", "sweet", "warm"], "bad": ["poor", "sour", "cold"]}
 
@@ -46,17 +46,17 @@ def recipe(tokenizer: Tokenizer, task: Classify, rows: Table, **tune: int) -> Re
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=3e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 8, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(**more: object) -> Classify:
-    return Classify(frame=Frame(length=32), **more)  # pyright: ignore[reportArgumentType]
+    return Classify(template=InputTemplate(length=32), **more)  # pyright: ignore[reportArgumentType]
 
 
 def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path):
     rows, dev = table(), table(24, 1)
-    made = recipe(tokenizer, fresh().fitted(rows), rows)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.finished
     assert done.heldout is not None
     assert done.heldout["accuracy"] == 1.0
@@ -64,7 +64,7 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     task = loaded.recipe.task
     assert task is not None
     assert task.labels == ("bad", "good")
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     assert [one["label"] for one in told] == [row["label"] for row in dev.rows]
     assert loss is not None
     assert sum(told[0]["scores"].values()) == pytest.approx(1)
@@ -72,8 +72,8 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
 
 def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path):
     rows = table()
-    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=2)
-    whole = finetune(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows, epochs=2)
+    whole = finetune_run(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
 
     class Stop:
         def write(self, row: dict) -> None:
@@ -83,9 +83,9 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
         def close(self) -> None: ...
 
     made.train.log_every = 1
-    cut = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
+    cut = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
     assert not cut.finished
-    resumed = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
+    resumed = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
     assert resumed.resumed == cut.step == 7
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (whole.checkpoint / file).read_bytes() == (resumed.checkpoint / file).read_bytes()
@@ -93,13 +93,13 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
 
 def test_early_stopping_keeps_the_best(tokenizer: Tokenizer, tmp_path: Path):
     rows = table()
-    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=30, patience=2)
-    done = finetune(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows, epochs=30, patience=2)
+    done = finetune_run(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
     assert done.finished
-    assert done.enough
+    assert done.stopped_early
     assert done.best is not None
     assert done.step == done.best + 2 * made.train.evaluate_every
-    again = finetune(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
+    again = finetune_run(made, tokenizer, rows, table(24, 1), tmp_path / "run", progress=False)
     assert (again.step, again.best) == (done.step, done.best)
 
 
@@ -109,11 +109,11 @@ def test_early_stopping_keeps_the_best(tokenizer: Tokenizer, tmp_path: Path):
 @pytest.mark.parametrize("place", ["first", "last", "mean"])
 def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path, reading: Reading, place):
     rows = table(16)
-    task = fresh(reading=reading, summary=Summary(place, "own")).fitted(rows)
+    task = fresh(reading=reading, summary=Summary(place, "own")).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=2)
     before = build(made)
-    made.tune = Tune(epochs=2, batch=8, freeze=True)
-    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    made.finetune = Finetune(epochs=2, batch_size=8, freeze=True)
+    finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False)
     after = cw.load(tmp_path / "run").model
     changed = {
         name for (name, a), b in zip(before.named_parameters(), after.parameters(), strict=True) if not a.equal(b)
@@ -126,20 +126,20 @@ def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path, r
 
 def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer):
     rows = table(20)
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
-    together, _ = found(model, task, task.examples(rows, tokenizer), "full", 0)
+    together, _ = predict_outputs(model, task, task.examples(rows, tokenizer), "full", 0)
     for at in range(20):
-        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
+        alone, _ = predict_outputs(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
         np.testing.assert_allclose(alone[0], together[at], atol=2e-6)
 
 
 def test_micro_batches_change_nothing(tokenizer: Tokenizer):
     rows = table(40)
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     labelled = task.examples(rows, tokenizer)
-    whole = batch_of(labelled, np.arange(40), "full", 0)
-    cut = batch_of(labelled, np.arange(40), "full", 0, most=256)
+    whole = make_batch(labelled, np.arange(40), "full", 0)
+    cut = make_batch(labelled, np.arange(40), "full", 0, most=256)
     assert len(whole) == 1
     assert len(cut) >= 1
     assert sum((batch.index for batch in cut), ()) == whole[0].index
@@ -153,11 +153,11 @@ def test_several_labels(tokenizer: Tokenizer, tmp_path: Path):
         labels = [name for name in WORDS if draw.random() < 0.5]
         rows.append({"text": " ".join(["the", *(str(draw.choice(WORDS[name])) for name in labels)]), "label": labels})
     data = Table("rows", rows)
-    task = fresh().fitted(data)
+    task = fresh().with_labels(data)
     assert task.many
     made = recipe(tokenizer, task, data, epochs=24)
     made.train.learning_rate = 1e-3
-    done = finetune(made, tokenizer, data, data, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, data, data, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["accuracy"] > 0.9
     assert set(done.heldout) == {"loss", "accuracy", "f1", "f1_micro"}
@@ -167,18 +167,18 @@ def test_balanced_classes_have_the_same_say(tokenizer: Tokenizer):
     rows = table(40)
     rows = rows.some([at for at, row in enumerate(rows.rows) if row["label"] == "good" or at % 4 == 0])
     counts = {label: sum(row["label"] == label for row in rows.rows) for label in WORDS}
-    task = fresh(balance=True).fitted(rows)
+    task = fresh(balance=True).with_labels(rows)
     assert task.weights == tuple(len(rows) / (2 * counts[label]) for label in task.labels)
     model = build(recipe(tokenizer, task, rows)).eval()
     assert not any("weights" in name for name in model.state_dict())
     labelled = task.examples(rows, tokenizer)
-    values, loss = found(model, task, labelled, "full", 0)
+    values, loss = predict_outputs(model, task, labelled, "full", 0)
     truth = torch.from_numpy(labelled.examples.fields["class_label"])
     each = F.cross_entropy(torch.from_numpy(np.stack(values)), truth, reduction="none")
     assert loss == pytest.approx(float(torch.stack([each[truth == k].mean() for k in (0, 1)]).mean()), rel=1e-5)
     several = Table("rows", [{"text": "fine", "label": ["good"]}, {"text": "poor", "label": []}])
     with pytest.raises(InputError, match="classes are balanced where a text is of one"):
-        fresh(balance=True).fitted(several)
+        fresh(balance=True).with_labels(several)
 
 
 def test_figures_by_their_usual_names():
@@ -190,9 +190,9 @@ def test_figures_by_their_usual_names():
 
 def test_a_text_may_have_a_score(tokenizer: Tokenizer):
     rows = Table("rows", [{"text": "fine warm", "score": 2}, {"text": "cold", "score": "0.5"}])
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
-    told, loss = answers(model, task, rows, tokenizer, "full", truth=True)
+    told, loss = predict_records(model, task, rows, tokenizer, "full", truth=True)
     wrong = [told[at]["score"] - float(row["score"]) for at, row in enumerate(rows.rows)]
     assert loss == pytest.approx(float(np.mean(np.square(wrong))), rel=1e-5)
     assert task.score(told, rows)["mse"] == pytest.approx(loss, rel=1e-5)
@@ -201,8 +201,8 @@ def test_a_text_may_have_a_score(tokenizer: Tokenizer):
 def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     one = Table("one.csv", [{"text": "fine", "label": "good"}, {"text": "warm", "label": "good"}], [2, 3])
     with pytest.raises(InputError, match="one class only, good"):
-        fresh().fitted(one)
-    task = fresh().fitted(table())
+        fresh().with_labels(one)
+    task = fresh().with_labels(table())
     strange = Table("dev.csv", [{"text": "fine", "label": "good"}, {"text": "warm", "label": "odd"}], [2, 3])
     with pytest.raises(InputError, match=r"dev.csv, line 3: label 'odd'; the model knows bad, good"):
         task.examples(strange, tokenizer)

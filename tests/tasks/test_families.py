@@ -9,15 +9,15 @@ import torch
 import clozeworks as cw
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.inference.answers import predict_outputs, predict_records
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
-from clozeworks.train.finetune.train import finetune
+from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 # Of each family: its recipe, its kind of tokenizer, and two texts, a and b, as it reads them, with their segments.
@@ -56,8 +56,8 @@ def known(family: str) -> tuple[Recipe, Tokenizer]:
 
 
 def made(name: str, recipe: Recipe, tokenizer: Tokenizer) -> Task:
-    frame = frame_of(recipe, tokenizer)
-    return TASKS[name](frame=frame, summary=summary_of(recipe, frame, recipe.encoder.pooler is not None))
+    frame = infer_template(recipe, tokenizer)
+    return TASKS[name](frame=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -78,13 +78,15 @@ def test_two_texts_as_it_reads_them(family: str):
 def test_it_is_trained_and_answers(family: str, name: str, tmp_path: Path):
     recipe, tokenizer = known(family)
     rows = ROWS[name]
-    task = made(name, recipe, tokenizer).fitted(rows)
-    run = fitted(recipe, task, rows, len(rows), Tune(epochs=1, batch=9), Train(learning_rate=1e-3, guard=None))
-    done = finetune(run, tokenizer, rows, rows, tmp_path / "run", progress=False)
+    task = made(name, recipe, tokenizer).with_labels(rows)
+    run = make_finetune_recipe(
+        recipe, task, rows, len(rows), Finetune(epochs=1, batch_size=9), Train(learning_rate=1e-3, guard=None)
+    )
+    done = finetune_run(run, tokenizer, rows, rows, tmp_path / "run", progress=False)
     assert done.finished
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
-    told, loss = answers(loaded.model, task, rows, tokenizer, recipe.reading, truth=True)
+    told, loss = predict_records(loaded.model, task, rows, tokenizer, recipe.reading, truth=True)
     assert loss == pytest.approx(done.heldout["loss"], rel=1e-4)
     assert task.score(told, rows)[task.metric] == pytest.approx(done.heldout[task.metric])
     before = build(run).state_dict()
@@ -96,9 +98,11 @@ def test_it_is_trained_and_answers(family: str, name: str, tmp_path: Path):
 def test_rows_beside_it_change_no_answer(family: str):
     recipe, tokenizer = known(family)
     rows = ROWS["pair"]
-    task = made("pair", recipe, tokenizer).fitted(rows)
-    model = build(fitted(recipe, task, rows, len(rows))).eval()
-    together, _ = found(model, task, task.examples(rows, tokenizer), recipe.reading, tokenizer.filler)
+    task = made("pair", recipe, tokenizer).with_labels(rows)
+    model = build(make_finetune_recipe(recipe, task, rows, len(rows))).eval()
+    together, _ = predict_outputs(model, task, task.examples(rows, tokenizer), recipe.reading, tokenizer.filler)
     for at in range(0, len(rows), 5):
-        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer), recipe.reading, tokenizer.filler)
+        alone, _ = predict_outputs(
+            model, task, task.examples(rows.some([at]), tokenizer), recipe.reading, tokenizer.filler
+        )
         np.testing.assert_allclose(alone[0], together[at], atol=5e-6)

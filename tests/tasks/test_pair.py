@@ -9,16 +9,16 @@ from torch.nn import functional as F
 
 import clozeworks as cw
 from clozeworks.core.errors import InputError
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.inference.answers import predict_outputs, predict_records
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.pair import Pair
-from clozeworks.train.finetune.recipe import fitted
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 
@@ -43,25 +43,25 @@ def recipe(tokenizer: Tokenizer, task: Pair, rows: Table, **tune: int) -> Recipe
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=1e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 8, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(**more: object) -> Pair:
-    return Pair(frame=Frame(length=32), **more)  # pyright: ignore[reportArgumentType]
+    return Pair(template=InputTemplate(length=32), **more)  # pyright: ignore[reportArgumentType]
 
 
 @pytest.mark.parametrize("both", [False, True])
 def test_it_learns_a_relation(tokenizer: Tokenizer, tmp_path: Path, both: bool):
     rows, dev = table(), table(24, 1)
-    made = recipe(tokenizer, fresh(both=both).fitted(rows), rows, epochs=10)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh(both=both).with_labels(rows), rows, epochs=10)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["accuracy"] > 0.9
     assert {"f1", "mcc", "f1_yes"} <= set(done.heldout)
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task == made.task
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     assert task.score(told, dev)["accuracy"] > 0.9
     assert len(told) == 24
     assert loss is not None
@@ -71,15 +71,15 @@ def test_it_learns_a_score(tokenizer: Tokenizer, tmp_path: Path):
     halves = [sum(word in WORDS[:3] for text in (row["text_a"], row["text_b"]) for word in text.split())
               for row in table().rows]  # fmt: skip
     data = Table("rows", [{**row, "label": None, "score": n} for row, n in zip(table().rows, halves, strict=True)])
-    task = fresh().fitted(data)
+    task = fresh().with_labels(data)
     assert (task.graded, task.metric, task.truth, task.outputs) == (True, "spearman", ("score",), 1)
     assert task.middle == pytest.approx(np.mean(halves))
     made = recipe(tokenizer, task, data, epochs=10)
     assert build(made).head("pair").out.bias.item() == pytest.approx(task.middle)
-    done = finetune(made, tokenizer, data, data, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, data, data, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["spearman"] > 0.8
-    told, loss = answers(cw.load(tmp_path / "run").model, task, data, tokenizer, "full", truth=True)
+    told, loss = predict_records(cw.load(tmp_path / "run").model, task, data, tokenizer, "full", truth=True)
     assert loss == pytest.approx(task.score(told, data)["mse"], rel=1e-4)
 
 
@@ -94,20 +94,20 @@ def test_both_orders_are_one_answer_to_the_bit(tokenizer: Tokenizer):
     rows = table(20)
     swapped = Table("rows", [{**row, "text_a": row["text_b"], "text_b": row["text_a"]} for row in rows.rows])
     for both in (False, True):
-        task = fresh(both=both).fitted(rows)
+        task = fresh(both=both).with_labels(rows)
         model = build(recipe(tokenizer, task, rows)).eval()
-        one, other = (answers(model, task, given, tokenizer, "full")[0] for given in (rows, swapped))
+        one, other = (predict_records(model, task, given, tokenizer, "full")[0] for given in (rows, swapped))
         assert (one == other) is both
 
 
 def test_both_orders_are_summed_and_counted_once(tokenizer: Tokenizer):
     rows = table(12)
-    task = fresh(both=True).fitted(rows)
+    task = fresh(both=True).with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
     labelled = task.examples(rows, tokenizer)
     assert len(labelled) == 12
     assert len(labelled.examples) == 24
-    (batch,) = batch_of(labelled, np.arange(12), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(12), "full", 0)
     with torch.no_grad():
         output = model(batch)
         head = model.head("pair")
@@ -122,18 +122,18 @@ def test_both_orders_are_summed_and_counted_once(tokenizer: Tokenizer):
 @pytest.mark.parametrize("both", [False, True])
 def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer, both: bool):
     rows = table(20)
-    task = fresh(both=both).fitted(rows)
+    task = fresh(both=both).with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
-    together, _ = found(model, task, task.examples(rows, tokenizer), "full", 0)
+    together, _ = predict_outputs(model, task, task.examples(rows, tokenizer), "full", 0)
     each = 1 + both
     for at in range(20):
-        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
+        alone, _ = predict_outputs(model, task, task.examples(rows.some([at]), tokenizer), "full", 0)
         np.testing.assert_allclose(alone[0], together[each * at], atol=2e-6)
 
 
 def test_the_longer_text_is_cut(tokenizer: Tokenizer):
     long = {"text_a": "the " * 60 + "fine", "text_b": "is a warm"}
-    task = Pair(frame=Frame(length=24), both=True)
+    task = Pair(template=InputTemplate(length=24), both=True)
     examples = task.examples(Table("rows", [long]), tokenizer, truth=False).examples
     assert examples.lengths.tolist() == [24, 24]
     short = tokenizer.encode(["is a warm"])[0].ids.tolist()

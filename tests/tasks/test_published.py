@@ -7,7 +7,7 @@ import pytest
 import tokenizers
 import torch
 
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import load
@@ -17,7 +17,7 @@ from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.summary import Summary
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
+from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
 
 transformers = pytest.importorskip("transformers")
 
@@ -60,8 +60,8 @@ def test_two_texts_are_laid_out_as_theirs(family: str, theirs, tmp_path: Path):
     theirs = theirs()
     theirs.save_pretrained(tmp_path)
     ours, made = Tokenizer.load(tmp_path), recipe(family)
-    frame = frame_of(made, ours)
-    examples = Pair(frame=frame).examples(ROWS, ours, truth=False).examples
+    frame = infer_template(made, ours)
+    examples = Pair(template=frame).examples(ROWS, ours, truth=False).examples
     for at, (a, b) in enumerate(TEXTS):
         expected = theirs(a, b, return_token_type_ids=True)
         mine = slice(examples.first[at], examples.first[at + 1])
@@ -83,11 +83,11 @@ def test_the_last_token_sums_up_as_in_their_class(tmp_path: Path):
             parameter.normal_(0, 0.15)
     model.save_pretrained(tmp_path / "model")
     source = load(tmp_path / "model")
-    frame = frame_of(source.recipe, tokenizer)
-    summary = summary_of(source.recipe, frame, False)
+    frame = infer_template(source.recipe, tokenizer)
+    summary = choose_summary(source.recipe, frame, False)
     assert summary == Summary("last", "own", "tanh")
-    task = Pair(frame=frame, summary=summary).fitted(ROWS)
-    ours = build(fitted(source.recipe, task, ROWS, len(ROWS))).eval()
+    task = Pair(template=frame, summary=summary).with_labels(ROWS)
+    ours = build(make_finetune_recipe(source.recipe, task, ROWS, len(ROWS))).eval()
     transfer(source.model, ours)
     head = ours.head("pair")
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_the_last_token_sums_up_as_in_their_class(tmp_path: Path):
             mine.weight.copy_(other.weight)
             mine.bias.copy_(other.bias)
     labelled = task.examples(ROWS, tokenizer)
-    (batch,) = batch_of(labelled, np.arange(len(ROWS)), "full", tokenizer.filler)
+    (batch,) = make_batch(labelled, np.arange(len(ROWS)), "full", tokenizer.filler)
     assert len(batch.tokens) == 1
     both = [a for a, _ in TEXTS], [b for _, b in TEXTS]
     given = theirs(*both, padding=True, return_tensors="pt", return_token_type_ids=True)
@@ -131,7 +131,7 @@ def test_choices_and_words_as_in_their_class(tmp_path: Path):
     ])  # fmt: skip
     labelled = task.examples(rows, tokenizer)
     predict_words(labelled)
-    (batch,) = batch_of(labelled, np.arange(2), "causal", tokenizer.filler)
+    (batch,) = make_batch(labelled, np.arange(2), "causal", tokenizer.filler)
     lengths, first = labelled.examples.lengths, labelled.examples.first
     ids = torch.zeros(4, int(lengths.max()), dtype=torch.long)
     labels = torch.full_like(ids, -100)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Hidden
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.tasks.summary import Summary
@@ -39,7 +39,7 @@ def test_the_last_the_largest_and_the_mean():
     slopes = torch.randn_like(found)
     torch.testing.assert_close(*(torch.autograd.grad((each * slopes).sum(), x)[0] for each in (found, expected)))
     assert Summary("concat", None).out_width(WIDTH) == 3 * WIDTH
-    assert Summary("concat", None).places(batch()) is None
+    assert Summary("concat", None).read_positions(batch()) is None
 
 
 def test_a_layer_of_its_own_reads_all_three():
@@ -50,7 +50,7 @@ def test_a_layer_of_its_own_reads_all_three():
     assert layer.dense.weight.shape == (4, 3 * WIDTH)
     pooled = torch.stack([torch.cat([text[-1], text.amax(0), text.mean(0)]) for text in texts])
     torch.testing.assert_close(layer(x, Hidden(x), batch()), torch.relu(layer.dense(pooled)))
-    dropped = layer(x, Hidden(x, key=Key.make(1, rows=range(4))), batch())
+    dropped = layer(x, Hidden(x, key=DropoutKey.make(1, rows=range(4))), batch())
     assert not torch.equal(dropped, torch.relu(layer.dense(pooled)))
     assert dropped.shape == (7, spec.out_width(WIDTH))
 

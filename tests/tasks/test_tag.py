@@ -13,23 +13,23 @@ import torch
 import clozeworks as cw
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.inference.answers import predict_outputs, predict_records
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import transfer
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.heads.crf import CRF
-from clozeworks.tasks.heads.task_encoder import Readers
-from clozeworks.tasks.reading import JoinLayers, Reading, ScalarMix
+from clozeworks.tasks.heads.task_encoder import TaskEncoder
+from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix
 from clozeworks.tasks.tag import Tag, TagLayer
-from clozeworks.train.finetune.recipe import fitted, frame_of
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 from tests.tasks.test_families import FAMILIES, WORDS, known
 
 NAMES = {"PER": ["anna", "berta"], "LOC": ["york", "delhi"]}
@@ -64,11 +64,11 @@ def recipe(tokenizer: Tokenizer, task: Tag, rows: Table, **tune: int) -> Recipe:
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=3e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 8, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(length: int = 64, **more: object) -> Tag:
-    return Tag(frame=Frame(length=length), **more)  # pyright: ignore[reportArgumentType]
+    return Tag(template=InputTemplate(length=length), **more)  # pyright: ignore[reportArgumentType]
 
 
 QUICK = ("gpt_mini", "xlnet_mini_memory", "longformer_mini", "reformer_mini")  # the others are slow tests
@@ -78,8 +78,8 @@ KINDS = {"first": {}, "all": {"pieces": "all"}, "chain": {"crf": CRF()}}
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path, kind: str):
     rows, dev = table(), table(24, 1)
-    made = recipe(tokenizer, fresh(**KINDS[kind]).fitted(rows), rows)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh(**KINDS[kind]).with_labels(rows), rows)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.finished
     assert done.heldout is not None
     assert done.heldout["f1"] > 0.95
@@ -88,12 +88,14 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     assert isinstance(task, Tag)
     assert task.labels == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert (task.scheme, task.metric) == ("BIO", "f1")
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     figures = task.score(told, dev)
     assert figures == {name: done.heldout[name] for name in ("accuracy", "precision", "recall", "f1")}
     assert loss is not None
     assert all(0 < score <= 1 for one in told for score in one["scores"])
-    (again,), none = answers(loaded.model, task, Table("t", [{"tokens": ["the", "york", "city"]}]), tokenizer, "full")
+    (again,), none = predict_records(
+        loaded.model, task, Table("t", [{"tokens": ["the", "york", "city"]}]), tokenizer, "full"
+    )
     assert none is None
     assert again["tags"] == ["O", "B-LOC", "I-LOC"]
     (entity,) = again["entities"]
@@ -104,8 +106,8 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
 @pytest.mark.parametrize("kind", ["first", "chain"])
 def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path, kind: str):
     rows = table()
-    made = recipe(tokenizer, fresh(**KINDS[kind]).fitted(rows), rows, epochs=2)
-    whole = finetune(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
+    made = recipe(tokenizer, fresh(**KINDS[kind]).with_labels(rows), rows, epochs=2)
+    whole = finetune_run(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
 
     class Stop:
         def write(self, row: dict) -> None:
@@ -115,9 +117,9 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
         def close(self) -> None: ...
 
     made.train.log_every = 1
-    cut = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
+    cut = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
     assert not cut.finished
-    resumed = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
+    resumed = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
     assert resumed.resumed == cut.step == 7
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (whole.checkpoint / file).read_bytes() == (resumed.checkpoint / file).read_bytes()
@@ -127,11 +129,11 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
 @pytest.mark.parametrize("length", [64, 12])
 def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer, kind: str, length: int):
     rows = table(12, longest=8)
-    task = fresh(length, overlap=4, **KINDS[kind]).fitted(rows)
+    task = fresh(length, overlap=4, **KINDS[kind]).with_labels(rows)
     model = chained(build(recipe(tokenizer, task, rows)).eval())
-    together, _ = answers(model, task, rows, tokenizer, "full")
+    together, _ = predict_records(model, task, rows, tokenizer, "full")
     for at in range(12):
-        (alone,), _ = answers(model, task, rows.some([at]), tokenizer, "full")
+        (alone,), _ = predict_records(model, task, rows.some([at]), tokenizer, "full")
         assert alone["tags"] == together[at]["tags"]
         np.testing.assert_allclose(alone["scores"], together[at]["scores"], atol=2e-6)
 
@@ -149,7 +151,7 @@ def chained(model: torch.nn.Module) -> torch.nn.Module:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_word_is_lost_and_none_counts_twice(tokenizer: Tokenizer, kind: str, length: int):
     rows = table(10, longest=12)
-    task = fresh(length, overlap=3, **KINDS[kind]).fitted(rows)
+    task = fresh(length, overlap=3, **KINDS[kind]).with_labels(rows)
     labelled = task.examples(rows, tokenizer)
     assert labelled.examples.lengths.max() <= length
     examples = labelled.examples
@@ -159,20 +161,20 @@ def test_no_word_is_lost_and_none_counts_twice(tokenizer: Tokenizer, kind: str, 
     assert not examples.special[asked].any()
     assert (len(labelled) > 10) == (length < 64 and kind != "chain")
     model = build(recipe(tokenizer, task, rows)).eval()
-    told, _ = answers(model, task, rows, tokenizer, "full")
+    told, _ = predict_records(model, task, rows, tokenizer, "full")
     assert [len(one["tags"]) for one in told] == [len(row["tokens"]) for row in rows.rows]
 
 
 def test_a_chain_goes_through_all_windows_of_its_row(tokenizer: Tokenizer):
     rows = table(3, longest=12)
-    task = fresh(12, overlap=4, crf=CRF(constrain=False)).fitted(rows)
+    task = fresh(12, overlap=4, crf=CRF(constrain=False)).with_labels(rows)
     model = chained(build(recipe(tokenizer, task, rows)).eval())
     head = model.head("tag")
     assert isinstance(head, TagLayer)
     assert head.crf is not None
     labelled = task.examples(rows, tokenizer)
     assert len(labelled.examples) > len(labelled) == 3
-    (batch,) = batch_of(labelled, np.arange(3), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(3), "full", 0)
     with torch.no_grad():
         hidden = model.read(batch, (task,))
     logits = head.logits(hidden, batch)
@@ -188,7 +190,7 @@ def test_pieces_that_are_asked(tokenizer: Tokenizer):
     rows = Table("rows", [{"tokens": ["the", "unwalked", "york"], "tags": ["A", "B1", "C"]}])
     shown = {}
     for which in ("first", "all"):
-        task = fresh(pieces=which).fitted(rows)
+        task = fresh(pieces=which).with_labels(rows)
         examples = task.examples(rows, tokenizer).examples
         names = [tokenizer.token(index) for index in examples.tokens]
         shown[which] = [name for name, label in zip(names, examples.labels, strict=True) if label != NOTHING]
@@ -200,7 +202,7 @@ def test_pieces_that_are_asked(tokenizer: Tokenizer):
 
 def test_the_first_piece_is_believed(tokenizer: Tokenizer):
     rows = Table("rows", [{"tokens": ["unwalked", "york"], "tags": ["A", "C"]}])
-    task = fresh(pieces="all").fitted(rows)
+    task = fresh(pieces="all").with_labels(rows)
     labelled = task.examples(rows, tokenizer)
     many = int((labelled.examples.labels != NOTHING).sum())
     told = np.array([[0, 0.9], *[[1, 0.5]] * (many - 2), [1, 0.8]])
@@ -210,13 +212,13 @@ def test_the_first_piece_is_believed(tokenizer: Tokenizer):
 
 def test_a_chain_keeps_to_the_scheme(tokenizer: Tokenizer):
     rows = table(30)
-    free = fresh(crf=CRF(constrain=False)).fitted(rows)
+    free = fresh(crf=CRF(constrain=False)).with_labels(rows)
     bound = dataclasses.replace(free, crf=CRF())
     broken = {}
     for task in (free, bound):
         model = build(recipe(tokenizer, task, rows)).eval()
         torch.nn.init.normal_(model.get_parameter("heads.tag.out.weight"), 0, 3)
-        told, _ = answers(model, task, rows, tokenizer, "full")
+        told, _ = predict_records(model, task, rows, tokenizer, "full")
         tags = [["O", *one["tags"]] for one in told]
         pairs = [(a, b) for row in tags for a, b in itertools.pairwise(row)]
         broken[task is bound] = sum(b[0] == "I" and a[1:] != b[1:] for a, b in pairs)
@@ -227,10 +229,10 @@ def test_a_chain_keeps_to_the_scheme(tokenizer: Tokenizer):
 @pytest.mark.parametrize("reading", [Reading(), JoinLayers(2), ScalarMix(2)], ids=lambda r: type(r).__name__)
 def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path, reading: Reading):
     rows = table(16)
-    made = recipe(tokenizer, fresh(reading=reading, crf=CRF()).fitted(rows), rows, epochs=2)
+    made = recipe(tokenizer, fresh(reading=reading, crf=CRF()).with_labels(rows), rows, epochs=2)
     before = build(made)
-    made.tune = Tune(epochs=2, batch=8, freeze=True)
-    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    made.finetune = Finetune(epochs=2, batch_size=8, freeze=True)
+    finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False)
     after = cw.load(tmp_path / "run").model
     pairs = zip(before.named_parameters(), after.parameters(), strict=True)
     changed = {name for (name, a), b in pairs if not a.equal(b)}
@@ -240,16 +242,16 @@ def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path, r
 
 def test_what_is_dropped_does_not_depend_on_micro_batches(tokenizer: Tokenizer):
     rows = table(40)
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     model = build(recipe(tokenizer, task, rows))
     model.freeze()  # the head alone drops
     labelled = task.examples(rows, tokenizer)
-    (whole,) = batch_of(labelled, np.arange(40), "full", 0)
-    cut = batch_of(labelled, np.arange(40), "full", 0, most=256)
+    (whole,) = make_batch(labelled, np.arange(40), "full", 0)
+    cut = make_batch(labelled, np.arange(40), "full", 0, most=256)
     assert len(cut) > 1
 
     def loss(batch: Batch, drops: bool = True) -> float:
-        key = Key.make(1, 2, rows=range(batch.row or 0, (batch.row or 0) + len(batch.tokens))) if drops else None
+        key = DropoutKey.make(1, 2, rows=range(batch.row or 0, (batch.row or 0) + len(batch.tokens))) if drops else None
         return model(batch, key).losses["tag"].item()
 
     assert sum(map(loss, cut)) == pytest.approx(loss(whole), rel=1e-5)
@@ -260,37 +262,37 @@ def test_plain_tags_have_no_entities(tokenizer: Tokenizer, tmp_path: Path):
     rows = table(40)
     for row in rows.rows:
         row["tags"] = ["NN" if tag != "O" else "VB" for tag in row["tags"]]
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     assert (task.scheme, task.metric, task.labels) == ("plain", "accuracy", ("NN", "VB"))
-    done = finetune(recipe(tokenizer, task, rows), tokenizer, rows, rows, tmp_path / "run", progress=False)
+    done = finetune_run(recipe(tokenizer, task, rows), tokenizer, rows, rows, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["accuracy"] > 0.95
     assert done.heldout["f1"] > 0.95
-    told, _ = answers(cw.load(tmp_path / "run").model, task, rows, tokenizer, "full")
+    told, _ = predict_records(cw.load(tmp_path / "run").model, task, rows, tokenizer, "full")
     assert set(told[0]) == {"tags", "scores"}
 
 
 def test_the_scheme_is_read_off_the_rows():
     rows = Table("rows", [{"tokens": ["a", "b", "c"], "tags": ["I-X", "O", "I-X"]}])
-    assert fresh().fitted(rows).scheme == "IOB1"
-    assert fresh(scheme="BIO").fitted(rows).scheme == "BIO"
-    assert fresh().fitted(rows).labels == ("B-X", "I-X", "O")
+    assert fresh().with_labels(rows).scheme == "IOB1"
+    assert fresh(scheme="BIO").with_labels(rows).scheme == "BIO"
+    assert fresh().with_labels(rows).labels == ("B-X", "I-X", "O")
 
 
 def test_rows_with_little_in_them(tokenizer: Tokenizer):
     """No word at all, a word of no piece, a word longer than the frame; words with spaces between them."""
     rows = [{"tokens": []}, {"tokens": ["the", "\x01", ""]}, {"tokens": ["the", "york" * 40, "in"]}, {"tokens": "a b"}]
-    task = fresh(12).fitted(table())
+    task = fresh(12).with_labels(table())
     model = build(recipe(tokenizer, task, table())).eval()
-    told, _ = answers(model, task, Table("rows", rows), tokenizer, "full")
+    told, _ = predict_records(model, task, Table("rows", rows), tokenizer, "full")
     assert [len(one["tags"]) for one in told] == [0, 3, 3, 2]
-    assert answers(model, task, Table("rows", rows[:1]), tokenizer, "full")[0] == [
+    assert predict_records(model, task, Table("rows", rows[:1]), tokenizer, "full")[0] == [
         {"tags": [], "scores": [], "entities": []}
     ]
 
 
 def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
-    task = fresh().fitted(table())
+    task = fresh().with_labels(table())
     uneven = Table("dev.jsonl", [{"tokens": ["a", "b"], "tags": ["O"]}], [7])
     with pytest.raises(InputError, match=r"dev.jsonl, line 7: 2 tokens and 1 tags"):
         task.examples(uneven, tokenizer)
@@ -298,7 +300,7 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     with pytest.raises(InputError, match=r"dev.jsonl, line 3: label 'B-ORG'; the model knows B-LOC"):
         task.examples(strange, tokenizer)
     with pytest.raises(InputError, match="one tag only, O"):
-        fresh().fitted(Table("rows", [{"tokens": ["a"], "tags": ["O"]}]))
+        fresh().with_labels(Table("rows", [{"tokens": ["a"], "tags": ["O"]}]))
     for field, task in {"dropout": fresh(dropout=1.0), "overlap": fresh(overlap=-1)}.items():
         with pytest.raises(RecipeError, match=f"tag.{field}"):
             spec.check(task, "tag")
@@ -313,17 +315,19 @@ def test_every_family_is_trained_and_answers(family: str, tmp_path: Path):
     rows = [[str(draw.choice([*WORDS, "a", "b"])) for _ in range(draw.integers(1, 30))] for _ in range(12)]
     tags = [["B-X" if word in WORDS[:2] else "O" for word in words] for words in rows]
     data = Table("rows", [{"tokens": a, "tags": b} for a, b in zip(rows, tags, strict=True)])
-    frame = dataclasses.replace(frame_of(given, tokenizer), length=24)
-    task = Tag(frame=frame, overlap=8).fitted(data)
-    run = fitted(given, task, data, len(data), Tune(epochs=1, batch=6), Train(learning_rate=1e-3, guard=None))
-    done = finetune(run, tokenizer, data, data, tmp_path / "run", progress=False)
+    frame = dataclasses.replace(infer_template(given, tokenizer), length=24)
+    task = Tag(template=frame, overlap=8).with_labels(data)
+    run = make_finetune_recipe(
+        given, task, data, len(data), Finetune(epochs=1, batch_size=6), Train(learning_rate=1e-3, guard=None)
+    )
+    done = finetune_run(run, tokenizer, data, data, tmp_path / "run", progress=False)
     assert done.heldout is not None
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
-    told, loss = answers(loaded.model, task, data, tokenizer, given.reading, truth=True)
+    told, loss = predict_records(loaded.model, task, data, tokenizer, given.reading, truth=True)
     assert loss == pytest.approx(done.heldout["loss"], rel=1e-4)
     assert [len(one["tags"]) for one in told] == list(map(len, rows))
-    (alone,), _ = answers(loaded.model, task, data.some([7]), tokenizer, given.reading)
+    (alone,), _ = predict_records(loaded.model, task, data.some([7]), tokenizer, given.reading)
     hashed = family.startswith("reformer")  # tokens of the rows beside it may push some out of a chunk
     np.testing.assert_allclose(alone["scores"], told[7]["scores"], atol=1e-2 if hashed else 1e-5)
 
@@ -332,7 +336,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
     transformers = pytest.importorskip("transformers")
     torch.manual_seed(0)
     rows = table(9, longest=6)
-    task = fresh(dropout=0.0).fitted(rows)
+    task = fresh(dropout=0.0).with_labels(rows)
     config = transformers.BertConfig(
         vocab_size=tokenizer.size, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
         max_position_embeddings=64, num_labels=len(task.labels), initializer_range=0.3,
@@ -341,7 +345,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
     theirs.bert.save_pretrained(tmp_path / "hf")
     tokenizer.save(tmp_path / "hf")
     source = cw.load(tmp_path / "hf")
-    model = build(fitted(source.recipe, task, rows, len(rows))).eval()
+    model = build(make_finetune_recipe(source.recipe, task, rows, len(rows))).eval()
     transfer(source.model, model)
     with torch.no_grad():
         for name in ("weight", "bias"):
@@ -358,25 +362,25 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
         )
     mask = torch.arange(size) < torch.from_numpy(examples.lengths)[:, None]
     expected = theirs(torch.from_numpy(ids), attention_mask=mask.long(), labels=torch.from_numpy(labels))
-    (batch,) = batch_of(labelled, np.arange(9), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(9), "full", 0)
     head = model.head("tag")
     assert isinstance(head, TagLayer)
     logits = head.logits(model.read(batch, (task,)), batch)
     asked = [expected.logits[at][torch.from_numpy(labels[at]) != -100] for at in batch.index]
     torch.testing.assert_close(logits, torch.cat(asked), atol=2e-5, rtol=1e-4)
-    _, loss = found(model, task, labelled, "full", 0)
+    _, loss = predict_outputs(model, task, labelled, "full", 0)
     assert loss == pytest.approx(expected.loss.item(), rel=1e-5)
 
 
 def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path: Path):
     """TagLM in small: the encoder stays as it is, and what the rows teach is found again after loading."""
     rows = table(48)
-    task = fresh(crf=CRF(), readers=Readers(cells=16, words=8, dropout=0.0)).fitted(rows)
+    task = fresh(crf=CRF(), readers=TaskEncoder(cells=16, words=8, dropout=0.0)).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=8)
-    made.tune = Tune(epochs=8, batch=8, freeze=True)
+    made.finetune = Finetune(epochs=8, batch_size=8, freeze=True)
     made.train.learning_rate = 1e-2
     before = build(made)
-    done = finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False)
     assert done.finished
     after = cw.load(tmp_path / "run")
     pairs = zip(before.named_parameters(), after.model.parameters(), strict=True)
@@ -391,8 +395,8 @@ def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path:
 
 def test_a_whole_text_is_cut_as_the_words_that_were_learned_from(tokenizer: Tokenizer, tmp_path: Path):
     rows = table()
-    made = recipe(tokenizer, fresh().fitted(rows), rows, epochs=4)
-    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows, epochs=4)
+    finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False)
     model = cw.load(tmp_path / "run")
     text = "the anna smith,  walks in (york)"
     bare, row, words = model.predict([text]) + model.predict([{"text": text}]) + model.predict([{"tokens": text}])
@@ -409,8 +413,8 @@ def test_a_whole_text_is_cut_as_the_words_that_were_learned_from(tokenizer: Toke
 
 def test_how_a_text_is_cut_stays_with_the_model():
     characters = Table("rows", [{"tokens": list("李明在1998"), "tags": ["B-PER", "I-PER", *"OOOOO"]}])
-    task = fresh().fitted(characters)
+    task = fresh().with_labels(characters)
     assert task.cut == "characters"
     assert spec.from_dict(spec.to_dict(task)) == task
-    assert fresh(cut="spaces").fitted(characters).cut == "spaces"
+    assert fresh(cut="spaces").with_labels(characters).cut == "spaces"
     assert "cut" not in spec.to_dict(fresh())

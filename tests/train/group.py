@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.world import World
+from clozeworks.core.world import ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
@@ -20,8 +20,8 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.train import distributed
 from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.loop import fit
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted, open_data
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data, open_data
 from tests.train.conftest import tiny_recipe
 
 LONG = 50
@@ -44,7 +44,7 @@ def tiny(optimizer: Optimizer, **train: object) -> Recipe:
     return r
 
 
-def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any, Any]:
+def trained(world: ProcessGroup, data: str, name: str, **train: object) -> tuple[dict[str, Any], Any, Any, Any]:
     optimizer, steps = EACH[name]
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = tiny(optimizer, **train)
@@ -54,11 +54,11 @@ def trained(world: World, data: str, name: str, **train: object) -> tuple[dict[s
         block = recipe.encoder.stack.block_at(0)
         block.place = "pre"
         recipe.encoder.stack = Reversible(4, block, Share(attention=2), norm=LayerNorm())
-    recipe = fitted(recipe, tokenizer)
+    recipe = fit_to_data(recipe, tokenizer)
     model = build(recipe)
     world.place(model)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
-    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
+    feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
     found: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
     for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, clip=1.0, seed=3, world=world):
         found["loss"].append(step.loss)
@@ -79,7 +79,7 @@ def main(data: str, out: str) -> None:
     world.leave()
 
 
-def checked(world: World, way: str, names: list[str], data: str, out: str) -> None:
+def checked(world: ProcessGroup, way: str, names: list[str], data: str, out: str) -> None:
     report: dict[str, Any] = {"told": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
     for name in names:
         report[name], model, adam, batch = trained(world, data, name)
@@ -90,7 +90,7 @@ def checked(world: World, way: str, names: list[str], data: str, out: str) -> No
         with torch.no_grad():
             model(batch)  # an evaluation may come before a save
         world.scatter(model)
-        tensors = distributed_checkpoint.tensors_of(model, adam)
+        tensors = distributed_checkpoint.gather_tensors(model, adam)
         if world.sharded:
             distributed_checkpoint.save(world, run, EACH[name][1], tensors, {}, {})
         elif world.main:

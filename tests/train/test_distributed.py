@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.world import LostError, World
+from clozeworks.core.world import LostError, ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.inference import text_encoder
 from clozeworks.nn.reversible import Reversible
@@ -67,9 +67,9 @@ def alone(data: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     found = {}
     for name in EACH:
-        figures, model, adam, _ = trained(World(), str(data), name)
+        figures, model, adam, _ = trained(ProcessGroup(), str(data), name)
         weights = {key: value.detach() for key, value in model.named_parameters()}
-        found[name] = figures, weights, parameter_groups.state_of(model, adam)
+        found[name] = figures, weights, parameter_groups.read_state(model, adam)
     return found
 
 
@@ -125,7 +125,7 @@ def test_each_shard_writes_its_rows(two: Path, alone: dict[str, Any]):
 
 
 def test_one_process_alone_is_asked_for_nothing():
-    world = World(asked=lambda: signal.SIGINT)
+    world = ProcessGroup(asked=lambda: signal.SIGINT)
     assert (world.main, world.sharded, world.stopping, world.factor) == (True, False, signal.SIGINT, 1)
     assert world.totals([3, 4]) == [3, 4]
     assert world.joined((1,)) == (1,)

@@ -138,7 +138,7 @@ def test_rows_with_strange_values_are_read(value: object):
 
 
 def test_who_holds_the_lock_is_running(run: Path):
-    with atomic_io.held(run, "is training"):
+    with atomic_io.hold_lock(run, "is training"):
         one = only(run)
         assert one.state == "running"
         assert one.process == f"{os.getpid()} on {os.uname().nodename}"
@@ -153,7 +153,7 @@ def test_a_killed_process_is_running_no_longer(run: Path):
     code = f"""
 import time
 from pathlib import Path
-from clozeworks import atomic
+from clozeworks.core import atomic_io as atomic
 with atomic.held(Path({str(run)!r}), "is training"):
     print("held", flush=True)
     time.sleep(60)

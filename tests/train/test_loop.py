@@ -21,7 +21,7 @@ from clozeworks.optim import parameter_groups
 from clozeworks.optim.guard import PATIENCE
 from clozeworks.recipe import Recipe, build
 from clozeworks.train.loop import Step, accumulate, fit
-from clozeworks.train.run import fitted
+from clozeworks.train.run import fit_to_data
 
 
 def loader(recipe: Recipe, data: Path, micro_tokens: int | None) -> Loader:
@@ -38,7 +38,7 @@ def epoch(recipe: Recipe, data: Path) -> Epoch:
 
 def trained(recipe: Recipe, micro: list[list[Batch]], **settings: object) -> tuple[Model, list[Step]]:
     model = build(recipe)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     options = {"steps": len(micro), "clip": 1.0, "dropout": False} | settings
     return model, list(fit(model, micro, adam, lambda step: 1e-3, **options))  # pyright: ignore[reportArgumentType]
 
@@ -63,7 +63,7 @@ def assert_same(one: tuple[dict[str, float], list[torch.Tensor]], two: tuple[dic
 
 @pytest.mark.parametrize("dropout", [False, True])
 def test_accumulation_is_one_big_batch(tiny, data: Path, dropout: bool):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     runs = []
     for pieces in (1, 2, 4):
         steps = loader(recipe, data, recipe.train.batch_tokens // pieces).steps()
@@ -85,7 +85,7 @@ def test_accumulation_is_one_big_batch(tiny, data: Path, dropout: bool):
 
 @pytest.mark.parametrize("length", [32, 300])  # beyond 256 packed rows take the path by document
 def test_packed_padded_and_single_documents_agree(tiny, data: Path, length: int):
-    recipe = fitted(tiny(batch_tokens=512), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(batch_tokens=512), Tokenizer.load(data))
     recipe.objective.segments.length = length
     model, examples = build(recipe), epoch(recipe, data)
     order = examples.order()
@@ -104,16 +104,16 @@ def test_packed_padded_and_single_documents_agree(tiny, data: Path, length: int)
 
 
 def test_what_padding_holds_changes_nothing(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     model, examples = build(recipe), epoch(recipe, data)
     batch = collate([Row(examples, np.array([at])) for at in range(8)])
-    other = dataclasses.replace(batch, tokens=batch.tokens.where(batch.side.document >= 0, 7))
+    other = dataclasses.replace(batch, tokens=batch.tokens.where(batch.token_info.document >= 0, 7))
     assert not torch.equal(batch.tokens, other.tokens)
     assert_same(gradients(model, [batch]), gradients(model, [other]))
 
 
 def test_metrics_are_means_over_the_predictions_of_the_step(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     recipe.objective.losses[1].weight = 0.5
     model = build(recipe)
     steps = loader(recipe, data, 64).steps()
@@ -132,7 +132,7 @@ def test_metrics_are_means_over_the_predictions_of_the_step(tiny, data: Path):
 
 
 def test_a_weight_scales_the_gradient_of_its_loss(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     grads = []
     for weight in (1.0, 0.25):
@@ -146,7 +146,7 @@ def test_a_weight_scales_the_gradient_of_its_loss(tiny, data: Path):
 
 
 def test_a_loss_without_predictions_counts_nothing(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     assert batch.targets is not None
     assert batch.labels is not None
@@ -158,7 +158,7 @@ def test_a_loss_without_predictions_counts_nothing(tiny, data: Path):
 
 
 def test_clipping_bounds_the_gradient_and_reports_the_norm_before_it(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     model = build(recipe)
     sgd = torch.optim.SGD(model.parameters(), lr=1.0)
@@ -171,7 +171,7 @@ def test_clipping_bounds_the_gradient_and_reports_the_norm_before_it(tiny, data:
 
 
 def test_dropout_depends_on_seed_and_step_alone(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     run = lambda **settings: trained(recipe, [[batch]] * 2, dropout=True, **settings)  # noqa: E731
     (one, _), (again, _), (other, _) = run(seed=1), run(seed=1), run(seed=2)
@@ -180,7 +180,7 @@ def test_dropout_depends_on_seed_and_step_alone(tiny, data: Path):
 
 
 def test_each_step_and_piece_drops_other_units(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     model = build(recipe)
     still = torch.optim.SGD(model.parameters(), lr=0.0)
@@ -202,12 +202,12 @@ def poisoned(recipe: Recipe, data: Path) -> tuple[Model, Batch, Batch]:
 
 
 def test_a_step_that_is_not_finite_changes_nothing(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     model, good, bad = poisoned(recipe, data)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
 
     def snapshot():
-        return [p.detach().clone() for p in (*model.parameters(), *parameter_groups.state_of(model, adam).values())]
+        return [p.detach().clone() for p in (*model.parameters(), *parameter_groups.read_state(model, adam).values())]
 
     steps = fit(model, [[good], [good, bad], [good]], adam, lambda step: 1e-3, steps=3)
     assert not next(steps).skipped
@@ -225,9 +225,9 @@ def test_a_step_that_is_not_finite_changes_nothing(tiny, data: Path):
 
 
 def test_too_many_of_them_in_a_row_end_the_run(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     model, good, bad = poisoned(recipe, data)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     batches = [[bad]] * (PATIENCE - 1) + [[good]] + [[bad]] * 50
     seen = []
     with pytest.raises(InputError, match=rf"step {2 * PATIENCE}: loss nan.*{PATIENCE} steps in a row.*learning_rate"):
@@ -237,10 +237,10 @@ def test_too_many_of_them_in_a_row_end_the_run(tiny, data: Path):
 
 
 def test_step_knows_its_place(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(2))])
     model = build(recipe)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     rates = []
     steps = list(fit(model, [[batch]] * 3, adam, lambda step: rates.append(step) or step * 1e-3, steps=5, start=2))
     assert [step.number for step in steps] == rates == [3, 4, 5]
@@ -252,7 +252,7 @@ def test_step_knows_its_place(tiny, data: Path):
 
 
 def test_data_that_ends_too_early_is_named(tiny, data: Path):
-    recipe = fitted(tiny(), Tokenizer.load(data))
+    recipe = fit_to_data(tiny(), Tokenizer.load(data))
     batch = collate([Row(epoch(recipe, data), np.arange(2))])
     with pytest.raises(RuntimeError, match="ended before step 2 of 5"):
         trained(recipe, [[batch]], steps=5)

@@ -13,7 +13,7 @@ from rich.console import Console
 from clozeworks.core.errors import InputError
 from clozeworks.train import metrics_log
 from clozeworks.train.loop import Step
-from clozeworks.train.screen.progress import Line, clock
+from clozeworks.train.screen.progress import ProgressLine, clock
 
 
 def step(number: int, steps: int = 10, **more: object) -> Step:
@@ -86,7 +86,7 @@ def test_a_row_has_every_field():
     pace = metrics_log.Pace()
     pace.add(step(1))
     pace.add(step(2))
-    row = metrics_log.row_of(step(2), 200, pace.take())
+    row = metrics_log.make_row(step(2), 200, pace.take())
     assert row["tokens_per_second"] == 200
     assert row["tokens_per_cpu_second"] == 400
     assert row["data_wait_share"] == 0.1
@@ -100,7 +100,7 @@ def test_a_row_has_every_field():
 
 def test_a_skipped_step_names_its_examples_in_valid_json(tmp_path: Path):
     metrics = metrics_log.Metrics(tmp_path / "m.jsonl")
-    metrics.write(metrics_log.row_of(step(1, loss=math.nan, grad_norm=math.inf, skipped=True), 100, {}))
+    metrics.write(metrics_log.make_row(step(1, loss=math.nan, grad_norm=math.inf, skipped=True), 100, {}))
     metrics.close()
     row = json.loads((tmp_path / "m.jsonl").read_text(), parse_constant=lambda name: pytest.fail(name))
     assert (row["loss"], row["grad_norm"], row["skipped"], row["examples"]) == (None, None, True, [3, 4])
@@ -108,7 +108,7 @@ def test_a_skipped_step_names_its_examples_in_valid_json(tmp_path: Path):
 
 def test_without_a_terminal_the_line_is_plain_and_rare():
     out = io.StringIO()
-    line = Line(1000, console=Console(file=out, width=40))
+    line = ProgressLine(1000, console=Console(file=out, width=40))
     for number in range(1, 1001):
         line.update(step(number, 1000))
     line.close()
@@ -121,7 +121,7 @@ def test_without_a_terminal_the_line_is_plain_and_rare():
 
 def test_silence_when_asked():
     out = io.StringIO()
-    line = Line(2, console=Console(file=out), show=False)
+    line = ProgressLine(2, console=Console(file=out), show=False)
     line.update(step(1, 2))
     line.say("nothing")
     line.close()

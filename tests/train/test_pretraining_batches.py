@@ -13,7 +13,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate import heldout
 from clozeworks.objectives.segments import Pairs, Stream
 from clozeworks.optim.settings import Phase, Train
-from clozeworks.train.pretraining_batches import Feed, phase_ends
+from clozeworks.train.pretraining_batches import PretrainingBatches, phase_ends
 from tests.train.conftest import TEXT
 
 
@@ -29,7 +29,7 @@ def test_phases_share_the_steps():
 def feed(tiny, data: Path, more_data: Path):
     corpora = [(Corpus.open(data), 0.7), (Corpus.open(more_data), 0.3)]
     recipe = tiny(12, phases=(Phase(0.5, 16), Phase(0.5, 64)))
-    return lambda *start: Feed(recipe, corpora, Tokenizer.load(data).vocabulary(), *start)
+    return lambda *start: PretrainingBatches(recipe, corpora, Tokenizer.load(data).vocabulary(), *start)
 
 
 def test_each_phase_has_its_length(feed):
@@ -67,7 +67,7 @@ def test_a_phase_begins_at_its_beginning(feed):
 
 def test_a_phase_has_draws_of_its_own(tiny, data: Path):
     recipe = tiny(4, phases=(Phase(0.5, 32), Phase(0.5, 32)))
-    micro = list(Feed(recipe, [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()))
+    micro = list(PretrainingBatches(recipe, [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()))
     assert micro[0][0].index != micro[2][0].index
 
 
@@ -80,14 +80,16 @@ def streamed(tiny, **train):
 def test_a_stream_goes_on_from_any_step(tiny, data: Path):
     corpora, vocabulary = [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()
     recipe = streamed(tiny, batch_tokens=256, micro_tokens=64)
-    whole = list(Feed(recipe, corpora, vocabulary))
-    assert [len(micro) for micro in whole] == [4] * 30, "two time steps of eight lanes, four lanes at once"
-    first = Feed(recipe, corpora, vocabulary)
+    whole = list(PretrainingBatches(recipe, corpora, vocabulary))
+    assert [len(micro) for micro in whole] == [4] * 30, "two time steps of eight streams, four streams at once"
+    first = PretrainingBatches(recipe, corpora, vocabulary)
     batches = iter(first)
     for _ in range(13):
         next(batches)
     batches.close()
-    for micro, again in zip(whole[13:], Feed(recipe, corpora, vocabulary, 13, first.position), strict=True):
+    for micro, again in zip(
+        whole[13:], PretrainingBatches(recipe, corpora, vocabulary, 13, first.position), strict=True
+    ):
         for a, b in zip(micro, again, strict=True):
             assert a.index == b.index
             assert torch.equal(a.tokens, b.tokens)
@@ -98,24 +100,24 @@ def test_a_stream_goes_on_from_any_step(tiny, data: Path):
 def test_a_batch_that_a_later_phase_cannot_have_is_refused_at_once(tiny, data: Path):
     corpora, vocabulary = [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()
     recipe = streamed(tiny, batch_tokens=128, phases=(Phase(0.9, 16), Phase(0.1, 32)))
-    with pytest.raises(InputError, match=r"train.batch_tokens: 128; .*rows of 32 tokens of all 8 lanes; use 256 "):
-        Feed(recipe, corpora, vocabulary)
+    with pytest.raises(InputError, match=r"train.batch_tokens: 128; .*rows of 32 tokens of all 8 streams; use 256 "):
+        PretrainingBatches(recipe, corpora, vocabulary)
     recipe.objective.segments = Pairs(32, 16)
     with pytest.raises(InputError, match=r"train.phases.0.target_length = 16"):
-        Feed(recipe, corpora, vocabulary)
+        PretrainingBatches(recipe, corpora, vocabulary)
 
 
 def test_held_out_rows_of_a_stream_keep_their_lanes(tiny, data: Path):
     recipe, corpus = streamed(tiny), Corpus.open(data)
     vocabulary = Tokenizer.load(data).vocabulary()
     for size, limit in ((256, None), (16 * 5, 16 * 37), (128, 1)):
-        lanes = [
-            b.example["lane"].tolist() for b in heldout.batches(corpus, recipe.objective, vocabulary, 0, size, limit)
+        streams = [
+            b.example["stream"].tolist() for b in heldout.batches(corpus, recipe.objective, vocabulary, 0, size, limit)
         ]
-        flat = [lane for batch in lanes for lane in batch]
+        flat = [stream for batch in streams for stream in batch]
         assert flat == list(range(8)) * (len(flat) // 8)
-        assert lanes[0] == list(range(len(lanes[0])))
-        assert len({len(batch) for batch in lanes}) == 1
+        assert streams[0] == list(range(len(streams[0])))
+        assert len({len(batch) for batch in streams}) == 1
         assert limit is None or len(flat) == max(limit // 16 // 8, 1) * 8
 
 
@@ -126,10 +128,10 @@ def test_pairs_that_are_cut_are_told(tiny, tmp_path: Path):
     corpus, vocabulary = Corpus.open(tmp_path / "pairs"), Tokenizer.load(tmp_path / "pairs").vocabulary()
     recipe = tiny(4)
     recipe.objective.segments = Pairs(16, 8)
-    feed = Feed(recipe, [(corpus, 1.0)], vocabulary)
+    feed = PretrainingBatches(recipe, [(corpus, 1.0)], vocabulary)
     assert len(feed.notes) == 1
     assert "of 40 pairs" in feed.notes[0]
     batch = next(iter(feed))[0]
     assert int(batch.example["cut"].max()) > 0
     recipe.objective.segments = Pairs(128, 64)
-    assert Feed(recipe, [(corpus, 1.0)], vocabulary).notes == []
+    assert PretrainingBatches(recipe, [(corpus, 1.0)], vocabulary).notes == []

@@ -19,11 +19,11 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLM, MaskedLMLayer
 from clozeworks.optim.guard import Guard
 from clozeworks.optim.keep import Keep
-from clozeworks.optim.learning_rate import rate
+from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.recipe import Recipe, build
 from clozeworks.train import metrics_log, run, session
 from clozeworks.train.run import Result, pretrain
-from clozeworks.train.screen.progress import Line
+from clozeworks.train.screen.progress import ProgressLine
 from tests.train.test_run import rows, weights
 
 Tiny = Callable[..., Recipe]
@@ -72,7 +72,7 @@ def sound(tiny: Tiny, data: Path, tmp_path_factory: pytest.TempPathFactory) -> R
 
 def batches(tiny: Tiny, data: Path) -> Iterator[list[Batch]]:
     corpora, tokenizer = run.open_data([(data, 1.0)])
-    return iter(run.Feed(run.fitted(made(tiny), tokenizer), corpora, tokenizer.vocabulary()))
+    return iter(run.PretrainingBatches(run.fit_to_data(made(tiny), tokenizer), corpora, tokenizer.vocabulary()))
 
 
 def only_at(tiny: Tiny, data: Path, step: int) -> int:
@@ -101,14 +101,14 @@ def test_one_bad_example_costs_one_step(tiny: Tiny, data: Path, sound: Result, t
 
 def ruinous(at: set[int], how: float) -> Callable[..., float]:
     """A rate that some updates are ruined by."""
-    return lambda step, train, width: how if step in at else rate(step, train, width)
+    return lambda step, train, width: how if step in at else learning_rate(step, train, width)
 
 
 @pytest.fixture(params=[(3.0, "spike"), (math.nan, "not finite")], ids=["spike", "nan"])
 def ruined(request, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch) -> tuple[Result, str]:
     """Step 18 spoils the weights, which shows from step 19 on."""
     how, reason = request.param
-    monkeypatch.setattr(session, "rate", ruinous({18}, how))
+    monkeypatch.setattr(session, "learning_rate", ruinous({18}, how))
     return pretrain(made(tiny), [(data, 1.0)], tmp_path / "whole", progress=False), reason
 
 
@@ -139,7 +139,7 @@ class CrashError(Exception):
 def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, moments):
     whole, _ = ruined
     steps = checkpoint.name_of(STEPS)
-    update = Line.update
+    update = ProgressLine.update
     for moment in moments:
         out, seen = tmp_path / f"run-{moment}", []
 
@@ -151,10 +151,10 @@ def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_
 
         # Every third save of its own: where a run is saved does not matter either.
         recipe = made(tiny, save_every=1 if moment % 3 == 0 else 4)
-        monkeypatch.setattr(Line, "update", crash)
+        monkeypatch.setattr(ProgressLine, "update", crash)
         with pytest.raises(CrashError):
             pretrain(recipe, [(data, 1.0)], out, progress=False)
-        monkeypatch.setattr(Line, "update", update)
+        monkeypatch.setattr(ProgressLine, "update", update)
         result = pretrain(recipe, [(data, 1.0)], out, progress=False)
         assert weights(out / steps) == weights(whole.run / steps), moment
         assert rows(out) == rows(whole.run), moment
@@ -164,7 +164,7 @@ def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_
 
 
 def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(session, "rate", ruinous({18}, math.nan))
+    monkeypatch.setattr(session, "learning_rate", ruinous({18}, math.nan))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=99), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -173,12 +173,12 @@ def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data:
 
 def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
     recipe = made(tiny, steps=8)
-    source = build(run.fitted(recipe, run.open_data([(data, 1.0)])[1]))
+    source = build(run.fit_to_data(recipe, run.open_data([(data, 1.0)])[1]))
     result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
     shutil.rmtree(result.checkpoint)
-    monkeypatch.setattr(session, "rate", ruinous({5}, math.nan))
+    monkeypatch.setattr(session, "learning_rate", ruinous({5}, math.nan))
     with pytest.raises(
-        InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from or --words again"
+        InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from or --word-vectors again"
     ):
         pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
     again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
@@ -187,7 +187,7 @@ def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Pat
 
 @pytest.mark.parametrize("keep", [Keep(1), Keep(1, every=16, best=True)])
 def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, keep: Keep):
-    monkeypatch.setattr(session, "rate", ruinous({18, 27}, 3.0))
+    monkeypatch.setattr(session, "learning_rate", ruinous({18, 27}, 3.0))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=1, keep=keep), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -201,9 +201,9 @@ def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_
 def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_path: Path):
     """A rate that only does harm from step 16 on makes an early checkpoint the best."""
     recipe = made(tiny, guard=None, keep=Keep(1, best=True), save_every=8)
-    harm = lambda step, train, width: rate(step, train, width) if step <= 16 else 0.3  # noqa: E731
+    harm = lambda step, train, width: learning_rate(step, train, width) if step <= 16 else 0.3  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "rate", harm)
+        patch.setattr(session, "learning_rate", harm)
         result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
         shutil.rmtree(result.checkpoint)
         again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
@@ -212,7 +212,7 @@ def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_pat
 
 
 def test_a_hopeless_run_stops_with_all_it_knows(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(session, "rate", ruinous(set(range(18, STEPS)), math.nan))
+    monkeypatch.setattr(session, "learning_rate", ruinous(set(range(18, STEPS)), math.nan))
     out = tmp_path / "run"
     with pytest.raises(InputError) as told:
         pretrain(made(tiny), [(data, 1.0)], out, progress=False)

@@ -36,11 +36,11 @@ def test_several_processes_are_refused_before_anything_is_written(data: Path, ti
 
 
 def test_every_phase_is_tried_on_the_text_before_anything_is_written(data: Path, tiny: Tiny, tmp_path: Path):
-    lanes = tiny(phases=(Phase(0.5, 32), Phase(0.5, 64)), batch_tokens=7 * 32)
-    lanes.objective = recipe_named("roberta_mini").objective
-    spec.set_path(lanes, "objective.segments", "Stream(length=32, lanes=7)")
-    with pytest.raises(InputError, match="a step holds rows of 64 tokens of all 7 lanes"):
-        pretrain(lanes, [(data, 1.0)], tmp_path / "run")
+    streams = tiny(phases=(Phase(0.5, 32), Phase(0.5, 64)), batch_tokens=7 * 32)
+    streams.objective = recipe_named("roberta_mini").objective
+    spec.set_path(streams, "objective.segments", "Stream(length=32, streams=7)")
+    with pytest.raises(InputError, match="a step holds rows of 64 tokens of all 7 streams"):
+        pretrain(streams, [(data, 1.0)], tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -224,7 +224,7 @@ def test_a_changed_shard_is_noticed(whole: Path, data: Path, tiny: Tiny, tmp_pat
 
 def test_two_processes_cannot_train_into_one_run(data: Path, tiny: Tiny, tmp_path: Path):
     with (
-        atomic_io.held(tmp_path, "is training into it"),
+        atomic_io.hold_lock(tmp_path, "is training into it"),
         pytest.raises(InputError, match=r"process \d+ on .* is training into it"),
     ):
         pretrain(tiny(), [(data, 1.0)], tmp_path, progress=False)

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.segment_memory import Recall
-from clozeworks.core.world import World
+from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.core.world import ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.model import Model
 from clozeworks.objectives.losses.next_token import NextToken
@@ -26,8 +26,8 @@ from clozeworks.recipes import recipe as named
 from clozeworks.train import metrics_log
 from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.loop import Step, fit
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted, open_data, pretrain
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data, open_data, pretrain
 from tests.train.conftest import tiny_recipe
 from tests.train.test_distributed import group
 
@@ -35,7 +35,7 @@ LENGTH, LANES, MEMORY = 16, 4, 24
 
 
 def remembering(steps: int = 12, memory: int = MEMORY, **train: object) -> Recipe:
-    """A model that reads one way, without positions, four lanes side by side."""
+    """A model that reads one way, without positions, four streams side by side."""
     r = tiny_recipe(steps, **{"batch_tokens": LANES * LENGTH, "micro_tokens": None, **train})
     r.objective = Objective(Stream(LENGTH, LANES), Shift(), (NextToken(),))
     r.encoder.embed.positions, r.encoder.embed.segments, r.encoder.pooler = None, 0, None
@@ -43,12 +43,12 @@ def remembering(steps: int = 12, memory: int = MEMORY, **train: object) -> Recip
     return r
 
 
-def trained(recipe: Recipe, data: Path, steps: int, **more) -> tuple[Model, list[Step], Recall]:
+def trained(recipe: Recipe, data: Path, steps: int, **more) -> tuple[Model, list[Step], SegmentMemory]:
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe, recall = fitted(recipe, tokenizer), more.pop("recall", Recall())
+    recipe, recall = fit_to_data(recipe, tokenizer), more.pop("recall", SegmentMemory())
     model = build(recipe)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
-    feed = Feed(recipe, corpora, tokenizer.vocabulary())
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
+    feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     batches = iter(feed)
     found = list(fit(model, batches, adam, lambda step: 1e-3, steps=steps, clip=1.0, recall=recall, **more))
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
@@ -84,16 +84,16 @@ def test_the_memory_is_of_use_and_goes_on_within_a_step(data: Path):
 
 
 def test_an_epoch_begins_with_nothing(data: Path):
-    """Rows that begin a lane are read as by a model that was never told anything."""
+    """Rows that begin a stream are read as by a model that was never told anything."""
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe = fitted(remembering(400), tokenizer)
-    recall, given = Recall(), []
+    recipe = fit_to_data(remembering(400), tokenizer)
+    recall, given = SegmentMemory(), []
     model = build(recipe)
-    for (batch,) in Feed(recipe, corpora, tokenizer.vocabulary()):
+    for (batch,) in PretrainingBatches(recipe, corpora, tokenizer.vocabulary()):
         now = recall.give(batch)
         assert (now.past is None) == (not batch.example["continues"].any())
         given.append(now.past is None)
-        recall.take(batch, model.encoder(now.tokens, now.side, now.context()).memory)
+        recall.take(batch, model.encoder(now.tokens, now.token_info, now.context()).memory)
         if sum(given) == 2:
             break
     assert given.count(True) == 2
@@ -103,21 +103,23 @@ def test_an_epoch_begins_with_nothing(data: Path):
 
 @pytest.mark.parametrize("way", ["refused", "passed over"])
 def test_a_step_that_changes_nothing_leaves_nothing_behind(data: Path, way: str, monkeypatch: pytest.MonkeyPatch):
-    from clozeworks.optim.guard import Passed, Verdict, Watch
+    from clozeworks.train.guard import SkippedRange, SpikeGuard, Verdict
 
-    watch = Watch()
+    watch = SpikeGuard()
     if way == "refused":
-        monkeypatch.setattr(Watch, "__call__", lambda self, number, *_: Verdict("skip" if number == 3 else "update"))
+        monkeypatch.setattr(
+            SpikeGuard, "__call__", lambda self, number, *_: Verdict("skip" if number == 3 else "update")
+        )
     else:
-        watch.passed.append(Passed(3, 3, 3, 1, "a test"))
-    recall, lengths, gave = Recall(), [], []
+        watch.passed.append(SkippedRange(3, 3, 3, 1, "a test"))
+    recall, lengths, gave = SegmentMemory(), [], []
     give = recall.give
     monkeypatch.setattr(recall, "give", lambda batch: gave.append(give(batch).past is None) or give(batch))
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe = fitted(remembering(), tokenizer)
+    recipe = fit_to_data(remembering(), tokenizer)
     model = build(recipe)
-    adam = parameter_groups.optimizer(model, recipe.train.optimizer, 1e-3)
-    feed = Feed(recipe, corpora, tokenizer.vocabulary())
+    adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
+    feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, recall=recall, watch=watch):
         lengths.append(recall.length)
         assert step.skipped == (step.number == 3)
@@ -156,7 +158,7 @@ def interrupted(whole: Path, run: Path) -> Path:
 
 def test_a_resumed_run_remembers(whole: Path, data: Path, tmp_path: Path):
     kept = load_file(whole / "step-00000005" / checkpoint.MEMORY)
-    assert kept["lane"].tolist() == list(range(LANES))
+    assert kept["stream"].tolist() == list(range(LANES))
     assert kept["layer.1"].shape == (LANES, MEMORY, 32)
     run = interrupted(whole, tmp_path / "run")
     result = pretrain(remembering(), [(data, 1.0)], run, progress=False)
@@ -169,7 +171,7 @@ def test_without_its_memory_it_would_be_another_run(
     whole: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     run = interrupted(whole, tmp_path / "run")
-    monkeypatch.setattr(Recall, "load", lambda *_: None)
+    monkeypatch.setattr(SegmentMemory, "load", lambda *_: None)
     result = pretrain(remembering(), [(data, 1.0)], run, progress=False)
     assert weights(result.checkpoint) != weights(whole / "step-00000012")
     assert losses(run)[-1] != losses(whole)[-1]
@@ -191,7 +193,7 @@ def test_memory_is_verified_like_the_rest(whole: Path, data: Path, tmp_path: Pat
 
 def test_room_is_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     recipe = remembering()
-    size = distributed_checkpoint.remembered_bytes(recipe)
+    size = distributed_checkpoint.memory_bytes(recipe)
     assert size == 4 * MEMORY * LANES * 2 * 32
     model = build(recipe)
     weights = 3 * sum(parameter.nbytes for parameter in model.parameters()) + (1 << 20)
@@ -203,22 +205,26 @@ def test_room_is_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 def test_going_back_brings_the_memory_back(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Lasting trouble after step 10: from the checkpoint of step 5 it goes on as a run that never saw steps 8 to 11."""
-    from clozeworks.optim.guard import Watch
+    from clozeworks.train.guard import SpikeGuard
 
     settings = Guard(window=4, patience=2)
-    judge, loaded = Watch.__call__, []
+    judge, loaded = SpikeGuard.__call__, []
     monkeypatch.setattr(
-        Watch, "__call__", lambda self, n, loss, norm: judge(self, n, float("nan") if n in (10, 11) else loss, norm)
+        SpikeGuard,
+        "__call__",
+        lambda self, n, loss, norm: judge(self, n, float("nan") if n in (10, 11) else loss, norm),
     )
-    load = Recall.load
-    monkeypatch.setattr(Recall, "load", lambda self, state, *more: loaded.append(state) or load(self, state, *more))
+    load = SegmentMemory.load
+    monkeypatch.setattr(
+        SegmentMemory, "load", lambda self, state, *more: loaded.append(state) or load(self, state, *more)
+    )
     run = tmp_path / "run"
     result = pretrain(remembering(16, guard=settings), [(data, 1.0)], run, progress=False)
     assert result.finished
     assert len(loaded) == 1
     saved = load_file(run / "step-00000005" / checkpoint.MEMORY) if (run / "step-00000005").exists() else loaded[0]
     assert torch.equal(saved["layer.0"], loaded[0]["layer.0"])
-    assert loaded[0]["lane"].tolist() == list(range(LANES))
+    assert loaded[0]["stream"].tolist() == list(range(LANES))
 
 
 REFUSED = [
@@ -252,14 +258,14 @@ def test_old_recipes_read_and_write_the_same():
     """`start` stands in no JSON as long as it is what it always was."""
     stack = remembering().encoder.stack
     assert "start" not in spec.to_dict(stack)
-    stack.start = "zeros"
+    stack.initial_memory = "zeros"
     assert spec.from_dict(json.loads(json.dumps(spec.to_dict(stack)))) == stack
 
 
 def test_one_process_remembers_alone():
     rows = torch.arange(6).view(3, 2)
-    assert torch.equal(World().rows(rows), rows)
-    assert distributed_checkpoint.remembered(World(), Recall()) == {}
+    assert torch.equal(ProcessGroup().rows(rows), rows)
+    assert distributed_checkpoint.memory_files(ProcessGroup(), SegmentMemory()) == {}
 
 
 # ---- several processes

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 import clozeworks
 from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.segment_memory import Recall
+from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.exchange import checkpoint
 from clozeworks.inference.text_encoder import load
 from clozeworks.nn.block import Block
@@ -32,7 +32,7 @@ LENGTH, LANES, WIDTH, CELLS = 8, 4, 16, 24
 
 
 def reading(steps: int = 12, **train: object) -> Recipe:
-    """Both ways, two lanes each."""
+    """Both ways, two streams each."""
     r = named("elmo_mini")
     r.encoder.width = WIDTH
     for block in (r.encoder.stack.block_at(layer) for layer in range(2)):
@@ -55,7 +55,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_stopped_run_goes_on_bit_for_bit(whole: Path, data: Path, tmp_path: Path):
     kept = load_file(whole / "step-00000005" / checkpoint.MEMORY)
-    assert kept["lane"].tolist() == list(range(LANES))
+    assert kept["stream"].tolist() == list(range(LANES))
     assert kept["layer.0.h"].shape == (LANES, WIDTH)
     assert kept["layer.1.c"].shape == (LANES, CELLS)
     assert float(kept["layer.1.c"].abs().min(1).values.max()) > 0
@@ -74,7 +74,7 @@ def test_without_its_states_it_would_be_another_run(
     shutil.copytree(whole, run := tmp_path / "run")
     for step in (10, 12):
         shutil.rmtree(run / checkpoint.name_of(step))
-    monkeypatch.setattr(Recall, "load", lambda *_: None)
+    monkeypatch.setattr(SegmentMemory, "load", lambda *_: None)
     result = pretrain(reading(), [(data, 1.0)], run, progress=False)
     assert weights(result.checkpoint) != weights(whole / "step-00000012")
 
@@ -102,9 +102,9 @@ def test_words_are_written_as_the_tokenizer_has_them(whole: Path):
 
 
 def test_room_is_asked_for_the_states():
-    assert distributed_checkpoint.remembered_bytes(reading()) == 4 * LANES * 2 * (WIDTH + CELLS)
+    assert distributed_checkpoint.memory_bytes(reading()) == 4 * LANES * 2 * (WIDTH + CELLS)
     wide = clozeworks.recipe("awd_lstm")  # 1150, 1150 and 400 units, each with as many cells
-    assert distributed_checkpoint.remembered_bytes(wide) == 4 * wide.objective.segments.lanes * 2 * (1150 + 1150 + 400)
+    assert distributed_checkpoint.memory_bytes(wide) == 4 * wide.objective.segments.streams * 2 * (1150 + 1150 + 400)
 
 
 def test_what_makes_no_sense_is_refused():

@@ -31,10 +31,10 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import take_layers
 from clozeworks.train import metrics_log
 from clozeworks.train.resources import memory_check
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from clozeworks.train.run import pretrain
-from clozeworks.train.startup.begin import begun
-from clozeworks.train.teacher import expect
+from clozeworks.train.startup.begin import begin_model
+from clozeworks.train.teacher import check_teacher
 from tests.train.conftest import tiny_recipe
 
 Tiny = Callable[..., Recipe]
@@ -102,7 +102,7 @@ def test_the_positions_are_still_the_teachers(whole: Path, teacher: TextEncoder)
 
 
 def test_the_student_does_without_the_teacher(whole: Path, data: Path):
-    found = evaluate.figures_of(cw.load(whole), data)
+    found = evaluate.evaluate_text(cw.load(whole), data)
     row = [row for row in metrics_log.read(whole / "metrics.jsonl") if row.get("split") == "heldout"][-1]
     assert found["masked_lm"] == pytest.approx(row["masked_lm"], rel=1e-5)
     assert found["loss"] == pytest.approx(2 * found["masked_lm"])
@@ -167,20 +167,20 @@ def test_a_teacher_that_does_not_fit_is_refused(case: str, tokenizer: Tokenizer)
     r.distil, r.objective.losses = None, (MaskedLM(), loss)
     wrong = teacher_recipe(tokenizer, **encoder)
     with pytest.raises(InputError, match=said):
-        expect(r, tokenizer, TextEncoder(None, tokenizer, wrong))  # pyright: ignore[reportArgumentType]
+        check_teacher(r, tokenizer, TextEncoder(None, tokenizer, wrong))  # pyright: ignore[reportArgumentType]
 
 
 def test_a_teacher_without_words_is_refused(tokenizer: Tokenizer, teacher: TextEncoder):
     bare = copy.deepcopy(teacher.recipe)
     bare.objective.losses = ()
     with pytest.raises(RecipeError, match=r"losses\.0 = teacher has no masked-LM head"):
-        expect(student(), tokenizer, dataclasses.replace(teacher, recipe=bare))
+        check_teacher(student(), tokenizer, dataclasses.replace(teacher, recipe=bare))
 
 
 def test_a_teacher_of_other_ids_is_refused(foreign_data: Path, tokenizer: Tokenizer, teacher: TextEncoder):
     with pytest.raises(InputError, match=r"another tokenizer than the data has.*--tokenizer set to the teacher's"):
-        expect(student(), tokenizer, dataclasses.replace(teacher, tokenizer=Tokenizer.load(foreign_data)))
-    (note,) = expect(student(), tokenizer, dataclasses.replace(teacher, tokenizer=None))
+        check_teacher(student(), tokenizer, dataclasses.replace(teacher, tokenizer=Tokenizer.load(foreign_data)))
+    (note,) = check_teacher(student(), tokenizer, dataclasses.replace(teacher, tokenizer=None))
     assert "taken on trust" in note
 
 
@@ -188,7 +188,7 @@ def test_layers_that_the_teacher_lacks_are_refused(tokenizer: Tokenizer, teacher
     r = student()
     r.distil = Distil((0, 4))
     with pytest.raises(RecipeError, match=r"distil\.start = \[0, 4\]: teacher has layers 0 to 3"):
-        expect(r, tokenizer, teacher)
+        check_teacher(r, tokenizer, teacher)
 
 
 def test_layers_are_copied(tokenizer: Tokenizer):
@@ -240,24 +240,26 @@ def test_every_loss_trains(data: Path, tokenizer: Tokenizer, tmp_path: Path):
     encoder = cw.load(tmp_path / "run")
     assert encoder.model.head("hidden_states") is not None
     with pytest.raises(InputError, match="a head that predicts is needed"):
-        evaluate.figures_of(encoder, data)
+        evaluate.evaluate_text(encoder, data)
 
 
 def test_memory_counts_the_teacher():
     r, theirs = student(), TextEncoder(None, None, teacher_recipe())  # pyright: ignore[reportArgumentType]
-    alone, taught = cost_of(r), cost_of(r, theirs)
-    assert taught.teacher == cost_of(theirs.recipe).parameters
+    alone, taught = measure_cost(r), measure_cost(r, theirs)
+    assert taught.teacher == measure_cost(theirs.recipe).parameters
     assert taught.step == dataclasses.replace(taught, teacher=0).step + 4 * taught.teacher
     assert taught.passes > alone.passes  # what is compared
-    assert memory_check.told(r, "cpu", theirs).startswith("needs about ")
+    assert memory_check.describe(r, "cpu", theirs).startswith("needs about ")
 
 
 def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncoder, tmp_path: Path):
-    from clozeworks.train.run import fitted, open_data, opened
+    from clozeworks.train.run import fit_to_data, open_data, open_session
 
     corpora, tokenizer = open_data([(data, 1.0)])
-    session = opened(fitted(student(), tokenizer), corpora, tokenizer, tmp_path / "run", "cpu", teacher=teacher)
-    again, _ = begun(session.recipe, None, teacher)
+    session = open_session(
+        fit_to_data(student(), tokenizer), corpora, tokenizer, tmp_path / "run", "cpu", teacher=teacher
+    )
+    again, _ = begin_model(session.recipe, None, teacher)
     for (name, a), b in zip(session.model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b), name
     block = dict(session.model.encoder.stack.blocks[1].named_parameters())["ffn.up.weight"]

@@ -12,16 +12,16 @@ from clozeworks.screen.console import closing, emit, note, screen
 
 
 def run(options: Options) -> None:
-    if options.refresh_global and (options.length, options.window) != (None, None):
+    if options.refresh_global and (options.max_length, options.window) != (None, None):
         needed = "length and window of a converted model stay as they are"
-        raise InputError("--refresh-global", "with --length or --window", needed, "leave them out")
+        raise InputError("--refresh-global", "with --max-length or --window", needed, "leave them out")
     with screen(stderr=True).status(f"reading {options.model}") as status:
         encoder = named.model(options.model, options.parts, options.allow_pickle)
         status.update("converting")
         if options.refresh_global:
             made = refresh(encoder)
         else:
-            made = lengthen(encoder, options.length or LENGTH, options.window or WINDOW)
+            made = lengthen(encoder, options.max_length or LENGTH, options.window or WINDOW)
         status.update(f"writing {options.out}")
         out = save(made, options.out)
     mixers = made.recipe.encoder.stack.mixers()

@@ -159,7 +159,7 @@ def examples(parser: Parser) -> None:
     parser.add_argument(
         "--split", type=one_of("train", "heldout"), default="train", metavar="train|heldout", help="which text (train)"
     )
-    parser.add_argument("--words", action="store_true", help="mark where words begin")
+    parser.add_argument("--mark-words", action="store_true", help="mark where words begin")
     parser.add_argument("--json", action="store_true", help="one JSON object a line instead")
 
 
@@ -186,8 +186,8 @@ def pretrain(parser: Parser) -> None:
         help="continue from a run, a model or a Hugging Face directory; the encoder is then that one",
     )
     parser.add_argument("--teacher", metavar="DIR", help=f"{MODEL}, to learn from; for recipes that distil")
-    parser.add_argument("--words", metavar="FILE", help="vectors that the table of words begins as")
-    parser.add_argument("--freeze-words", action="store_true", help="that table never learns")
+    parser.add_argument("--word-vectors", metavar="FILE", help="vectors that the table of words begins as")
+    parser.add_argument("--freeze-word-vectors", action="store_true", help="that table never learns")
     parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own, of --from and --teacher")
     parser.add_argument("--dry-run", action="store_true", help="say tokens, epochs, hours and memory; train nothing")
     parser.add_argument(
@@ -244,7 +244,7 @@ def evaluate(parser: Parser) -> None:
     parser.add_argument("--pairs", metavar="A,B", help="fields of source and target in FILE (the two it has)")
     _beams(parser)
     parser.add_argument("--seed", type=whole(0), default=0, metavar="S", help="of the masks (0)")
-    parser.add_argument("--length", type=whole(), metavar="N", help="tokens of an example (as in training)")
+    parser.add_argument("--max-length", type=whole(), metavar="N", help="tokens of an example (as in training)")
     parser.add_argument("--memory", type=whole(0), metavar="N", help="rows that it remembers (as in training)")
     parser.add_argument("--rounds", type=whole(), metavar="N", help="of hashing in LSH attention (as in training)")
     parser.add_argument("--window", type=whole(), metavar="N", help="slide a window of N tokens over the text")
@@ -366,14 +366,14 @@ def convert(parser: Parser) -> None:
     covers, without global tokens, the model stays the same. It then wants some training on long texts.
 
     clozeworks convert run --to longformer --out long
-    clozeworks convert run --to longformer --length 2048 --window 256 --out long
+    clozeworks convert run --to longformer --max-length 2048 --window 256 --out long
     clozeworks convert long-run --refresh-global --out long
     """
     _model(parser)
     parser.add_argument(
         "--to", type=one_of("longformer"), default="longformer", metavar="longformer", help="what to make (longformer)"
     )
-    parser.add_argument("--length", type=whole(), metavar="N", help="of the longest text, in tokens (4096)")
+    parser.add_argument("--max-length", type=whole(), metavar="N", help="of the longest text, in tokens (4096)")
     parser.add_argument("--window", type=whole(), metavar="N", help="tokens in sight, half to either side (512)")
     parser.add_argument(
         "--refresh-global",

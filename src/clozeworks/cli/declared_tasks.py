@@ -6,7 +6,7 @@ from clozeworks.cli.arguments import columns as _columns
 from clozeworks.cli.arguments import json_facts as _json
 from clozeworks.cli.arguments import model as _model
 
-TASKS = ("classify", "pair", "tag", "span", "choice", "write", "towers")
+TASKS = ("classify", "pair", "tag", "qa", "choice", "seq2seq", "embed")
 
 
 def finetune(parser: Parser) -> None:
@@ -17,8 +17,8 @@ def finetune(parser: Parser) -> None:
 
     clozeworks finetune classify --model run --train train.jsonl --dev dev.jsonl --out task
     clozeworks finetune classify --model HF_DIR --train train.csv --columns text=review label=stars --out task
-    clozeworks finetune classify --model run --train train.jsonl --out task --freeze --features join
-    clozeworks finetune classify --model run --train train.jsonl --out task --further 500 --unfreeze --seeds 3
+    clozeworks finetune classify --model run --train train.jsonl --out task --freeze --features concat
+    clozeworks finetune classify --model run --train train.jsonl --out task --continue-pretraining 500 --gradual-unfreezing --seeds 3
     """
     parser.add_argument("task", metavar="TASK", type=one_of(*TASKS), help=", ".join(TASKS))
     parser.add_argument("--model", required=True, metavar="M", help=MODEL)
@@ -30,9 +30,9 @@ def finetune(parser: Parser) -> None:
     parser.add_argument(
         "--epochs", type=whole(), metavar="N", help="times that each row is seen (3; more for few rows)"
     )
-    parser.add_argument("--batch", type=whole(), default=32, metavar="N", help="rows a step (32)")
+    parser.add_argument("--batch-size", type=whole(), default=32, metavar="N", help="rows a step (32)")
     parser.add_argument(
-        "--length", type=whole(), metavar="N", help="tokens of an example at most (512, or the model's)"
+        "--max-length", type=whole(), metavar="N", help="tokens of an example at most (512, or the model's)"
     )
     parser.add_argument(
         "--set",
@@ -44,43 +44,48 @@ def finetune(parser: Parser) -> None:
     parser.add_argument("--freeze", action="store_true", help="the encoder gives features, and only the head learns")
     parser.add_argument(
         "--features",
-        type=one_of("last", "sum", "join", "mix"),
+        type=one_of("last", "sum", "concat", "mix"),
         default="last",
-        metavar="last|sum|join|mix",
+        metavar="last|sum|concat|mix",
         help="what the head reads: the last layer, the last four summed or joined, a learned mix of all (last)",
     )
     parser.add_argument(
         "--from-scratch", action="store_true", help="fresh weights, for comparison: what is pretraining worth?"
     )
     parser.add_argument(
-        "--words", metavar="FILE", help="with --from-scratch: vectors that the table of words begins as"
+        "--word-vectors", metavar="FILE", help="with --from-scratch: vectors that the table of words begins as"
     )
-    parser.add_argument("--freeze-words", action="store_true", help="that table never learns")
+    parser.add_argument("--freeze-word-vectors", action="store_true", help="that table never learns")
     parser.add_argument(
         "--layer-decay", type=float, metavar="X", help="each layer at X times the rate of the one above, such as 0.9"
     )
     parser.add_argument(
-        "--unfreeze", action="store_true", help="from the top, one layer more learns each epoch, lower ones slower"
+        "--gradual-unfreezing",
+        action="store_true",
+        help="from the top, one layer more learns each epoch, lower ones slower",
     )
     parser.add_argument(
-        "--further", type=whole(), metavar="STEPS", help="before that, go on with pretraining on the text of --train"
+        "--continue-pretraining",
+        type=whole(),
+        metavar="STEPS",
+        help="before that, go on with pretraining on the text of --train",
     )
     parser.add_argument(
-        "--auxiliary",
+        "--lm-weight",
         type=float,
         default=0.0,
         metavar="W",
         help="of models that read one way: weight of predicting the words too, such as 0.5 (0)",
     )
     parser.add_argument(
-        "--form",
+        "--architecture",
         type=one_of("decoder", "prefix"),
         default="decoder",
         metavar="decoder|prefix",
         help="write: an encoder and a decoder made of it, or one stack for source and target (decoder)",
     )
     parser.add_argument("--decoder", metavar="M", help="write: the model that the decoder begins as (--model)")
-    parser.add_argument("--rows", type=whole(), metavar="N", help="learn from about N of the rows (all)")
+    parser.add_argument("--limit", type=whole(), metavar="N", help="learn from about N of the rows (all)")
     parser.add_argument("--patience", type=whole(), metavar="N", help="end after N epochs without a better figure")
     parser.add_argument(
         "--seeds", type=whole(), default=1, metavar="N", help="N runs; the best is the model of RUN (1)"

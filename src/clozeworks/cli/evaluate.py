@@ -6,7 +6,7 @@ from clozeworks.cli.paths import existing
 from clozeworks.cli.to_try import to_try
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.corpus import Corpus
-from clozeworks.evaluate.text import adapted, check_tokenizer, figures_of
+from clozeworks.evaluate.text import adapt, check_tokenizer, evaluate_text
 from clozeworks.screen.console import closing, emit, screen
 from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
 
@@ -23,11 +23,11 @@ def run(options: Options) -> None:
         if getattr(options, name):
             needed = "it is about labelled rows, and the model has no task"
             raise InputError(f"--{name}", options.model, needed, "leave it out, or see clozeworks finetune")
-    encoder = adapted(encoder, options.length, options.memory, options.rounds)
+    encoder = adapt(encoder, options.max_length, options.memory, options.rounds)
     if options.test is not None or encoder.recipe.decoder is not None:
         if options.window is not None:
             raise InputError("--window", options.window, "it slides over text of one side", "leave it out")
-        pair_figures.run(options, encoder, screen(), figures_of)
+        pair_figures.run(options, encoder, screen(), evaluate_text)
         return
     directory = existing(options.data, "a prepared directory")
     console = screen()
@@ -47,16 +47,16 @@ def run(options: Options) -> None:
         if getattr(options, name) is not None:
             raise InputError(f"--{name}", getattr(options, name), "it is about a window", "give --window, too")
     if options.json:
-        figures = figures_of(encoder, directory, options.seed)
+        figures = evaluate_text(encoder, directory, options.seed)
         emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
         return
     with console.status("reading held-out text"):
-        figures = figures_of(encoder, directory, options.seed)
+        figures = evaluate_text(encoder, directory, options.seed)
     ahead = "next_token" in figures
     console.print(f"{figures['count']:,} {'' if ahead else 'hidden '}tokens of the held-out text of {directory}")
-    if "lanes" in figures:
-        told = f"{figures['lanes']} side by side, rows of {figures['length']}, a memory of {figures['memory']}"
-        console.print(f"read as one text in lanes: {told}")
+    if "streams" in figures:
+        told = f"{figures['streams']} side by side, rows of {figures['length']}, a memory of {figures['memory']}"
+        console.print(f"read as one text in streams: {told}")
     console.print()
     tell(console, figures, NEXT if ahead else ORDERED if "permuted_lm" in figures else ENGLISH)
     closing(console, None, to_try(encoder.recipe, options.model, encoder.tokenizer))

@@ -10,14 +10,14 @@ from clozeworks.cli import named, step_examples
 from clozeworks.cli.arguments import Options
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import Ragged
+from clozeworks.core.examples import RaggedBatch
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.recipe import Recipe
 from clozeworks.screen.console import closing, emit, facts, note, screen
 from clozeworks.screen.drawing import brief, drawn, legend
-from clozeworks.train.pretraining_batches import Feed, epoch_of
-from clozeworks.train.run import fitted
+from clozeworks.train.pretraining_batches import PretrainingBatches, make_epoch
+from clozeworks.train.run import fit_to_data
 
 
 def run(options: Options) -> None:
@@ -32,7 +32,7 @@ def run(options: Options) -> None:
     directory = named.existing(options.data, "a prepared directory")
     text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
     seed = recipe.train.seed if options.seed is None else options.seed
-    epoch = epoch_of(recipe, text, tokenizer, seed, options.epoch)
+    epoch = make_epoch(recipe, text, tokenizer, seed, options.epoch)
     index = chosen(options, len(epoch.plan))
     ragged = epoch.examples(index, sentences=True)
     if options.json:
@@ -79,7 +79,7 @@ def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError
     """What `pretrain` would say against this sound recipe on this data, if anything."""
     try:
         text = Corpus.open(directory, "train")
-        Feed(fitted(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()).rehearse()
+        PretrainingBatches(fit_to_data(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()).check_first_examples()
     except InputError as error:
         return error
     return None
@@ -98,7 +98,7 @@ def tell(
     options: Options,
     recipe: Recipe,
     tokenizer: Tokenizer,
-    ragged: Ragged,
+    ragged: RaggedBatch,
     there: int,
     index: np.ndarray,
     directory: Path,
@@ -112,14 +112,14 @@ def tell(
         ("corruption", brief(objective.corruption)),
     ]
     console.print(facts(rows))
-    legend(console, tokenizer, ragged=ragged, words=options.words)
+    legend(console, tokenizer, ragged=ragged, words=options.mark_words)
     for at in range(len(index)):
         console.print(f"\n{index[at]:,}", style="bold")
-        for line in drawn(ragged, at, tokenizer, objective.segments, options.words, console.width):
+        for line in drawn(ragged, at, tokenizer, objective.segments, options.mark_words, console.width):
             console.print(line)
 
 
-def as_json(ragged: Ragged, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
+def as_json(ragged: RaggedBatch, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
     """One example, unpadded."""
     here = slice(ragged.first[at], ragged.first[at + 1])
     sentences = ragged.sentence_starts

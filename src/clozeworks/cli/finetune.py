@@ -13,14 +13,14 @@ from clozeworks.cli.pretrain import device
 from clozeworks.core.errors import InputError
 from clozeworks.data.tables import balance
 from clozeworks.screen.console import closing, emit, facts, note, screen
+from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import Task
-from clozeworks.tasks.towers import Towers
 from clozeworks.train.finetune.entry import plan
-from clozeworks.train.finetune.options import Wishes
+from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.plan import Plan
-from clozeworks.train.finetune.result import Tuned
-from clozeworks.train.finetune.run import carry_out
+from clozeworks.train.finetune.result import FinetuneResult
+from clozeworks.train.finetune.run import run_plan
 
 READ = {
     "SumLayers": "the last layers summed",
@@ -48,7 +48,7 @@ def run(options: Options) -> int:
         else:
             closing(console, None, "the same command without --dry-run, with --out RUN")
         return 0
-    done = carry_out(found, options.out, device=options.device, progress=not options.json, console=console)
+    done = run_plan(found, options.out, device=options.device, progress=not options.json, console=console)
     if options.json:
         emit(outcome(options, found, done))
     else:
@@ -56,12 +56,12 @@ def run(options: Options) -> int:
     return 128 + done.signal if done.signal else 0
 
 
-def wishes_of(options: Options) -> Wishes:
-    names = ("epochs", "batch", "length", "freeze", "features", "from_scratch", "unfreeze", "layer_decay", "further",
-             "auxiliary", "patience", "seeds", "rows", "form", "decoder", "words",
-             "freeze_words")  # fmt: skip
+def wishes_of(options: Options) -> FinetuneOptions:
+    names = ("epochs", "batch_size", "max_length", "freeze", "features", "from_scratch", "gradual_unfreezing", "layer_decay",
+             "continue_pretraining", "lm_weight", "patience", "seeds", "limit", "architecture", "decoder",
+             "word_vectors", "freeze_word_vectors")  # fmt: skip
     given = {name: getattr(options, name) for name in names}
-    return Wishes(**given, changes=pairs_of(options.set, "--set"))
+    return FinetuneOptions(**given, changes=pairs_of(options.set, "--set"))
 
 
 def pairs_of(texts: Sequence[str], option: str) -> dict[str, str]:
@@ -80,10 +80,10 @@ def tell(console: Console, found: Plan) -> None:
     """What was read, and what will be done."""
     for text in found.notes:
         note(console, text)
-    train, tune = found.recipe.train, found.recipe.tune
+    train, tune = found.recipe.train, found.recipe.finetune
     assert tune is not None
     epochs = "1 epoch" if tune.epochs == 1 else f"{tune.epochs} epochs"
-    begin = "fresh weights" if found.wishes.from_scratch else found.encoder.recipe.name
+    begin = "fresh weights" if found.options.from_scratch else found.encoder.recipe.name
     held = f", {len(found.dev):,} to measure on" if found.dev else ""
     rows = [("rows", f"{len(found.train):,} to learn from{held}")]
     rows.append(("columns", ", ".join(f"{name} = {column}" for name, column in found.columns.items())))
@@ -91,12 +91,12 @@ def tell(console: Console, found: Plan) -> None:
         rows.append(("labels", labels_of(counts)))
     learns = "all but its words learns" if found.recipe.encoder.embed.frozen else "all of it learns"
     rows += [
-        ("encoder", f"{begin}, {'frozen' if tune.freeze else learns}, texts of {found.task.frame.length}"),
+        ("encoder", f"{begin}, {'frozen' if tune.freeze else learns}, texts of {found.task.template.length}"),
         ("head", head_of(found.task)),
-        ("training", f"{epochs}, {train.steps:,} steps of {tune.batch}, rate {train.learning_rate:.1e}"),
+        ("training", f"{epochs}, {train.steps:,} steps of {tune.batch_size}, rate {train.learning_rate:.1e}"),
     ]
-    if found.wishes.further:
-        rows.insert(-1, ("before", f"{found.wishes.further:,} steps of pretraining on these texts"))
+    if found.options.continue_pretraining:
+        rows.insert(-1, ("before", f"{found.options.continue_pretraining:,} steps of pretraining on these texts"))
     console.print(facts(rows))
     console.print()
 
@@ -112,20 +112,20 @@ def head_of(task: Task) -> str:
     summary = getattr(task, "summary", None)
     reading = type(task.reading).__name__
     parts = [] if reading == "Reading" else [READ[reading]]
-    parts += [] if task.readers is None else [f"readers of {task.readers.cells} cells"]
+    parts += [] if task.task_encoder is None else [f"readers of {task.task_encoder.cells} cells"]
     if isinstance(summary, Summary):
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
         parts += (
             [{"pooler": "the encoder's pooler", "own": "a layer of its own"}[summary.dense]] if summary.dense else []
         )
-    if isinstance(task, Towers):
-        parts += [f"{task.vector.pool} vectors of two texts", f"loss {task.loss}"]
+    if isinstance(task, SentenceEmbedding):
+        parts += [f"{task.pooling.mode} vectors of two texts", f"loss {task.loss}"]
     parts += [f"{len(task.labels)} labels"] if task.labels else []
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 
 
 def told(found: Plan) -> dict[str, Any]:
-    train, tune = found.recipe.train, found.recipe.tune
+    train, tune = found.recipe.train, found.recipe.finetune
     rows = {"train": len(found.train), **({"dev": len(found.dev)} if found.dev else {})}
     how = {"epochs": tune and tune.epochs, "steps": train.steps, "learning_rate": train.learning_rate}
     return {
@@ -137,22 +137,22 @@ def told(found: Plan) -> dict[str, Any]:
     }
 
 
-def outcome(options: Options, found: Plan, done: Tuned) -> dict[str, Any]:
+def outcome(options: Options, found: Plan, done: FinetuneResult) -> dict[str, Any]:
     """The one object of --json."""
     seeds = [{"seed": seed, **figures} for seed, figures in done.seeds.items()]
     more = {"seeds": seeds, "mean": done.mean, "spread": done.spread}
     place = {"model": options.model, "run": str(done.out), "finished": done.finished}
-    figures = {**done.figures, "intervals": done.intervals}
+    figures = {**done.metrics, "intervals": done.intervals}
     return {**told(found), **place, **figures, **more, "notes": done.notes}
 
 
-def report(console: Console, options: Options, found: Plan, done: Tuned) -> None:
+def report(console: Console, options: Options, found: Plan, done: FinetuneResult) -> None:
     console.print()
     if not done.finished:
         console.print("stopped; run the same command again to go on")
         return
     rows = []
-    for name, value in done.figures.items():
+    for name, value in done.metrics.items():
         low, high = done.intervals[name]
         rows.append((name.replace("_", " "), f"{value:.4f}   95 % of resampled rows: {low:.4f} to {high:.4f}"))
         if name in done.spread:

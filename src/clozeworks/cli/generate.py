@@ -7,7 +7,7 @@ from rich.text import Text
 from clozeworks.cli import named
 from clozeworks.cli.arguments import Options
 from clozeworks.core.errors import InputError
-from clozeworks.inference.generation import Draw
+from clozeworks.inference.generation import Sampling
 from clozeworks.screen.console import closing, emit, screen
 
 
@@ -18,7 +18,7 @@ def run(options: Options) -> None:
     if options.beams > 1 and options.count > options.beams:
         given = f"{options.count} texts of {options.beams} beams"
         raise InputError("--count", given, "there is a text for each beam at most", f"use --beams {options.count}")
-    how = Draw(options.temperature, options.top_k, options.top_p)
+    how = Sampling(options.temperature, options.top_k, options.top_p)
     encoder = named.model(options.model, options.parts, options.allow_pickle)
     more = {"beams": options.beams, "penalty": options.length_penalty, "count": options.count, "seed": options.seed}
     found = encoder.generate(options.prompt, options.tokens, how, **more)

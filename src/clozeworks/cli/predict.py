@@ -10,13 +10,13 @@ from clozeworks.cli.arguments import Options
 from clozeworks.cli.finetune import pairs_of
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
-from clozeworks.inference.predict import joined, predicted, task_of
+from clozeworks.inference.predict import get_task, join_windows, predict
 from clozeworks.screen.console import finite, screen, span
 
 
 def run(options: Options) -> None:
     encoder = named.model(options.model, options.parts, options.allow_pickle)
-    task = task_of(encoder.recipe)
+    task = get_task(encoder.recipe)
     if encoder.tokenizer is None:
         raise InputError(options.model, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it")
     if options.text and len(task.columns) > 1:
@@ -27,10 +27,10 @@ def run(options: Options) -> None:
     columns = pairs_of(options.columns, "--columns")
     console, done, begin = screen(stderr=True), 0, time.perf_counter()
     with console.status("reading") as status:
-        pieces = predicted(encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind)
+        pieces = predict(encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind)
         for table, answers in pieces:
             for row, answer in zip(table.given, answers, strict=True):
-                write(joined(row, answer))
+                write(join_windows(row, answer))
             sys.stdout.flush()
             done += len(answers)
             seconds = time.perf_counter() - begin

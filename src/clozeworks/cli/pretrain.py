@@ -12,9 +12,9 @@ from clozeworks.cli.arguments import Options
 from clozeworks.cli.paths import existing
 from clozeworks.cli.to_try import to_try
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import LostError, several
+from clozeworks.core.world import LostError, is_distributed
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.continue_from import continued
+from clozeworks.exchange.continue_from import continue_recipe
 from clozeworks.exchange.huggingface import fits
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
@@ -35,7 +35,7 @@ def run(options: Options) -> int:
     recipe, source, notes = start(options, data)
     words = vectors(options, recipe)
     teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
-    if recipe.train.processes > 1 and not options.dry_run and not several():
+    if recipe.train.processes > 1 and not options.dry_run and not is_distributed():
         needed(options)
         return processes.run(options.command, recipe.train.processes)
     main = os.environ.get("RANK", "0") == "0"
@@ -111,21 +111,26 @@ def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]
         return spread(named.recipe(options.recipe, options.set), options), None, []
     encoder = named.model(options.source, options.parts, options.allow_pickle)
     _, tokenizer = open_data(data)
-    recipe, encoder, notes = continued(named.recipe(options.recipe), encoder, tokenizer)
+    recipe, encoder, notes = continue_recipe(named.recipe(options.recipe), encoder, tokenizer)
     return spread(named.changed(recipe, options.set), options), encoder.model, notes
 
 
 def vectors(options: Options, recipe: Recipe) -> Vectors | None:
     """What the table of words begins as; that it never learns is a fact of the recipe."""
-    if options.words is None:
-        if options.freeze_words:
-            raise InputError("--freeze-words", "no --words", "it keeps the vectors of a file", "add --words FILE")
+    if options.word_vectors is None:
+        if options.freeze_word_vectors:
+            raise InputError(
+                "--freeze-word-vectors",
+                "no --word-vectors",
+                "it keeps the vectors of a file",
+                "add --word-vectors FILE",
+            )
         return None
     if options.source is not None:
         needed = "the model brings a table of words that it was trained with"
-        raise InputError("--words", "together with --from", needed, "leave one of them out")
-    recipe.encoder.embed.frozen |= options.freeze_words
-    return load_vectors(existing(options.words, "a file of vectors"))
+        raise InputError("--word-vectors", "together with --from", needed, "leave one of them out")
+    recipe.encoder.embed.frozen |= options.freeze_word_vectors
+    return load_vectors(existing(options.word_vectors, "a file of vectors"))
 
 
 def spread(recipe: Recipe, options: Options) -> Recipe:

@@ -12,12 +12,12 @@ from clozeworks.core import spec
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.recipe import Recipe
 from clozeworks.screen.console import closing, columns, emit, facts, screen, short, size
-from clozeworks.train.resources.cost import Cost, cost_of
+from clozeworks.train.resources.cost import Cost, measure_cost
 
 
 def run(options: Options) -> None:
     recipe = named.recipe(options.recipe, options.set)
-    cost = cost_of(recipe)
+    cost = measure_cost(recipe)
     if options.json:
         emit({**as_json(recipe, cost), "recipe": spec.to_dict(recipe)})
         return

@@ -7,7 +7,7 @@ from typing import Any
 from clozeworks.cli import named
 from clozeworks.cli.arguments import Options
 from clozeworks.core.errors import InputError
-from clozeworks.core.examples import Ragged
+from clozeworks.core.examples import RaggedBatch
 from clozeworks.data.batches.rows import Row
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -16,7 +16,7 @@ from clozeworks.recipe import Recipe
 from clozeworks.screen.console import emit, facts, screen
 from clozeworks.screen.drawing import brief, drawn, legend
 from clozeworks.train import metrics_log, run_dir
-from clozeworks.train.pretraining_batches import Feed
+from clozeworks.train.pretraining_batches import PretrainingBatches
 
 
 def show(options: Options, as_json: Any) -> None:
@@ -43,9 +43,9 @@ def show(options: Options, as_json: Any) -> None:
     console.print(facts(told))
     for number, (row, ragged, at) in enumerate(found):
         if not number:
-            legend(console, tokenizer, ragged=ragged, words=options.words)
+            legend(console, tokenizer, ragged=ragged, words=options.mark_words)
         console.print(f"\n{row.index[at]:,} in epoch {row.epoch.number} of {place(row)}", style="bold", markup=False)
-        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, options.words, console.width):
+        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, options.mark_words, console.width):
             console.print(line)
 
 
@@ -60,10 +60,10 @@ def rows_of(run: Path, recipe: Recipe, tokenizer: Tokenizer, step: int) -> list[
         corpora.append((corpus, entry["weight"]))
     before = checkpoint.find(run, upto=step - 1).checkpoint
     start, position = (before.step, before.state["position"]) if before else (0, None)
-    return Feed(recipe, corpora, tokenizer.vocabulary(), start, position).rows_of(step)
+    return PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), start, position).rows_at(step)
 
 
-def examples_of(row: Row) -> Iterator[tuple[Row, Ragged, int]]:
+def examples_of(row: Row) -> Iterator[tuple[Row, RaggedBatch, int]]:
     ragged = row.epoch.examples(row.index, sentences=True)
     for at in range(len(row.index)):
         yield row, ragged, at

@@ -13,21 +13,21 @@ from clozeworks.cli.finetune import pairs_of
 from clozeworks.cli.paths import existing
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import balance, read
+from clozeworks.data.tables import balance, read_table
 from clozeworks.evaluate.examination import Examination, examine
 from clozeworks.evaluate.mistakes import Mistakes, mistakes
 from clozeworks.evaluate.report import page
-from clozeworks.inference.predict import columns_of, task_of
+from clozeworks.inference.predict import get_task, match_columns
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.metrics.classes import Confusion
 from clozeworks.screen.console import closing, columns, emit, facts, note
-from clozeworks.train.finetune.plan import cut
+from clozeworks.train.finetune.plan import limit_length
 
 SHOWN, CLASSES = 5, 30  # mistakes, and classes of a matrix, on a screen
 
 
 def run(options: Options, encoder: TextEncoder, console: Console) -> None:
-    task, tokenizer = task_of(encoder.recipe), encoder.tokenizer
+    task, tokenizer = get_task(encoder.recipe), encoder.tokenizer
     if options.test is None:
         needed = f"it was trained to {task.name}, and labelled rows tell how well"
         raise InputError("--data", options.data, needed, "give them as --test FILE")
@@ -38,11 +38,11 @@ def run(options: Options, encoder: TextEncoder, console: Console) -> None:
         raise InputError(options.model, "no tokenizer", "text needs one", "put tokenizer.json beside it")
     if options.report is not None and not options.report.endswith((".html", ".htm")):
         raise InputError("--report", options.report, "it is one HTML page", "use an ending of .html")
-    if options.length is not None:
-        task = dataclasses.replace(task, frame=cut(task.frame, encoder.recipe, options.length))
-        task.frame.check("--length")
+    if options.max_length is not None:
+        task = dataclasses.replace(task, template=limit_length(task.template, encoder.recipe, options.max_length))
+        task.template.check("--max-length")
     file = existing(options.test, "a labelled file")
-    rows = read(file, columns_of(task), task.truth, pairs_of(options.columns, "--columns"), maybe=task.maybe)
+    rows = read_table(file, match_columns(task), task.truth, pairs_of(options.columns, "--columns"), maybe=task.maybe)
     found = examine(encoder.model, task, rows.table, tokenizer, encoder.kind, options.seed)
     wrong = mistakes(task, found.answers, rows.table)
     baseline = commonest(balance(rows.table).counts) if wrong.confusion is not None else {}

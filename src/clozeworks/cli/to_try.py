@@ -11,7 +11,7 @@ def to_try(recipe: Recipe, model: str, tokenizer: Tokenizer | None) -> str:
     place = shlex.quote(model)
     if recipe.decoder is not None:
         return f'clozeworks translate {place} "..."'
-    if recipe.encoder.stack.ways == 2:
+    if recipe.encoder.stack.directions == 2:
         return f"clozeworks finetune tag --model {place} --train train.jsonl --freeze --features mix --out tags"
     if not recipe.objective.losses:  # nothing predicts words
         return f"clozeworks finetune classify --model {place} --train train.jsonl --out classes"

@@ -59,7 +59,7 @@ _REASONS = {  # errno: (given, needed, what to do)
 def write_bytes(path: StrPath, data: bytes | bytearray | memoryview) -> None:
     """Write one file; directories above it are made, a file already there is replaced."""
     target = Path(os.path.realpath(path))  # through a symbolic link: what it points at is replaced, not the link
-    with explained(path), _sibling(target) as new:
+    with explain_os_errors(path), _sibling(target) as new:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
         with open(new, "xb") as file:
@@ -84,7 +84,7 @@ def write_json(path: StrPath, value: object) -> None:
 def file(path: StrPath) -> Iterator[Path]:
     """Fill the empty file this yields; it becomes `path` when the block ends well, and vanishes when it does not."""
     target = Path(os.path.realpath(path))
-    with explained(path), _sibling(target) as new:
+    with explain_os_errors(path), _sibling(target) as new:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
         new.touch(exist_ok=False)
@@ -104,7 +104,7 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
     `overwrite`: then it is moved aside, and deleted only after the new one has its name.
     """
     target = Path(os.path.realpath(path))
-    with explained(path), _sibling(target) as new:
+    with explain_os_errors(path), _sibling(target) as new:
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target))
         if not overwrite and target.is_dir() and any(target.iterdir()):
@@ -126,9 +126,9 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def held(place: Path, doing: str) -> Iterator[None]:
+def hold_lock(place: Path, doing: str) -> Iterator[None]:
     """Hold a directory, made if need be. The lock is the kernel's, so it falls with its process, however that dies."""
-    with explained(place):
+    with explain_os_errors(place):
         try:
             place.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
@@ -142,7 +142,7 @@ def held(place: Path, doing: str) -> Iterator[None]:
             file.seek(0)
             given = f"process {file.read().strip() or '(unknown)'} {doing}"
             raise InputError(place, given, "one process at a time", "wait for it, stop it, or choose another directory")
-        with explained(place):
+        with explain_os_errors(place):
             file.truncate(0)
             file.write(f"{os.getpid()} on {platform.node()}\n")
             file.flush()
@@ -200,7 +200,7 @@ def sweep(parent: StrPath) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: StrPath) -> Iterator[None]:
+def explain_os_errors(path: StrPath) -> Iterator[None]:
     """Turn a full disk, a missing right and the like into a sentence about `path`; let other errors through.
 
     Libraries written in Rust (safetensors, tokenizers) raise errors of their own that name the errno only in the text.

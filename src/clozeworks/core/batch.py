@@ -19,17 +19,17 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from clozeworks.core.cache import Carry
-from clozeworks.core.dropout import Key
+from clozeworks.core.cache import Cache
+from clozeworks.core.dropout import DropoutKey
 
 Kind = Literal["full", "causal", "prefix", "order"]
 Backend = Literal["auto", "dense", "sdpa", "documents"]
 PADDING, FORGOTTEN = -1, -2
-HOST = ("lane", "continues")  # facts of examples that nobody asks the device for
+HOST = ("stream", "continues")  # facts of examples that nobody asks the device for
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class TokenInfo:
     """Facts of the tokens on one side of an attention, each [B, n]."""
 
     position: Tensor  # restarts in every document
@@ -40,32 +40,32 @@ class Side:
     marked: Tensor | None = None  # bool: tokens that see and are seen from afar, whatever a mixer leaves out
 
     @staticmethod
-    def make(position: Tensor, document: Tensor, kind: Kind, segment: Tensor | None = None) -> "Side":
+    def make(position: Tensor, document: Tensor, kind: Kind, segment: Tensor | None = None) -> "TokenInfo":
         """Numbers and promise made together: the only way to get a `full` or `causal` side."""
         if kind == "causal":
-            return Side(position, document, position, position, segment)
+            return TokenInfo(position, document, position, position, segment)
         if kind == "full":
             nought = torch.zeros_like(position)
-            return Side(position, document, nought, nought, segment)
+            return TokenInfo(position, document, nought, nought, segment)
         raise ValueError(f"kind {kind!r} has numbers of its own: build the Side from them")
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> "Side":
+    def each(self, change: Callable[[Tensor], Tensor]) -> "TokenInfo":
         changed: Any = (None if value is None else change(value) for value in self._tensors())
-        return Side(*changed)
+        return TokenInfo(*changed)
 
-    def take(self, index: Tensor) -> "Side":
+    def take(self, index: Tensor) -> "TokenInfo":
         """The tokens at index [B, n]."""
         return self.each(lambda value: value.gather(1, index))
 
-    def cat(self, other: "Side") -> "Side":
+    def cat(self, other: "TokenInfo") -> "TokenInfo":
         pairs = zip(self._tensors(), other._tensors(), strict=True)
         joined: Any = (None if a is None or b is None else torch.cat([a, b], 1) for a, b in pairs)
-        return Side(*joined)
+        return TokenInfo(*joined)
 
-    def tail(self, count: int) -> "Side":
+    def tail(self, count: int) -> "TokenInfo":
         return self.each(lambda value: value[:, value.shape[1] - count :] if count else value[:, :0])
 
-    def earlier(self, by: int, backward: Tensor | None = None) -> "Side":
+    def earlier(self, by: int, backward: Tensor | None = None) -> "TokenInfo":
         """The same tokens as those see them that stand `by` places on: before all of them, in sight of all, and of the
         first segment.
 
@@ -74,9 +74,9 @@ class Side:
         shift = by if backward is None else torch.where(backward, -by, by)[:, None]
         before = torch.arange(-self.position.shape[1], 0, device=self.position.device).expand_as(self.position)
         segment = None if self.segment is None else torch.zeros_like(self.segment)
-        return Side(self.position - shift, self.document, before, before, segment, self.marked)
+        return TokenInfo(self.position - shift, self.document, before, before, segment, self.marked)
 
-    def forget(self, rows: Tensor) -> "Side":
+    def forget(self, rows: Tensor) -> "TokenInfo":
         """Rows [B] bool whose tokens nobody sees any more."""
         return dataclasses.replace(self, document=self.document.masked_fill(rows[:, None], FORGOTTEN))
 
@@ -84,14 +84,14 @@ class Side:
         return self.position, self.document, self.appears, self.sees, self.segment, self.marked
 
 
-def visible(query: Side, memory: Side) -> Tensor:
+def visible(query: TokenInfo, memory: TokenInfo) -> Tensor:
     """[B, L, M] bool: the one predicate of visibility."""
     same = query.document[..., :, None] == memory.document[..., None, :]
     return same & (memory.appears[..., None, :] <= query.sees[..., :, None])
 
 
 @dataclass(frozen=True)
-class Borders:
+class DocumentLayout:
     """Where the documents of a batch lie, as host integers, so that a fast path never has to ask the device.
 
     Padding counts as a document. `starts` are offsets into the flattened [B * L] tokens.
@@ -127,9 +127,9 @@ class Borders:
 class Memory:
     """What a stack remembers, one entry a layer: hidden rows [B, M, D] (re-projected each call) or a Carry."""
 
-    layers: tuple[Tensor | Carry, ...]
-    side: Side
-    cross: tuple[Carry | None, ...] | None = None
+    layers: tuple[Tensor | Cache, ...]
+    token_info: TokenInfo
+    cross: tuple[Cache | None, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +137,12 @@ class Source:
     """The other side of cross-attention."""
 
     hidden: Tensor
-    side: Side
-    borders: Borders | None = None  # of the documents, where they are known
+    token_info: TokenInfo
+    layout: DocumentLayout | None = None  # of the documents, where they are known
 
 
 @dataclass(slots=True)
-class Taps:
+class AttentionCapture:
     """What is kept of attention for whoever asks, by kind and block: `kept["scores.3"]`. Forces the dense path.
 
     weights [B, H, L, M]; scores [B, H, L, M], which they are the softmax of, those of hidden pairs too; values
@@ -151,40 +151,40 @@ class Taps:
 
     wants: frozenset[str] = frozenset({"weights"})
     blocks: frozenset[int] | None = None  # of the stack; None: every one
-    kept: dict[str, Tensor] = field(default_factory=dict)
+    captured: dict[str, Tensor] = field(default_factory=dict)
     block: int = 0
 
-    def at(self, block: int) -> "Taps | None":
+    def at(self, block: int) -> "AttentionCapture | None":
         """The view of one block; None where nothing is asked of it."""
         return dataclasses.replace(self, block=block) if self.blocks is None or block in self.blocks else None
 
     def keep(self, kind: str, tensor: Tensor) -> None:
         if kind in self.wants:
-            self.kept[f"{kind}.{self.block}"] = tensor
+            self.captured[f"{kind}.{self.block}"] = tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything a mixer may know about its tokens besides their vectors."""
 
-    query: Side
-    memory: Side
+    query: TokenInfo
+    memory: TokenInfo
     kind: Kind = "full"  # a promise about appears and sees
     offset: int | None = 0  # promise: query i is memory i + offset, index distance is position distance; None: neither
     backward: Tensor | None = None  # [B] bool: rows read from their end, where that distance has the other sign
-    borders: Borders | None = None  # only while memory rows are query rows
+    layout: DocumentLayout | None = None  # only while memory rows are query rows
     source: Source | None = None
     past: Memory | None = None
     keep: int | None = None  # of these rows the first so many are remembered; None: all
     most_marked: int = 0  # tokens marked in the row that has most of them
     carry: bool = False  # hand back what the next call needs
-    key: Key | None = None  # None: no randomness
-    places: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
+    key: DropoutKey | None = None  # None: no randomness
+    positions: Tensor | None = None  # [W] flat offsets: the last block need give no more than the vectors of these
     targets: Tensor | None = None  # [T] flat offsets of what is predicted: where a second stream asks
     scratch: dict[str, Any] = field(default_factory=dict)  # shared by all layers of one pass
     frozen: dict[Any, Any] | None = None  # shared by all passes, for as long as no weight changes; None: weights may
     replay: dict[Any, Any] | None = None  # choices of a pass that is computed twice, by who made them; None: it is not
-    taps: Taps | None = None
+    capture: AttentionCapture | None = None
     backend: Backend = "auto"
 
     def at(self, *site: int | str) -> "Context":
@@ -218,18 +218,18 @@ class Context:
 
     def pick(self, x: Tensor) -> Tensor:
         """[B, L, D] -> [W, D] where only some places are asked for; what has been picked stays as it is."""
-        return x if self.places is None or x.ndim == 2 else x.flatten(0, 1).index_select(0, self.places)
+        return x if self.positions is None or x.ndim == 2 else x.flatten(0, 1).index_select(0, self.positions)
 
     def picked(self) -> "Context":
         """The view of what follows the picking: each token drops what it would among all."""
-        if self.places is None or self.key is None:
+        if self.positions is None or self.key is None:
             return self
-        return dataclasses.replace(self, key=self.key.tokens(self.places, self.query.position.numel()))
+        return dataclasses.replace(self, key=self.key.tokens(self.positions, self.query.position.numel()))
 
-    def after(self, past: Side) -> "Context":
+    def after(self, past: TokenInfo) -> "Context":
         """The same queries with older rows before them in memory."""
         offset = None if self.offset is None else self.offset + past.position.shape[1]
-        return dataclasses.replace(self, memory=past.cat(self.memory), offset=offset, borders=None, scratch={})
+        return dataclasses.replace(self, memory=past.cat(self.memory), offset=offset, layout=None, scratch={})
 
     def recent(self, count: int) -> "Context":
         """The same queries with no more than `count` older rows before them in memory."""
@@ -243,7 +243,7 @@ class Context:
         """The view of cross-attention: every query sees the whole source of its document."""
         if self.source is None:
             raise ValueError("cross-attention needs context.source")
-        side = self.source.side
+        side = self.source.token_info
         nought, sees = torch.zeros_like(side.position), torch.zeros_like(self.query.position)
         return dataclasses.replace(
             self,
@@ -251,17 +251,17 @@ class Context:
             memory=dataclasses.replace(side, appears=nought, sees=nought),
             kind="full",
             offset=None,
-            borders=None,
+            layout=None,
             scratch=self.scratch.setdefault("across", {}),
         )
 
     def narrow(self, **numbers: Tensor) -> "Context":
         """Other visibility for the queries: the promise is withdrawn with the numbers it was about."""
         query = dataclasses.replace(self.query, **numbers)
-        return dataclasses.replace(self, query=query, kind="order", borders=None, scratch={})
+        return dataclasses.replace(self, query=query, kind="order", layout=None, scratch={})
 
 
-def verify(context: Context) -> None:
+def verify_promises(context: Context) -> None:
     """Hold a context to its promises (for tests): kind and offset must agree with the dense mask."""
     query, memory = context.query, context.memory
     same = query.document[:, :, None] == memory.document[:, None, :]
@@ -280,9 +280,9 @@ def verify(context: Context) -> None:
         if context.backward is not None:
             distance = torch.where(context.backward[:, None, None], -distance, distance)
         assert torch.equal(distance[same], index.expand_as(distance)[same]), "offset: distances are irregular"
-    if context.borders is not None:
+    if context.layout is not None:
         flat = query.document.flatten().tolist()
-        for start, length in zip(context.borders.starts, context.borders.lengths, strict=True):
+        for start, length in zip(context.layout.starts, context.layout.lengths, strict=True):
             assert len(set(flat[start : start + length])) == 1, "borders: a document is cut"
 
 
@@ -293,19 +293,23 @@ class Hidden:
     last: Tensor  # [B, L, D]; NaN where nobody was going to read
     layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
     memory: Memory | None = None
-    asked: Tensor | None = None  # [T, D]: of a stack with two streams, the vectors that do not know their own tokens
+    query_stream: Tensor | None = (
+        None  # [T, D]: of a stack with two streams, the vectors that do not know their own tokens
+    )
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
-    taps: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
+    captured: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
     shared: dict[str, Tensor] = field(default_factory=dict)  # what one head computed and another reads
     penalties: dict[str, Tensor] = field(default_factory=dict)  # of parameters alone, when asked for: one a module
-    key: Key | None = None  # of the pass, for heads that drop
+    key: DropoutKey | None = None  # of the pass, for heads that drop
     real: Tensor | None = None  # [B, L] bool: what is no padding; None: nobody said
 
     def at(self, batch: "Batch") -> Tensor:
         """[T, D]: the vectors from which the targets are predicted."""
         if batch.targets is None:
             raise ValueError("this batch predicts nothing: it has no targets")
-        return self.last.flatten(0, 1).index_select(0, batch.targets) if self.asked is None else self.asked
+        return (
+            self.last.flatten(0, 1).index_select(0, batch.targets) if self.query_stream is None else self.query_stream
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +333,7 @@ class Spans:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class WordScores:
     """Scores of every word as a product that nobody has made yet: logits = asked table^T + bias."""
 
     asked: Tensor  # [T, E]
@@ -338,11 +342,11 @@ class Words:
 
 
 @dataclass(frozen=True, slots=True)
-class Taught:
+class TeacherOutput:
     """What a teacher found in a batch, for the losses that compare."""
 
     hidden: Hidden
-    words: Callable[[Tensor], Words] | None = None  # from vectors [T, D] of its own, where it has such a head
+    words: Callable[[Tensor], WordScores] | None = None  # from vectors [T, D] of its own, where it has such a head
 
 
 @dataclass(slots=True)
@@ -350,9 +354,9 @@ class Batch:
     """One micro-batch: rows of tokens, packed or padded, with what is to be predicted."""
 
     tokens: Tensor  # [B, L]
-    side: Side
+    token_info: TokenInfo
     kind: Kind
-    borders: Borders
+    layout: DocumentLayout
     firsts: Tensor  # [N] flat offset of the first token of each example
     lasts: Tensor | None = None  # [N] and of the last one, where it is known
     targets: Tensor | None = None  # [T] flat offsets
@@ -367,7 +371,7 @@ class Batch:
     most_marked: int = 0  # tokens that a task marks, in the row that has most of them
     source: "Batch | None" = None  # what these rows are written from: their documents have the same numbers
     past: Memory | None = None  # what was read before these rows; like teacher made where the batch is used
-    teacher: Taught | None = None  # made where the batch is used: neither moved nor sent
+    teacher: TeacherOutput | None = None  # made where the batch is used: neither moved nor sent
 
     @property
     def read(self) -> int:
@@ -377,15 +381,15 @@ class Batch:
     def context(self, **more: Any) -> Context:
         own = {"past": self.past, "keep": self.keep, "backward": self.backward}
         own["targets"] = self.targets if self.kind == "order" else None  # a second stream asks in an order alone
-        own |= {"borders": self.borders, "most_marked": self.most_marked}
-        return Context(self.side, self.side, self.kind, **own | more)
+        own |= {"layout": self.layout, "most_marked": self.most_marked}
+        return Context(self.token_info, self.token_info, self.kind, **own | more)
 
     def solid(self, x: Tensor) -> Tensor:
         """[B, L, ...] or [B * L, ...] -> [T, ...]: the tokens that are not padding, without asking the device."""
         flat = x.flatten(0, 1) if x.shape[:2] == self.tokens.shape else x
         if self.real == self.tokens.numel():
             return flat
-        real = torch.nonzero_static((self.side.document != PADDING).flatten(), size=self.real)[:, 0]
+        real = torch.nonzero_static((self.token_info.document != PADDING).flatten(), size=self.real)[:, 0]
         return flat.index_select(0, real)
 
     def to(self, device: torch.device | str) -> "Batch":
@@ -393,7 +397,7 @@ class Batch:
         return dataclasses.replace(
             self,
             tokens=self.tokens.to(device),
-            side=self.side.each(lambda v: v.to(device)),
+            token_info=self.token_info.each(lambda v: v.to(device)),
             firsts=self.firsts.to(device),
             lasts=move(self.lasts),
             targets=move(self.targets),
@@ -417,7 +421,7 @@ def from_padded(
     real = torch.ones_like(tokens) if real is None else real
     document = torch.where(real.bool(), 0, PADDING)
     position = torch.arange(width, device=tokens.device).expand(rows, width)
-    side = dataclasses.replace(Side.make(position, document, kind, segment), marked=marked)
+    side = dataclasses.replace(TokenInfo.make(position, document, kind, segment), marked=marked)
     most = 0 if marked is None else int(marked.sum(1).max())
     starts: list[int] = []
     lengths: list[int] = []
@@ -426,6 +430,6 @@ def from_padded(
             if count:
                 starts.append(row * width + start)
                 lengths.append(count)
-    borders = Borders(tuple(starts), tuple(lengths), rows, width)
+    borders = DocumentLayout(tuple(starts), tuple(lengths), rows, width)
     firsts = torch.arange(rows, device=tokens.device) * width
     return Batch(tokens, side, kind, borders, firsts, real=int(real.sum()), most_marked=most)

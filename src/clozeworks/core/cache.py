@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 
-class Carry:
+class Cache:
     """Base of what is carried: each kind of mixer has its own. A bare tensor is always hidden rows [B, M, D]."""
 
     __slots__ = ()
@@ -23,49 +23,49 @@ class Carry:
 
 
 @dataclass(frozen=True, slots=True)
-class Keys(Carry):
+class KVCache(Cache):
     """Projected keys and values [B, H, M, d]: what attention carries."""
 
     k: Tensor
     v: Tensor
 
-    def rows(self, index: Tensor) -> "Keys":
-        return Keys(self.k[index], self.v[index])
+    def rows(self, index: Tensor) -> "KVCache":
+        return KVCache(self.k[index], self.v[index])
 
-    def tail(self, count: int, unread: int = 0) -> "Keys":
+    def tail(self, count: int, unread: int = 0) -> "KVCache":
         end = self.k.shape[2] - unread
-        return Keys(self.k[:, :, max(end - count, 0) : end], self.v[:, :, max(end - count, 0) : end])
+        return KVCache(self.k[:, :, max(end - count, 0) : end], self.v[:, :, max(end - count, 0) : end])
 
 
 @dataclass(frozen=True, slots=True)
-class Tail(Carry):
+class ConvCache(Cache):
     """The last projected rows [B, n, D]: what a convolution carries, which looks no further back than its kernel."""
 
     last: Tensor
 
-    def rows(self, index: Tensor) -> "Tail":
-        return Tail(self.last[index])
+    def rows(self, index: Tensor) -> "ConvCache":
+        return ConvCache(self.last[index])
 
-    def tail(self, count: int, unread: int = 0) -> "Tail":
+    def tail(self, count: int, unread: int = 0) -> "ConvCache":
         end = self.last.shape[1] - unread
-        return Tail(self.last[:, max(end - count, 0) : end])
+        return ConvCache(self.last[:, max(end - count, 0) : end])
 
 
 @dataclass(frozen=True, slots=True)
-class Both(Carry):
+class BranchCaches(Cache):
     """What each branch of a split mixer carries."""
 
-    parts: tuple[Carry, ...]
+    parts: tuple[Cache, ...]
 
-    def rows(self, index: Tensor) -> "Both":
-        return Both(tuple(part.rows(index) for part in self.parts))
+    def rows(self, index: Tensor) -> "BranchCaches":
+        return BranchCaches(tuple(part.rows(index) for part in self.parts))
 
-    def tail(self, count: int, unread: int = 0) -> "Both":
-        return Both(tuple(part.tail(count, unread) for part in self.parts))
+    def tail(self, count: int, unread: int = 0) -> "BranchCaches":
+        return BranchCaches(tuple(part.tail(count, unread) for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True)
-class State(Carry):
+class RNNState(Cache):
     """The last output [B, D] and the cells [B, C]: what a recurrence carries, all that it knows of the past.
 
     C is 0 where its output is all of its state, as in a GRU.
@@ -74,20 +74,20 @@ class State(Carry):
     h: Tensor
     c: Tensor
 
-    def rows(self, index: Tensor) -> "State":
-        return State(self.h[index], self.c[index])
+    def rows(self, index: Tensor) -> "RNNState":
+        return RNNState(self.h[index], self.c[index])
 
-    def first(self, count: int) -> "State":
-        return self if count == len(self.h) else State(self.h[:count], self.c[:count])
+    def first(self, count: int) -> "RNNState":
+        return self if count == len(self.h) else RNNState(self.h[:count], self.c[:count])
 
-    def then(self, others: "State") -> "State":
+    def then(self, others: "RNNState") -> "RNNState":
         """These rows, and behind them those of another that are not among them."""
         count = len(self.h)
         if count == len(others.h):
             return self
-        return State(torch.cat([self.h, others.h[count:]]), torch.cat([self.c, others.c[count:]]))
+        return RNNState(torch.cat([self.h, others.h[count:]]), torch.cat([self.c, others.c[count:]]))
 
-    def tail(self, count: int, unread: int = 0) -> "State":
+    def tail(self, count: int, unread: int = 0) -> "RNNState":
         if unread:
             raise ValueError("a state knows nothing of the time before its last token")
         return self

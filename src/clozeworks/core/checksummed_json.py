@@ -7,7 +7,7 @@ from typing import Any
 MARK = "sha256"
 
 
-def sealed(record: dict[str, Any]) -> dict[str, Any]:
+def add_checksum(record: dict[str, Any]) -> dict[str, Any]:
     """A copy with the hash of all the rest."""
     return {**record, MARK: _hash(record)}
 

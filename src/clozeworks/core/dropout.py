@@ -24,7 +24,7 @@ LANES = 4  # draws of 16 bits in a word of 64
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class DropoutKey:
     """Seeds that change with the step (a tensor: no recompilation) and a site that is fixed by the model.
 
     Each seed rules an equal share of what is drawn, in order: a row of the batch; one alone rules all.
@@ -36,34 +36,34 @@ class Key:
     step: Tensor | None = None  # [1] the seed of what all units have in common; None: `seeds` is that one
 
     @staticmethod
-    def make(*numbers: int, rows: range | None = None) -> "Key":
+    def make(*numbers: int, rows: range | None = None) -> "DropoutKey":
         """From run seed, step, ...; with `rows`, the numbers of the rows of a batch within its step, one seed each."""
         seeds = counter_rng.fold(0, *numbers)
         if rows is None:
-            return Key(_words(seeds[None]))
-        return Key(_words(counter_rng.fold(seeds, np.arange(rows.start, rows.stop))), step=_words(seeds[None]))
+            return DropoutKey(_words(seeds[None]))
+        return DropoutKey(_words(counter_rng.fold(seeds, np.arange(rows.start, rows.stop))), step=_words(seeds[None]))
 
-    def at(self, *site: int | str) -> "Key":
-        return Key(self.seeds, _fold(self.site, *site), self.starts, self.step)
+    def at(self, *site: int | str) -> "DropoutKey":
+        return DropoutKey(self.seeds, _fold(self.site, *site), self.starts, self.step)
 
-    def common(self, *site: int | str) -> "Key":
+    def common(self, *site: int | str) -> "DropoutKey":
         """For what there is once for all rows and layers of a step, whichever of them are here."""
-        return Key(self.seeds[:1] if self.step is None else self.step, _fold(0, *site))
+        return DropoutKey(self.seeds[:1] if self.step is None else self.step, _fold(0, *site))
 
-    def to(self, device: torch.device | str) -> "Key":
+    def to(self, device: torch.device | str) -> "DropoutKey":
         move = lambda value: None if value is None else value.to(device)  # noqa: E731
-        return Key(self.seeds.to(device), self.site, move(self.starts), move(self.step))
+        return DropoutKey(self.seeds.to(device), self.site, move(self.starts), move(self.step))
 
-    def within(self, places: Tensor, total: int) -> "Key":
+    def within(self, places: Tensor, total: int) -> "DropoutKey":
         """A seed for each of `places`, offsets among the `total` of them that the units hold together."""
         unit, place = self._unit(places, total)
-        return Key(_finalise(self.seeds[unit] + (place + 1) * _GOLDEN), self.site, None, self.step)
+        return DropoutKey(_finalise(self.seeds[unit] + (place + 1) * _GOLDEN), self.site, None, self.step)
 
-    def tokens(self, places: Tensor, total: int) -> "Key":
+    def tokens(self, places: Tensor, total: int) -> "DropoutKey":
         """For the tokens at `places` alone: they are dropped as they would be among all."""
         unit, place = self._unit(places, total)
         starts = place if self.starts is None else self.starts[unit] + place
-        return Key(self.seeds[unit], self.site, starts, self.step)
+        return DropoutKey(self.seeds[unit], self.site, starts, self.step)
 
     def states(self) -> np.ndarray:
         """[units] what the draws of each seed begin with, for `keep_on_host`; of a key on the host."""
@@ -89,7 +89,7 @@ def _fold(folded: int, *site: int | str) -> int:
 def keep(seeds: Tensor, starts: Tensor | None, site: int, like: Tensor, rate: float) -> Tensor:
     """A bool mask of the shape of `like`, True with probability 1 - rate (to 1/65536).
 
-    Draw j of token t of a unit is lane j % 4 of word t * ceil(D / 4) + j // 4 of that unit, D being the last dimension.
+    Draw j of token t of a unit is stream j % 4 of word t * ceil(D / 4) + j // 4 of that unit, D being the last dimension.
     """
     units, width = len(seeds), like.shape[-1]
     words = -(-width // LANES)
@@ -129,7 +129,7 @@ def keep_on_host(state: np.uint64, shape: tuple[int, ...], rate: float) -> np.nd
     return np.ascontiguousarray(kept.reshape(tokens, words * LANES)[:, :width]).reshape(shape)
 
 
-def normal(key: Key, size: int) -> Tensor:
+def normal(key: DropoutKey, size: int) -> Tensor:
     """N(0, 1), as many as asked for, of the first seed of a key; fp32, each from 53 bits."""
     bits = _finalise(key.seeds[:1] * _GOLDEN + _constant(key.site) + _counters(size, key.seeds.device))
     uniform = ((bits >> 11) & ((1 << 53) - 1)).to(torch.float64).add_(0.5).mul_(2.0**-52).sub_(1)
@@ -174,14 +174,14 @@ def _counters(size: int, device: torch.device) -> Tensor:
     return table[:size]
 
 
-def dropout(x: Tensor, rate: float, key: Key | None) -> Tensor:
+def dropout(x: Tensor, rate: float, key: DropoutKey | None) -> Tensor:
     """Inverted dropout under a key; no key, no randomness."""
     if key is None or rate == 0:
         return x
     return _Drop.apply(x, keep(key.seeds, key.starts, key.site, x.detach(), rate), 1 / (1 - rate))
 
 
-def add_dropped(x: Tensor, branch: Tensor, rate: float, key: Key | None) -> Tensor:
+def add_dropped(x: Tensor, branch: Tensor, rate: float, key: DropoutKey | None) -> Tensor:
     """x + dropout(branch), in one pass over memory instead of three."""
     if key is None or rate == 0:
         return x + branch

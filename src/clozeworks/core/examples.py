@@ -43,7 +43,7 @@ class Vocabulary:
 
 
 @dataclass(slots=True)
-class Plan:
+class ExamplePlan:
     """The examples of one epoch as stretches of the corpus."""
 
     starts: np.ndarray  # [pieces] token offsets
@@ -73,7 +73,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Ragged:
+class RaggedBatch:
     """Examples laid end to end; example i has the tokens first[i] : first[i + 1]."""
 
     tokens: np.ndarray  # int32
@@ -123,8 +123,8 @@ def ragged_arange(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def assemble(
-    plan: Plan, chosen: np.ndarray, take: Take, vocabulary: Vocabulary, sentences: np.ndarray | None = None
-) -> Ragged:
+    plan: ExamplePlan, chosen: np.ndarray, take: Take, vocabulary: Vocabulary, sentences: np.ndarray | None = None
+) -> RaggedBatch:
     """Read the chosen examples. `sentences` (the corpus's sentence offsets) adds the sentence column."""
     counts = plan.first[chosen + 1] - plan.first[chosen]
     pieces = ragged_arange(plan.first[chosen], counts)
@@ -167,7 +167,7 @@ def assemble(
         at = np.where(turned.repeat(sizes), mirror - at, at)
         tokens, special = tokens[at], special[at]
         spread = {name: column[at] for name, column in spread.items()}
-    return Ragged(
+    return RaggedBatch(
         tokens=tokens,
         first=piece_first[np.concatenate([[0], np.cumsum(counts)])],
         segment=np.repeat(plan.segment[pieces], sizes),

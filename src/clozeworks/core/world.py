@@ -20,13 +20,13 @@ class LostError(RuntimeError):
     """Other processes of the world are gone: what happened is told by the first that went."""
 
 
-def several() -> bool:
+def is_distributed() -> bool:
     """Whether this process was started as one of a group, by torchrun or in its manner."""
     return "RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 @dataclass(slots=True)
-class World:
+class ProcessGroup:
     """Who this process is among `size`. Losses and gradients are sums over all of them, never means."""
 
     rank: int = 0
@@ -103,10 +103,10 @@ class World:
 def local(tensor: Tensor) -> Tensor:
     """What this process holds of a tensor: of a sharded one its rows, of any other all."""
     held: Any = tensor
-    return held.to_local() if sharded(tensor) else tensor
+    return held.to_local() if is_sharded(tensor) else tensor
 
 
-def sharded(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "to_local")
 
 

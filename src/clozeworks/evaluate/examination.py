@@ -8,7 +8,7 @@ import numpy as np
 from clozeworks.core.batch import Kind
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers
+from clozeworks.inference.answers import predict_records
 from clozeworks.metrics.bootstrap import intervals
 from clozeworks.model import Model
 from clozeworks.tasks.task import Task
@@ -25,7 +25,7 @@ class Examination:
 
 
 def examine(model: Model, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, seed: int = 0) -> Examination:
-    told, loss = answers(model, task, table, tokenizer, kind, truth=True)
+    told, loss = predict_records(model, task, table, tokenizer, kind, truth=True)
 
     def score(rows: np.ndarray) -> dict[str, float]:
         return task.score([told[row] for row in rows], table.some(rows.tolist()))

@@ -11,12 +11,12 @@ import torch
 
 from clozeworks.core.batch import Batch
 from clozeworks.core.examples import Vocabulary
-from clozeworks.core.segment_memory import Recall
-from clozeworks.data.batches.rows import Source, Text, batch_rows, collate, shelved
+from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.data.batches.rows import Source, Text, batch_rows, collate, read_ahead
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Objective, Segments
 
-LANE = 32  # rows that a lane of held-out text should have at least
+STREAM = 32  # rows that a stream of held-out text should have at least
 
 
 def evaluate(
@@ -45,26 +45,26 @@ def batches(
     limit_tokens: int | None = None,
 ) -> Iterator[Batch]:
     """The examples to evaluate on; `limit_tokens` leaves whole rows out, whatever the size of a batch."""
-    segments = fewer_lanes(objective.segments, int(corpus.sentences[-1]))
+    segments = fewer_streams(objective.segments, int(corpus.sentences[-1]))
     epoch = Source(corpus, segments, objective.corruption, vocabulary, seed).epoch(0)
     order, size = epoch.order(), batch_rows(segments, batch_tokens)
-    rows = (row for pool in range(epoch.pools()) for row in shelved(epoch, epoch.rows(pool, order)))
+    rows = (row for pool in range(epoch.pools()) for row in read_ahead(epoch, epoch.rows(pool, order)))
     if limit_tokens is not None:
-        limit, lanes = limit_tokens // segments.length, getattr(segments, "lanes", 1)
-        rows = itertools.islice(rows, max(1, limit // lanes) * lanes)  # of text in lanes, whole time steps
+        limit, streams = limit_tokens // segments.length, getattr(segments, "streams", 1)
+        rows = itertools.islice(rows, max(1, limit // streams) * streams)  # of text in streams, whole time steps
     while chunk := list(itertools.islice(rows, size)):
         yield collate(chunk)
 
 
-def fewer_lanes(segments: Segments, tokens: int) -> Segments:
-    """Lanes, halved until each has `LANE` rows: where a lane begins nothing is remembered, and held-out text that
+def fewer_streams(segments: Segments, tokens: int) -> Segments:
+    """Streams, halved until each has `STREAM` rows: where a stream begins nothing is remembered, and held-out text that
     is cut into many short ones would measure little else."""
-    lanes, pairs = getattr(segments, "lanes", None), getattr(segments, "both", False)
-    while lanes is not None and lanes > 1 and tokens < lanes * LANE * segments.length:
-        lanes //= 2
-        if pairs and lanes % 2:  # half of them read backward
+    streams, pairs = getattr(segments, "streams", None), getattr(segments, "both", False)
+    while streams is not None and streams > 1 and tokens < streams * STREAM * segments.length:
+        streams //= 2
+        if pairs and streams % 2:  # half of them read backward
             break
-        segments = dataclasses.replace(segments, lanes=lanes)
+        segments = dataclasses.replace(segments, streams=streams)
     return segments
 
 
@@ -74,7 +74,7 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
 
     A model with memory has nothing in it before the first batch.
     """
-    device, recall = next(model.parameters()).device, Recall()
+    device, recall = next(model.parameters()).device, SegmentMemory()
     sums: dict[str, float] = {}
     owner: dict[str, str] = {}
     counts = {spec.name: 0 for spec in model.specs}
@@ -88,7 +88,7 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
             owner[name], sums[name] = loss, sums.get(name, 0.0) + float(value)
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     means = {name: value / max(divisors.get(name, counts[owner[name]]), 1) for name, value in sums.items()}
-    loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs if not spec.apart)
+    loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs if not spec.regularizer)
     figures: dict[str, Any] = {"loss": loss, **means}
     tokens = [spec.name for spec in model.specs if "labels" in spec.reads]
     for name in tokens[:1]:  # the first loss over tokens stands for all
@@ -96,6 +96,6 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
     return figures
 
 
-def labels_of(batches: Iterable[Batch]) -> np.ndarray:
+def collect_labels(batches: Iterable[Batch]) -> np.ndarray:
     """The tokens to predict, for a baseline."""
     return np.concatenate([batch.labels.numpy() for batch in batches if batch.labels is not None])

@@ -37,8 +37,8 @@ def measure(encoder: EncoderLayer, batches: Iterable[Batch]) -> Changes:
     count, sums = 0, torch.zeros(len(encoder.stack.blocks), 2, dtype=torch.float64)
     for batch in batches:
         batch = batch.to(device)
-        real = batch.side.document != PADDING
-        layers = [layer[real] for layer in encoder(batch.tokens, batch.side, batch.context(), layers=True).layers]
+        real = batch.token_info.document != PADDING
+        layers = [layer[real] for layer in encoder(batch.tokens, batch.token_info, batch.context(), layers=True).layers]
         count += int(real.sum())
         for number, (before, after) in enumerate(itertools.pairwise(layers)):
             sums[number] += torch.stack(_compared(before, after)).cpu()

@@ -14,11 +14,11 @@ from clozeworks.metrics.entities import by_type
 from clozeworks.metrics.rouge import rouge
 from clozeworks.metrics.scores import ranks
 from clozeworks.tasks.classify import Classify, labels_of
-from clozeworks.tasks.span import Span
+from clozeworks.tasks.embed import SentenceEmbedding
+from clozeworks.tasks.qa import QuestionAnswering
+from clozeworks.tasks.seq2seq import Seq2Seq
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
-from clozeworks.tasks.towers import Towers
-from clozeworks.tasks.write import Write
 
 Answers = Sequence[dict[str, Any]]
 WORST = 10
@@ -44,7 +44,7 @@ class Mistakes:
 def mistakes(task: Task, answers: Answers, table: Table, worst: int = WORST) -> Mistakes:
     """`worst` so many of the wrong answers, the surest or furthest off first, in the order of the rows where alike."""
     classes, matrix = _classes(task, answers, table)
-    if isinstance(task, Towers) and answers and "rank" not in answers[0]:
+    if isinstance(task, SentenceEmbedding) and answers and "rank" not in answers[0]:
         bad = _displaced(answers, table)
     else:
         bad = np.array([_badness(task, answer, row) for answer, row in zip(answers, table.rows, strict=True)])
@@ -88,12 +88,12 @@ def _badness(task: Task, answer: Mapping[str, Any], row: Row) -> float:
         return 0.0 if answer["label"] == labels_of(row["label"])[0] else max(answer["scores"].values())
     if isinstance(task, Tag):
         return sum(one != other for one, other in zip(answer["tags"], row["tags"], strict=True))
-    if isinstance(task, Span):
+    if isinstance(task, QuestionAnswering):
         right = [each["text"] for each in row["answers"]]
         return 1 - f1(answer["answer"], right, task.language or language_of(right or [row["context"]]))
-    if isinstance(task, Write):
+    if isinstance(task, Seq2Seq):
         return 1 - rouge([answer["text"]], [row["target"]])["rougeL"]
-    if isinstance(task, Towers):
+    if isinstance(task, SentenceEmbedding):
         return 1 - 1 / answer["rank"]
     return 0.0 if answer["answer"] == row["answer"] else max(answer["scores"])
 
@@ -111,11 +111,11 @@ def _mistake(task: Task, answers: Answers, table: Table, at: int, badness: float
 
 
 def _right(task: Task, row: Row) -> Any:
-    if isinstance(task, Span):
+    if isinstance(task, QuestionAnswering):
         return [each["text"] for each in row["answers"]] or "no answer"
     if task.name == "choice":
         return row["choices"][row["answer"]]
-    if isinstance(task, Towers):
+    if isinstance(task, SentenceEmbedding):
         return row.get("score", "rank 1")
     return row[task.truth[0]]
 
@@ -128,11 +128,11 @@ def _told(task: Task, answer: Mapping[str, Any], row: Row) -> Any:
         return answer["label"] if task.many else f"{answer['label']} ({sure:.0%} sure)"
     if isinstance(task, Tag):
         return answer["tags"]
-    if isinstance(task, Write):
+    if isinstance(task, Seq2Seq):
         return answer["text"]
-    if isinstance(task, Towers):
+    if isinstance(task, SentenceEmbedding):
         return f"cosine {answer['cosine']:.3g}" + (f", rank {answer['rank']}" if "rank" in answer else "")
-    return (answer["answer"] or "no answer") if isinstance(task, Span) else answer["choice"]
+    return (answer["answer"] or "no answer") if isinstance(task, QuestionAnswering) else answer["choice"]
 
 
 def _short(value: Any) -> str:

@@ -63,7 +63,7 @@ def measure(pieces: Iterable[Tensor], watch: Callable[[int], object] | None = No
 def text_of(corpus: Text, vocabulary: Vocabulary, most: int | None = None) -> Tensor:
     """[n]: the documents end to end, a [SEP] after each, as a model with memory reads them."""
     total = int(corpus.sentences[-1]) + len(corpus.documents)
-    plan = Stream(length=total, lanes=1).plan(corpus, np.zeros((), np.uint64))
+    plan = Stream(length=total, streams=1).plan(corpus, np.zeros((), np.uint64))
     tokens = assemble(plan, np.arange(len(plan)), corpus.take, vocabulary).tokens
     return torch.from_numpy(tokens[:most].astype(np.int64))
 
@@ -111,9 +111,9 @@ def by_memory(model: Model, text: Tensor, segment: int, keys: bool = True) -> It
         answers = text[at + 1 : at + 1 + segment]
         row = text[None, at : at + len(answers)]
         batch = from_padded(row, kind="causal")
-        hidden = model.encoder(row, batch.side, batch.context(past=past, carry=keys, frozen=frozen))
+        hidden = model.encoder(row, batch.token_info, batch.context(past=past, carry=keys, frozen=frozen))
         assert hidden.memory is not None
-        past = Memory(hidden.memory.layers, hidden.memory.side.earlier(row.shape[1]))
+        past = Memory(hidden.memory.layers, hidden.memory.token_info.earlier(row.shape[1]))
         yield from surprises(logits, hidden.last[0], answers)
 
 
@@ -151,7 +151,7 @@ def last_vectors(model: Model, spec: Loss, rows: Tensor, count: int) -> Tensor:
     stack = model.encoder.stack
     if stack.memory and stack.start == "zeros":  # a window has nothing before it, not even these
         nothing = torch.zeros(size, 0, model.encoder.width, device=rows.device)
-        batch.past = Memory((nothing,) * len(stack.blocks), batch.side.tail(0))
+        batch.past = Memory((nothing,) * len(stack.blocks), batch.token_info.tail(0))
     return model.read(batch, (spec,)).at(batch)
 
 

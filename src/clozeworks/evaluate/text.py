@@ -19,7 +19,7 @@ from clozeworks.nn.lsh import LSHLayer
 BLOCK = 1 << 15  # pairs that are counted together
 
 
-def adapted(
+def adapt(
     encoder: TextEncoder, length: int | None = None, memory: int | None = None, rounds: int | None = None
 ) -> TextEncoder:
     """The model, to read examples of another length, and set to remember or to hash more or less than in training."""
@@ -38,14 +38,14 @@ def adapted(
             layer.rounds = rounds
     if length is not None:
         if length > encoder.longest:
-            raise InputError("--length", length, f"the model has {encoder.longest} positions", "use no more")
+            raise InputError("--max-length", length, f"the model has {encoder.longest} positions", "use no more")
         segments = dataclasses.replace(objective.segments, length=length)
-        segments.check("--length")
+        segments.check("--max-length")
         objective = dataclasses.replace(objective, segments=segments)
     return dataclasses.replace(encoder, recipe=dataclasses.replace(encoder.recipe, objective=objective))
 
 
-def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
+def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
     """Held-out figures of the model, and those of always guessing by how frequent a token is in training."""
     text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train")
     check_tokenizer(encoder, text)
@@ -73,10 +73,12 @@ def figures_of(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str
     if "next_token" in figures and encoder.tokenizer is not None:
         characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
         figures["bits_per_character"] = figures["next_token"] * figures["count"] / math.log(2) / characters
-    lanes = getattr(heldout.fewer_lanes(encoder.recipe.objective.segments, int(text.sentences[-1])), "lanes", None)
-    if lanes is not None:
+    streams = getattr(
+        heldout.fewer_streams(encoder.recipe.objective.segments, int(text.sentences[-1])), "streams", None
+    )
+    if streams is not None:
         length, memory = encoder.recipe.objective.segments.length, encoder.model.encoder.stack.memory
-        figures |= {"lanes": lanes, "length": length, "memory": memory}
+        figures |= {"streams": streams, "length": length, "memory": memory}
     if "pair_accuracy" in figures:
         share = float(np.concatenate(pairs).mean())
         figures["commoner_pair_accuracy"] = max(share, 1 - share)

@@ -18,7 +18,7 @@ from clozeworks.exchange import card, checkpoint, files, huggingface, sentence_t
 from clozeworks.exchange.names import elmo
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.towers import Towers
+from clozeworks.tasks.embed import SentenceEmbedding
 
 Format = Literal["clozeworks", "hf", "sentence-transformers"]
 
@@ -52,7 +52,7 @@ def read_bundle(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), 
         tokenizer = files.read_tokenizer(place)
         found = huggingface.read(place, allow_pickle, tokenizer)
         if vectors:
-            found.recipe.sentence = sentence_transformers.read(directory, tokenizer)
+            found.recipe.pooling = sentence_transformers.read(directory, tokenizer)
         model = files.build(found.recipe, found.tensors, directory)
         return Bundle(model, tokenizer, found.recipe, unused=found.unused)
     if elmo.is_in(directory):
@@ -81,7 +81,7 @@ def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
     return newest.tensors(), card.read_facts(directory), place
 
 
-def _bordered(bundle: Bundle) -> Recipe:
+def _resolve_decoder_ends(bundle: Bundle) -> Recipe:
     """The recipe, a decoder of which says where a text begins and ends even if that is for the tokenizer to say."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     if recipe.decoder is None or tokenizer is None:
@@ -98,8 +98,8 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
     if format not in get_args(Format):
         raise InputError("format", format, f"one of {', '.join(get_args(Format))} is needed", "choose one")
     with atomic_io.directory(path) as folder:
-        recipe = _bordered(bundle)
-        if format == "sentence-transformers" or (format == "hf" and isinstance(recipe.task, Towers)):
+        recipe = _resolve_decoder_ends(bundle)
+        if format == "sentence-transformers" or (format == "hf" and isinstance(recipe.task, SentenceEmbedding)):
             recipe = dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=()))
         if format == "sentence-transformers":
             sentence_transformers.write(folder, recipe)

@@ -15,9 +15,9 @@ USES = {  # of a task, as model hubs call it
     "classify": "text-classification",
     "pair": "text-classification",
     "tag": "token-classification",
-    "span": "question-answering",
+    "qa": "question-answering",
     "choice": "multiple-choice",
-    "towers": "sentence-similarity",
+    "embed": "sentence-similarity",
 }
 PIPELINES = ("fill-mask", "text-classification", "token-classification")
 

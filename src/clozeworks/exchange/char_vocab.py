@@ -22,7 +22,7 @@ def spell(model: Model, tokenizer: Tokenizer) -> list[str]:
     return [f"of {len(long):,} words the first {most} bytes count, such as {long[0][:60]}"] if long else []
 
 
-def opened(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Model, Tokenizer]:
+def extend_vocabulary(model: Model, tokenizer: Tokenizer, texts: Sequence[str]) -> tuple[Model, Tokenizer]:
     """The same model and tokenizer, and where the model reads characters, with every word of the texts known to both.
 
     No weight is added or changed: words that nobody has counted are read as they are written, and cannot be predicted.
@@ -47,7 +47,7 @@ def _other(module: Any, **parts: Mapping[str, Any]) -> Any:
     return other
 
 
-def texts_of(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[str]:
+def collect_texts(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[str]:
     """What stands in these columns, be it texts or lists of words."""
     columns, found = tuple(columns), list[str]()
     for row in rows:

@@ -3,7 +3,7 @@
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
                         recipe.json  tokenizer.json  tokenizer_config.json
 
-A model that remembers what it has read has a memory.safetensors, too, with a row for each lane of the text.
+A model that remembers what it has read has a memory.safetensors, too, with a row for each stream of the text.
 Where processes hold parts of the tensors, each writes its own files (`slices`); the rest is the same.
 The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
 after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer make it

@@ -15,7 +15,7 @@ from clozeworks.recipe import Recipe
 B = TypeVar("B", bound=Bundle)
 
 
-def continued(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Recipe, B, list[str]]:
+def continue_recipe(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Recipe, B, list[str]]:
     """The recipe around the source's encoder, the source under the data's tokenizer, and what to tell the user."""
     source, notes = _under(source, tokenizer)
     theirs, recipe = source.recipe, copy.deepcopy(recipe)

@@ -12,7 +12,7 @@ from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import tensors
 from clozeworks.model import Model
-from clozeworks.recipe import Recipe, assembled
+from clozeworks.recipe import Recipe, assemble
 
 RECIPE = "recipe.json"
 
@@ -43,7 +43,7 @@ def write(directory: Path, model: Model, recipe: Recipe) -> None:
 
 def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
     """The model a recipe describes with these weights."""
-    model = assembled(recipe)
+    model = assemble(recipe)
     tensors.assign(model, weights, where)
     return model.eval()
 

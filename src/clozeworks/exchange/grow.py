@@ -12,8 +12,8 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.nn.characters import spelled
-from clozeworks.recipe import assembled
-from clozeworks.tasks.frame import Frame
+from clozeworks.recipe import assemble
+from clozeworks.tasks.template import InputTemplate
 
 B = TypeVar("B", bound=Bundle)
 TABLE, BIAS = "encoder.embed.words.table.weight", "heads.masked_lm.bias"
@@ -39,13 +39,13 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
     pieces = {index: _pieces(old, tokenizer.token(index)) for index in range(old.size, tokenizer.size)}
     for name in ROWS:
         if name in weights:
-            weights[name] = _grown(weights[name], recipe.encoder.vocab, pieces)
+            weights[name] = _grow_rows(weights[name], recipe.encoder.vocab, pieces)
     if SPELLING in weights:  # a new word needs no more than to be written
         names = [tokenizer.token(index) for index in range(old.size, recipe.encoder.vocab)]
         known = weights[SPELLING][: old.size]
         weights[SPELLING] = torch.cat([known, torch.from_numpy(spelled(names, known.shape[1], {})[0])])
     with torch.random.fork_rng():
-        model = assembled(recipe)
+        model = assemble(recipe)
     tensors.assign(model, weights, recipe.name)
     return dataclasses.replace(
         encoder,
@@ -57,7 +57,7 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
     )
 
 
-def framed(encoder: B, frame: Frame, seed: int = 0) -> B:
+def add_template_tokens(encoder: B, frame: InputTemplate, seed: int = 0) -> B:
     """The same model with the special tokens that a task's frame has and its tokenizer lacks (Radford et al. 2018).
 
     Their rows are fresh, N(0, the deviation that the model began with); where nothing lacks, it is the model itself.
@@ -82,11 +82,11 @@ def framed(encoder: B, frame: Frame, seed: int = 0) -> B:
 
 def is_larger(old: Tokenizer, new: Tokenizer) -> bool:
     """Whether the new tokenizer keeps every old id and adds some."""
-    return new.size > old.size and _moved(old, new) is None
+    return new.size > old.size and _first_moved(old, new) is None
 
 
 def _same_ids(name: str, old: Tokenizer, new: Tokenizer) -> None:
-    moved = _moved(old, new)
+    moved = _first_moved(old, new)
     if moved is not None:
         now = new.id(moved)
         there = "unknown to the data" if now is None else f"token {now} of the data"
@@ -95,7 +95,7 @@ def _same_ids(name: str, old: Tokenizer, new: Tokenizer) -> None:
         raise InputError(name, given, "old tokens must keep their ids", todo)
 
 
-def _moved(old: Tokenizer, new: Tokenizer) -> str | None:
+def _first_moved(old: Tokenizer, new: Tokenizer) -> str | None:
     """The first token whose id changed."""
     known = sorted(old.inner.get_vocab(with_added_tokens=True).items(), key=lambda item: item[1])
     return next((token for token, index in known if new.id(token) != index), None)
@@ -105,7 +105,7 @@ def _pieces(old: Tokenizer, text: str) -> list[int]:
     return [int(index) for index in old.encode([text])[0].ids]
 
 
-def _grown(table: Tensor, rows: int, pieces: dict[int, list[int]]) -> Tensor:
+def _grow_rows(table: Tensor, rows: int, pieces: dict[int, list[int]]) -> Tensor:
     out = table.new_empty(rows, *table.shape[1:])
     out[: len(table)] = table
     out[len(table) :] = table.mean(0)  # rows that no token uses

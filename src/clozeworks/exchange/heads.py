@@ -14,13 +14,13 @@ from clozeworks.model import Pooler
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.layer_selection import Reading
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.reading import Reading
-from clozeworks.tasks.span import Span
+from clozeworks.tasks.qa import QuestionAnswering
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
+from clozeworks.tasks.template import InputTemplate
 
 CLASSES = ("classify", "pair")
 OURS = "clozeworks"  # the field of their config that keeps what has no other place in it
@@ -55,7 +55,7 @@ class Head:
 
     # ---- in
 
-    def read(self, config: dict[str, Any], recipe: Recipe, frame: Frame) -> Task:
+    def read(self, config: dict[str, Any], recipe: Recipe, frame: InputTemplate) -> Task:
         """The task of a config, for an encoder as read.
 
         Their class does not say whether it reads one text or two: scores, and labels that speak of entailment, are of
@@ -70,19 +70,19 @@ class Head:
         if kept is not None and kept.name in self.tasks and kept.labels in ((), labels):
             return kept
         if "tag" in self.tasks:
-            return Tag(frame=frame, labels=labels, scheme=named(labels), dropout=self._rate(config, recipe))
-        if "span" in self.tasks:
-            return Span(frame=frame, dropout=self._rate(config, recipe))
+            return Tag(template=frame, labels=labels, scheme=named(labels), dropout=self._rate(config, recipe))
+        if "qa" in self.tasks:
+            return QuestionAnswering(template=frame, dropout=self._rate(config, recipe))
         summary = self._summary(config, recipe)
         if "choice" in self.tasks:
-            return Choice(frame=frame, summary=summary, asked="first" if recipe.reading == "causal" else "second")
+            return Choice(template=frame, summary=summary, asked="first" if recipe.reading == "causal" else "second")
         if problem == SCORE or (problem is None and len(labels) == 1):
             if len(labels) > 1:
                 needed = "one score of a text is supported"
                 raise InputError("config.json", f"{len(labels)} scores", needed, "choose another model")
-            return Pair(frame=frame, summary=summary, bias=self.bias, graded=True)
+            return Pair(template=frame, summary=summary, bias=self.bias, graded=True)
         kind = Pair if any("entail" in label.lower() for label in labels) else Classify
-        return kind(frame=frame, summary=summary, labels=labels, bias=self.bias, many=problem == MANY)
+        return kind(template=frame, summary=summary, labels=labels, bias=self.bias, many=problem == MANY)
 
     def _summary(self, config: dict[str, Any], recipe: Recipe) -> Summary:
         encoder = recipe.encoder
@@ -135,7 +135,7 @@ class Head:
             same = dataclasses.replace(same, width=summary.width) if width == encoder.width else same
             facts += [(summary == same, "summary", summary)]
         facts += [
-            (not getattr(task, name, None), name, getattr(task, name, None)) for name in ("both", "crf", "readers")
+            (not getattr(task, name, None), name, getattr(task, name, None)) for name in ("both", "crf", "task_encoder")
         ]
         for holds, name, value in facts:
             if not holds:
@@ -156,7 +156,7 @@ class Head:
 
 def answers(name: str, rate: str | None = None, usual: float = 0.0) -> Head:
     """Their class that finds an answer in a passage, alike in all families but for the dropout."""
-    return Head(f"{name}ForQuestionAnswering", ("span",), (("out", "qa_outputs"),), None, rate, usual)
+    return Head(f"{name}ForQuestionAnswering", ("qa",), (("out", "qa_outputs"),), None, rate, usual)
 
 
 def labels_of(config: dict[str, Any]) -> tuple[str, ...]:

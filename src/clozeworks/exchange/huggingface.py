@@ -31,7 +31,7 @@ from clozeworks.exchange.names import (
     transfo_xl,
     xlnet,
 )
-from clozeworks.exchange.templates import fitting, frame_of
+from clozeworks.exchange.templates import fitting, infer_template
 from clozeworks.model import Model
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
@@ -103,12 +103,12 @@ def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | Non
     losses = tuple(name for name in HEADS if any(key.startswith(f"heads.{name}.") for key in found))
     with _named(directory):
         recipe = family.read(config, losses)
-        family.arrive(config, recipe, found)
+        family.import_hook(config, recipe, found)
     if head is not None:
         frame = (
-            fitting(copy.deepcopy(family.frame), recipe)
+            fitting(copy.deepcopy(family.template), recipe)
             if tokenizer is None
-            else frame_of(recipe, tokenizer, whole=False)
+            else infer_template(recipe, tokenizer, whole=False)
         )
         task = head.read(config, recipe, frame)
         recipe.objective.losses = (*(loss for loss in recipe.objective.losses if loss.name in head.besides), task)
@@ -227,7 +227,7 @@ def write(
         recipe.encoder.pooler = None
     if head is not None and task is not None:
         task = head.settle(recipe, task, state)
-    family.leave(recipe, state)
+    family.export_hook(recipe, state)
     config = family.write(recipe)
     family = family.of(config)
     if head is not None and task is not None:

@@ -44,7 +44,7 @@ def lengthen(encoder: B, length: int = LENGTH, window: int = WINDOW) -> B:
     train.batch_tokens = max(train.batch_tokens, length)
     train.micro_tokens = None if train.micro_tokens is None else max(train.micro_tokens, length)
     weights = tensors.state(encoder.model)
-    weights[POSITIONS] = laid(weights[POSITIONS], positions.offset, length)
+    weights[POSITIONS] = repeat_rows(weights[POSITIONS], positions.offset, length)
     facts = {name: value for name, value in encoder.facts.items() if name != "heldout"}  # figures of another model
     model = files.build(recipe, _with_global(weights), recipe.name)
     return dataclasses.replace(encoder, model=model, recipe=recipe, facts=facts, unused=list(encoder.unused))
@@ -68,7 +68,7 @@ def refresh(encoder: B) -> B:
     )
 
 
-def laid(table: Tensor, offset: int, length: int) -> Tensor:
+def repeat_rows(table: Tensor, offset: int, length: int) -> Tensor:
     """[offset + n, D] -> [offset + length, D]: the first rows once, the others again and again."""
     rows = table[offset:]
     return torch.cat([table[:offset], rows.repeat(-(-length // len(rows)), 1)[:length]])

@@ -7,12 +7,12 @@ from typing import Any
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.nn.pooling import Pool, SentenceVector
+from clozeworks.nn.pooling import Pooling, PoolingMode
 from clozeworks.recipe import Recipe
 
 MODULES, LENGTH, PROMPTS = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 TYPES = "sentence_transformers.models."
-POOLS: dict[str, Pool] = {"cls": "first", "mean": "mean", "max": "max"}
+POOLS: dict[str, PoolingMode] = {"cls": "first", "mean": "mean", "max": "max"}
 FLAGS = {  # as older versions wrote them
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -23,7 +23,7 @@ FLAGS = {  # as older versions wrote them
 }
 
 
-def read(directory: Path, tokenizer: Tokenizer | None) -> SentenceVector:
+def read(directory: Path, tokenizer: Tokenizer | None) -> Pooling:
     """How vectors are made; what no part here does is refused."""
     modules = _modules(directory)
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
@@ -40,7 +40,7 @@ def read(directory: Path, tokenizer: Tokenizer | None) -> SentenceVector:
         needed = "tokens of the prompt count like others here"
         raise InputError(directory / modules[1]["path"], "include_prompt false", needed, "choose another model")
     pool = _pool(config, directory / modules[1]["path"]) if config else "mean"
-    return SentenceVector(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
+    return Pooling(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
 
 
 def model_in(directory: Path) -> Path:
@@ -50,11 +50,11 @@ def model_in(directory: Path) -> Path:
 
 def write(directory: Path, recipe: Recipe) -> None:
     """The files beside the model's."""
-    made = recipe.sentence or SentenceVector()
+    made = recipe.pooling or Pooling()
     theirs = {ours: name for name, ours in POOLS.items()}
-    if made.pool not in theirs:
+    if made.mode not in theirs:
         needed = f"sentence-transformers has {', '.join(theirs)}"
-        raise RecipeError(f"{recipe.name}.sentence.pool", made.pool, needed, "choose one, or keep its own format")
+        raise RecipeError(f"{recipe.name}.sentence.pool", made.mode, needed, "choose one, or keep its own format")
     kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if made.normalise else {})
     modules = [
         {"idx": at, "name": str(at), "path": path, "type": TYPES + kind}
@@ -63,7 +63,7 @@ def write(directory: Path, recipe: Recipe) -> None:
     for path in kinds.values():
         (directory / path).mkdir(exist_ok=True)
     (directory / MODULES).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
-    flags = {flag: mode == theirs[made.pool] for flag, mode in FLAGS.items()}
+    flags = {flag: mode == theirs[made.mode] for flag, mode in FLAGS.items()}
     width = recipe.encoder.stack.out_width(recipe.encoder.width)
     config = {"word_embedding_dimension": width, **flags, "include_prompt": True}
     atomic_io.write_json(directory / kinds["Pooling"] / "config.json", config)
@@ -81,7 +81,7 @@ def _modules(directory: Path) -> list[dict[str, Any]]:
     return found
 
 
-def _pool(config: dict[str, Any], where: Path) -> Pool:
+def _pool(config: dict[str, Any], where: Path) -> PoolingMode:
     given = config.get("pooling_mode") or [mode for flag, mode in FLAGS.items() if config.get(flag)] or "mean"
     modes = [given] if isinstance(given, str) else list(given)
     if len(modes) != 1 or modes[0] not in POOLS:

@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import local, sharded
+from clozeworks.core.world import is_sharded, local
 
 ROWS = "rows"  # the entry of the metadata
 _PART = re.compile(r"(?P<stem>.+)-(?P<rank>\d+)-of-(?P<size>\d+)\.safetensors")
@@ -44,7 +44,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], rank: int, size: int) -> No
     rows: dict[str, tuple[int, int]] = {}
     for name, tensor in tensors.items():
         mine = local(tensor.detach())
-        if sharded(tensor):
+        if is_sharded(tensor):
             begin = begin_of(tensor, rank, size)
             rows[name] = begin, len(tensor)
             if begin == len(tensor):

@@ -9,7 +9,7 @@ from tokenizers import processors
 from clozeworks.core import atomic_io
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.template import InputTemplate
 
 CONFIG = "tokenizer_config.json"
 
@@ -18,19 +18,19 @@ def write(directory: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
     """The tokenizer's files, which lay out a text as the model's task does."""
     task = recipe.task
     if task is not None:
-        tokenizer = laying(tokenizer, task.frame)
+        tokenizer = laying(tokenizer, task.template)
     tokenizer.save(directory)
     told: dict[str, Any] = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     biases = (getattr(mixer, "bias", None) for mixer in recipe.encoder.stack.mixers())
     if recipe.encoder.embed.segments < 2 and not any(getattr(bias, "segments", False) for bias in biases):
         told["model_input_names"].remove("token_type_ids")
-    told["model_max_length"] = recipe.length if task is None else min(task.frame.length, recipe.length)
-    if task is not None and task.frame.summary == "last" and recipe.reading == "full":
+    told["model_max_length"] = recipe.length if task is None else min(task.template.length, recipe.length)
+    if task is not None and task.template.summary == "last" and recipe.reading == "full":
         told["padding_side"] = "left"  # their class reads the last place of a row
     atomic_io.write_json(directory / CONFIG, tokenizer.config() | told)
 
 
-def laying(tokenizer: Tokenizer, frame: Frame) -> Tokenizer:
+def laying(tokenizer: Tokenizer, frame: InputTemplate) -> Tokenizer:
     """The tokenizer that puts the specials of a frame around texts."""
     if tokenizer.framed() == (frame.opening, frame.between, frame.closing):
         return tokenizer
@@ -45,7 +45,7 @@ def laying(tokenizer: Tokenizer, frame: Frame) -> Tokenizer:
     return Tokenizer(inner, tokenizer.names)
 
 
-def _pattern(frame: Frame, pair: bool) -> list[str]:
+def _pattern(frame: InputTemplate, pair: bool) -> list[str]:
     second = 1 if pair and frame.segments else 0
     parts = [*frame.opening, "$A:0", *([*frame.between, f"$B:{second}"] if pair else [])]
     parts += [f"{name}:{second}" for name in frame.closing]

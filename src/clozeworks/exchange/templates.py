@@ -6,7 +6,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.objectives.segments import PairStream
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.template import InputTemplate
 
 LENGTH = 512  # of an example, however long a text the encoder can read
 # The specials of a model that reads one way, by role: before a text, between two, behind all. [MASK] stands in no text
@@ -14,7 +14,7 @@ LENGTH = 512  # of an example, however long a text the encoder can read
 ONE_WAY = {"cls": "_start_", "mask": "_delimiter_", "sep": "_classify_"}
 
 
-def frame_of(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> Frame:
+def infer_template(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> InputTemplate:
     """How the encoder's texts were laid out in pretraining: read off its tokenizer, which puts specials around two, or
     off its segments where these put them elsewhere.
 
@@ -36,13 +36,13 @@ def frame_of(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> Frame:
     if recipe.opener == "sep":
         opening = closing
     if recipe.decoder is not None and recipe.task is not None:
-        return copy.deepcopy(recipe.task.frame)
+        return copy.deepcopy(recipe.task.template)
     if recipe.decoder is not None:  # `Pairs`: nothing stands before a source
         opening, closing, last = (), between, True
-    return fitting(Frame(opening, between, closing, "last" if last else "first"), recipe)
+    return fitting(InputTemplate(opening, between, closing, "last" if last else "first"), recipe)
 
 
-def fitting(frame: Frame, recipe: Recipe) -> Frame:
+def fitting(frame: InputTemplate, recipe: Recipe) -> InputTemplate:
     """These specials with what the encoder tells apart and has room for."""
     mixers = list(recipe.encoder.stack.mixers())
     marks = any(isinstance(mixer, GlobalWindow) for mixer in mixers)

@@ -10,20 +10,22 @@ from clozeworks.core.examples import ragged_arange
 from clozeworks.data.batches.labelled import Labelled, by_length
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.char_vocab import opened, texts_of
-from clozeworks.inference.decoding import forced, written
+from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
+from clozeworks.inference.decoding import decode_all, teacher_forced_loss
 from clozeworks.model import Model
+from clozeworks.tasks.seq2seq import Seq2Seq
 from clozeworks.tasks.task import Task, TaskLayer
-from clozeworks.tasks.write import Write
 
 TOKENS = 8192  # of a batch
 
 
 @torch.no_grad()
-def found(model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int) -> tuple[list[np.ndarray], float | None]:
+def predict_outputs(
+    model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int
+) -> tuple[list[np.ndarray], float | None]:
     """What the head found in each example, in their order; and its loss, a mean, where the examples have labels."""
-    if isinstance(task, Write):
-        return written(model, task, labelled), forced(model, task, labelled, kind, pad, TOKENS)
+    if isinstance(task, Seq2Seq):
+        return decode_all(model, task, labelled), teacher_forced_loss(model, task, labelled, kind, pad, TOKENS)
     head = model.head(task.name)
     assert isinstance(head, TaskLayer)
     device = next(model.parameters()).device
@@ -33,22 +35,22 @@ def found(model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int) ->
         units = np.array(batch.index)
         batch = batch.to(device)
         hidden = model.read(batch, (task,))
-        if task.computed(batch) and not task.whole:
+        if task.computed(batch) and not task.needs_whole_step:
             total, count = total + float(head(hidden, batch)[0]), count + task.count(batch)
         numbers = ragged_arange(labelled.first[units], labelled.first[units + 1] - labelled.first[units])
-        for number, value in zip(numbers.tolist(), head.found(hidden, batch), strict=True):
+        for number, value in zip(numbers.tolist(), head.outputs(hidden, batch), strict=True):
             results[number] = value
     values = [value for value in results if value is not None]
-    if task.whole:
-        return values, task.compared(values, labelled)
+    if task.needs_whole_step:
+        return values, task.mean_loss(values, labelled)
     return values, total / count if count else None
 
 
-def answers(
+def predict_records(
     model: Model, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, truth: bool = False
 ) -> tuple[list[dict[str, Any]], float | None]:
     """An answer for each row, and the mean loss where there is truth to compare with."""
-    model, tokenizer = opened(model, tokenizer, texts_of(table.rows, task.columns))
+    model, tokenizer = extend_vocabulary(model, tokenizer, collect_texts(table.rows, task.columns))
     labelled = task.examples(table, tokenizer, truth)
-    results, loss = found(model, task, labelled, kind, tokenizer.filler)
+    results, loss = predict_outputs(model, task, labelled, kind, tokenizer.filler)
     return task.answers(results, labelled, table), loss

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.errors import InputError
-from clozeworks.inference.generation import Generated, Reader
+from clozeworks.inference.generation import Generated, IncrementalReader
 from clozeworks.model import Model
 from clozeworks.nn.positions import LearnedPositionsLayer
 
 
 @dataclass(frozen=True, slots=True)
-class Beams:
+class BeamSearch:
     """How wide is searched, and what a finished text is worth: log p(Y) / ((offset + |Y|) / (offset + 1))^penalty.
 
     |Y| counts the end. With `offset` 0 the sum is divided by a power of the length, with 5 by the length penalty of Wu
@@ -37,7 +37,7 @@ class Beams:
         return score / ((self.offset + length) / (self.offset + 1)) ** self.penalty
 
 
-PUBLISHED = Beams(4, 0.6, 5)  # Vaswani et al. 2017, 6.1
+PUBLISHED = BeamSearch(4, 0.6, 5)  # Vaswani et al. 2017, 6.1
 MORE = 50  # tokens that a translation may have beyond those of its source, there
 
 
@@ -46,7 +46,7 @@ class _Search:
     """One text being searched for."""
 
     most: int
-    how: Beams
+    how: BeamSearch
     end: int | None
     running: list[list[int]]
     scores: list[float]
@@ -73,18 +73,25 @@ class _Search:
         return going
 
 
-def search(reader: Reader, prompt: list[int], most: int, how: Beams, *, end: int | None = None) -> list[Generated]:
+def beam_search(
+    reader: IncrementalReader, prompt: list[int], most: int, how: BeamSearch, *, end: int | None = None
+) -> list[Generated]:
     """The best continuations of a prompt, best first.
 
     Each step keeps the likeliest running beams; one that reaches the end is finished if it was among the best of that
     step. The search is over when no running beam, at its present length, is worth more than the worst of as many
     finished ones as there are beams, or after `most` tokens.
     """
-    return searches(reader, [prompt], [most], how, end=end)[0]
+    return beam_search_batch(reader, [prompt], [most], how, end=end)[0]
 
 
-def searches(
-    reader: Reader, prompts: Sequence[list[int]], most: Sequence[int], how: Beams, *, end: int | None = None
+def beam_search_batch(
+    reader: IncrementalReader,
+    prompts: Sequence[list[int]],
+    most: Sequence[int],
+    how: BeamSearch,
+    *,
+    end: int | None = None,
 ) -> list[list[Generated]]:
     """The same for several prompts of one length, each as it would be alone: one that is over leaves the others."""
     beams = how.count
@@ -121,7 +128,7 @@ def _rows(places: list[int], beams: int) -> Tensor:
     return (torch.tensor(places)[:, None] * beams + torch.arange(beams)).flatten()
 
 
-def _best(logits: Tensor, scores: Tensor, how: Beams) -> list[list[tuple[float, int, int]]]:
+def _best(logits: Tensor, scores: Tensor, how: BeamSearch) -> list[list[tuple[float, int, int]]]:
     """logits [S * beams, V], scores [S, beams] -> of each of S the best (score, beam, token): twice the beams, so that
     as many go on even where half of them end."""
     searched, beams = scores.shape
@@ -143,7 +150,7 @@ def translations(
     *,
     start: int,
     end: int,
-    how: Beams = PUBLISHED,
+    how: BeamSearch = PUBLISHED,
     more: int = MORE,
     batch_tokens: int = 4096,
 ) -> Iterator[tuple[int, list[Generated]]]:
@@ -160,12 +167,12 @@ def translations(
         width = len(sources[order[-1]])
         count = max(1, batch_tokens // (width * how.count))
         chosen, order = order[-count:][::-1], order[:-count]
-        reader = Reader(model, source=padded([sources[at] for at in chosen]))
+        reader = IncrementalReader(model, source=pad_sources([sources[at] for at in chosen]))
         most = [min(len(sources[at]) + more, longest) for at in chosen]
-        yield from zip(chosen, searches(reader, [[start]] * len(chosen), most, how, end=end), strict=True)
+        yield from zip(chosen, beam_search_batch(reader, [[start]] * len(chosen), most, how, end=end), strict=True)
 
 
-def padded(sources: Sequence[Sequence[int]]) -> Batch:
+def pad_sources(sources: Sequence[Sequence[int]]) -> Batch:
     """Sources as rows of one width."""
     width = max(map(len, sources))
     tokens = torch.tensor([[*source, *[0] * (width - len(source))] for source in sources])

@@ -4,21 +4,23 @@ import numpy as np
 import torch
 
 from clozeworks.core.batch import Batch, Kind, from_padded
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.data.batches.labelled import Labelled, by_length
 from clozeworks.data.batches.sides import SOURCE
-from clozeworks.inference.beam_search import Beams, room, searches
-from clozeworks.inference.generation import Reader
-from clozeworks.inference.prefix_lm import PrefixReader
+from clozeworks.inference.beam_search import BeamSearch, beam_search_batch, room
+from clozeworks.inference.generation import IncrementalReader
+from clozeworks.inference.prefix_lm import PrefixLMDecoder
 from clozeworks.model import Model
-from clozeworks.tasks.write import Write
+from clozeworks.tasks.seq2seq import Seq2Seq
 
 TOKENS = 4096  # of sources and their beams that are searched together
 OFFSET = 5  # of the length penalty, as published
 
 
 @torch.no_grad()
-def forced(model: Model, task: Write, labelled: Labelled, kind: Kind, pad: int, tokens: int) -> float | None:
+def teacher_forced_loss(
+    model: Model, task: Seq2Seq, labelled: Labelled, kind: Kind, pad: int, tokens: int
+) -> float | None:
     """The mean loss of the targets' tokens, each given those before it; None where there are no targets."""
     if not (labelled.examples.labels != NOTHING).any():
         return None
@@ -32,7 +34,7 @@ def forced(model: Model, task: Write, labelled: Labelled, kind: Kind, pad: int, 
     return total / count
 
 
-def written(model: Model, task: Write, labelled: Labelled) -> list[np.ndarray]:
+def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarray]:
     """Of each example the log p of what was written, then its tokens. A blank source gives a blank text.
 
     Sources of like length are searched together, the longest first, and each comes out as it would alone.
@@ -41,8 +43,8 @@ def written(model: Model, task: Write, labelled: Labelled) -> list[np.ndarray]:
     assert tokenizer is not None
     start, end, lengths = task.start(tokenizer), task.end(tokenizer), examples.fields[SOURCE]
     never = tuple(sorted(tokenizer.special_ids - {end}))
-    how = Beams(task.search.beams, task.search.penalty, OFFSET, never)
-    most = task.target_length if task.form != "decoder" else min(task.target_length, room(model))
+    how = BeamSearch(task.search.beams, task.search.penalty, OFFSET, never)
+    most = task.target_length if task.architecture != "decoder" else min(task.target_length, room(model))
     found = [np.zeros(1) for _ in range(len(examples))]
     inside = ~examples.special & (examples.position < np.repeat(lengths, examples.lengths))
     full = np.bincount(examples.example, inside, len(examples)) > 0
@@ -52,18 +54,20 @@ def written(model: Model, task: Write, labelled: Labelled) -> list[np.ndarray]:
         chosen, order = order[-count:][::-1], order[:-count]
         limits = [min(int(lengths[at]) + task.search.more, most) for at in chosen]
         reader = _reader(model, task, _sources(examples, chosen, task).to(next(model.parameters()).device))
-        for at, best in zip(chosen, searches(reader, [[start]] * len(chosen), limits, how, end=end), strict=True):
+        for at, best in zip(
+            chosen, beam_search_batch(reader, [[start]] * len(chosen), limits, how, end=end), strict=True
+        ):
             found[at] = np.array([best[0].score, *best[0].tokens])
     return found
 
 
-def _reader(model: Model, task: Write, source: Batch) -> Reader:
-    if task.form == "decoder":
-        return Reader(model, source=source)
-    return PrefixReader(model, source, task.form, task.frame.segments)
+def _reader(model: Model, task: Seq2Seq, source: Batch) -> IncrementalReader:
+    if task.architecture == "decoder":
+        return IncrementalReader(model, source=source)
+    return PrefixLMDecoder(model, source, task.architecture, task.template.segments)
 
 
-def _sources(examples: Ragged, chosen: list[int], task: Write) -> Batch:
+def _sources(examples: RaggedBatch, chosen: list[int], task: Seq2Seq) -> Batch:
     """The sources of some examples, a row each."""
     lengths = examples.fields[SOURCE][chosen]
     at = examples.first[chosen][:, None] + np.arange(lengths.max())
@@ -72,5 +76,5 @@ def _sources(examples: Ragged, chosen: list[int], task: Write) -> Batch:
     marked = None
     if examples.marked is not None:
         marked = torch.from_numpy(real & examples.marked[np.where(real, at, 0)])
-    kind = "causal" if task.form == "causal" else "full"
+    kind = "causal" if task.architecture == "causal" else "full"
     return from_padded(torch.from_numpy(tokens), torch.from_numpy(real), kind=kind, marked=marked)

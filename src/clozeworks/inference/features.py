@@ -13,7 +13,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 Framed = Callable[[list[int]], tuple[list[int], int]]  # a text between its specials, and where it begins there
 
 
-def strings(texts: Sequence[str] | str) -> list[str]:
+def list_texts(texts: Sequence[str] | str) -> list[str]:
     """One text or several, as a list; refused where something else is among them."""
     if not isinstance(texts, Iterable):
         raise InputError("texts", repr(texts)[:60], "a string or a list of strings is needed", "convert it")
@@ -32,7 +32,7 @@ def check_words(sentences: Sequence[Sequence[str]]) -> None:
             raise InputError(f"sentences[{number}]", given, needed, "split it into words")
 
 
-def laid(
+def place_words(
     tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], framed: Framed, longest: int
 ) -> tuple[list[list[int]], list[np.ndarray]]:
     """A row of ids for each sentence, and where in it the first piece of each word stands."""
@@ -48,7 +48,7 @@ def laid(
     return rows, places
 
 
-def padded(rows: Sequence[list[int]], batch_tokens: int, pad: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
+def pad_by_length(rows: Sequence[list[int]], batch_tokens: int, pad: int) -> Iterator[tuple[list[int], Tensor, Tensor]]:
     """Which rows, their ids and their mask: rows of like length together, the longest first."""
     order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
     while order:
@@ -62,7 +62,7 @@ def padded(rows: Sequence[list[int]], batch_tokens: int, pad: int) -> Iterator[t
         yield chosen, ids, mask
 
 
-def stacked(layers: Sequence[Tensor], model: str) -> np.ndarray:
+def stack_layers(layers: Sequence[Tensor], model: str) -> np.ndarray:
     """[layers, B, L, D]; those of a model whose layers differ in width are refused."""
     if len(widths := {each.shape[-1] for each in layers}) > 1:
         needed = f"layers of widths {', '.join(map(str, sorted(widths)))} make no array"

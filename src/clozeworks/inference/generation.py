@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch, Context, Memory, Side, Source
-from clozeworks.core.cache import Carry
+from clozeworks.core.batch import Batch, Context, Memory, Source, TokenInfo
+from clozeworks.core.cache import Cache
 from clozeworks.core.errors import InputError
 from clozeworks.model import Model
 
@@ -21,7 +21,7 @@ class Generated(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class Sampling:
     """How the next token is chosen: the likeliest at temperature 0, else by chance among those that are left.
 
     Of the distribution softmax(z / temperature), only the `top_k` likeliest tokens are left, and of these the
@@ -59,7 +59,7 @@ class Draw:
         return logits.softmax(-1)
 
 
-class Reader:
+class IncrementalReader:
     """A model that has read some tokens, the same number in each of its rows, and remembers them.
 
     What it remembers are keys and values, of a stack with a memory the last so many; such a stack reads no more than
@@ -79,7 +79,7 @@ class Reader:
             raise InputError(
                 "source", given, "a decoder writes from a source, and nothing else does", "check the model"
             )
-        heads = [model.head(spec.name) for spec in model.specs if spec.name in ("next_token", "write")]
+        heads = [model.head(spec.name) for spec in model.specs if spec.name in ("next_token", "seq2seq")]
         if not heads or heads[0] is None or not hasattr(heads[0], "logits"):
             given = ", ".join(spec.name for spec in model.specs) or "no head"
             raise InputError("model", given, "one that predicts the next token is needed", "pretrain it with NextToken")
@@ -117,7 +117,7 @@ class Reader:
     def _read(self, fresh: Tensor, begin: int) -> Tensor:
         """[B, n] -> [B, n, D]; what was read before them is remembered."""
         position = torch.arange(begin, begin + fresh.shape[1], device=fresh.device).expand_as(fresh)
-        side = Side.make(position, torch.zeros_like(fresh), "causal")
+        side = TokenInfo.make(position, torch.zeros_like(fresh), "causal")
         context = Context(side, side, "causal", past=self.past, carry=self.cache, source=self.source)
         hidden = self.model.top(fresh, side, context)
         self.past = hidden.memory
@@ -139,19 +139,26 @@ class Reader:
             self.owner = self.owner[rows]
             self._keep_source(rows)
         if self.past is not None:
-            layers = tuple(layer.rows(rows) if isinstance(layer, Carry) else layer[rows] for layer in self.past.layers)
+            layers = tuple(layer.rows(rows) if isinstance(layer, Cache) else layer[rows] for layer in self.past.layers)
             cross = self.past.cross
             if not stays:
                 cross = cross and tuple(keys and keys.rows(rows) for keys in cross)
-            self.past = Memory(layers, self.past.side.each(lambda value: value[rows]), cross)
+            self.past = Memory(layers, self.past.token_info.each(lambda value: value[rows]), cross)
 
     def _keep_source(self, rows: Tensor) -> None:
         assert self.source is not None
-        self.source = Source(self.source.hidden[rows], self.source.side.each(lambda value: value[rows]))
+        self.source = Source(self.source.hidden[rows], self.source.token_info.each(lambda value: value[rows]))
 
 
-def draw(
-    reader: Reader, prompt: list[int], most: int, how: Draw, *, end: int | None = None, count: int = 1, seed: int = 0
+def sample(
+    reader: IncrementalReader,
+    prompt: list[int],
+    most: int,
+    how: Sampling,
+    *,
+    end: int | None = None,
+    count: int = 1,
+    seed: int = 0,
 ) -> list[Generated]:
     """`count` continuations of up to `most` tokens, each until `end`; the same for a seed."""
     generator = torch.Generator().manual_seed(seed)

@@ -8,7 +8,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.tables import stream
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers
+from clozeworks.inference.answers import predict_records
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.tag import Tag
@@ -17,19 +17,19 @@ from clozeworks.tasks.task import Task
 ROWS = 512  # answered together: enough for batches of like lengths
 
 
-def task_of(recipe: Recipe) -> Task:
+def get_task(recipe: Recipe) -> Task:
     if recipe.task is None:
         needed, todo = "answers need a task that it was trained for", "see clozeworks finetune"
         raise InputError(recipe.name, "a model without a task", needed, todo)
     return recipe.task
 
 
-def columns_of(task: type[Task] | Task) -> tuple[str, ...]:
+def match_columns(task: type[Task] | Task) -> tuple[str, ...]:
     """What a row is asked for: the task's own columns, and the id of a question where there is one."""
-    return (*task.columns, "id") if task.name == "span" else task.columns
+    return (*task.columns, "id") if task.name == "qa" else task.columns
 
 
-def predicted(
+def predict(
     model: Model,
     recipe: Recipe,
     tokenizer: Tokenizer,
@@ -39,14 +39,14 @@ def predicted(
     rows: int = ROWS,
 ) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
     """Some rows at a time with an answer for each; `given` is what `data.tables.read` takes."""
-    task = task_of(recipe)
+    task = get_task(recipe)
     reading: Kind = recipe.reading
     cut = (task.cut or "words") if isinstance(task, Tag) else None
-    for table in stream(given, columns_of(task), columns, kind, rows, cut):
-        yield table, answers(model, task, table, tokenizer, reading)[0]
+    for table in stream(given, match_columns(task), columns, kind, rows, cut):
+        yield table, predict_records(model, task, table, tokenizer, reading)[0]
 
 
-def joined(row: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
+def join_windows(row: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
     """A row as it was given with its answer; what both have a name for, but an id, is kept of the row as given_NAME."""
     twice = answer.keys() - {"id"}
     kept = {name: value for name, value in row.items() if name not in twice}

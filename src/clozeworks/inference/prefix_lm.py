@@ -6,13 +6,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Context, Memory, Side, from_padded
-from clozeworks.core.cache import Carry, Keys
-from clozeworks.inference.generation import Reader
+from clozeworks.core.batch import PADDING, Batch, Context, Memory, TokenInfo, from_padded
+from clozeworks.core.cache import Cache, KVCache
+from clozeworks.inference.generation import IncrementalReader
 from clozeworks.model import Model
 
 
-class PrefixReader(Reader):
+class PrefixLMDecoder(IncrementalReader):
     """A model that has read sources of several lengths, [B, n] padded on the right, and remembers keys and values.
 
     What is written sees its source and what was written before it; the source sees itself, both ways, or `kind` =
@@ -31,8 +31,8 @@ class PrefixReader(Reader):
     ):
         super().__init__(model, cache)
         self.kind: Literal["prefix", "causal"] = kind
-        self.sources, self.segments, self.marked = source.tokens, segments, source.side.marked
-        self.lengths = (source.side.document != PADDING).sum(1)
+        self.sources, self.segments, self.marked = source.tokens, segments, source.token_info.marked
+        self.lengths = (source.token_info.document != PADDING).sum(1)
         self.last = self._whole()
 
     def read(self, tokens: Tensor) -> Tensor:
@@ -61,11 +61,11 @@ class PrefixReader(Reader):
         if self.kind == "prefix" and count:
             order = torch.where(source | ~real, 0, at - self.lengths[:, None] + 1)
             batch = dataclasses.replace(
-                batch, side=dataclasses.replace(batch.side, appears=order, sees=order), kind="prefix"
+                batch, token_info=dataclasses.replace(batch.token_info, appears=order, sees=order), kind="prefix"
             )
-        hidden = self.model.encoder(batch.tokens, batch.side, batch.context(carry=self.cache))
+        hidden = self.model.encoder(batch.tokens, batch.token_info, batch.context(carry=self.cache))
         self.past = hidden.memory
-        if self.past is None or not all(isinstance(layer, Keys) for layer in self.past.layers):
+        if self.past is None or not all(isinstance(layer, KVCache) for layer in self.past.layers):
             self.cache, self.past = False, None
         return hidden.last[torch.arange(rows, device=self.device), self.lengths + count - 1]
 
@@ -77,8 +77,8 @@ class PrefixReader(Reader):
         position = self.lengths[:, None] + place - 1
         order = position if self.kind == "causal" else place
         segment = torch.ones_like(fresh) if self.segments else None
-        side = Side(position, torch.zeros_like(fresh), order, order, segment)
-        if self.past is not None and self.past.side.marked is not None:
+        side = TokenInfo(position, torch.zeros_like(fresh), order, order, segment)
+        if self.past is not None and self.past.token_info.marked is not None:
             side = dataclasses.replace(side, marked=torch.zeros_like(fresh).bool())
         context = Context(side, side, self.kind, offset=None, past=self.past, carry=True)
         hidden = self.model.encoder(fresh, side, context)
@@ -98,5 +98,5 @@ class PrefixReader(Reader):
         self.sources, self.lengths, self.last = self.sources[rows], self.lengths[rows], self.last[rows]
         self.marked = None if self.marked is None else self.marked[rows]
         if self.past is not None:
-            layers = tuple(layer.rows(rows) if isinstance(layer, Carry) else layer[rows] for layer in self.past.layers)
-            self.past = Memory(layers, self.past.side.each(lambda value: value[rows]))
+            layers = tuple(layer.rows(rows) if isinstance(layer, Cache) else layer[rows] for layer in self.past.layers)
+            self.past = Memory(layers, self.past.token_info.each(lambda value: value[rows]))

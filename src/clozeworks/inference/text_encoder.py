@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import PADDING, Batch, Borders, Context, Side
+from clozeworks.core.batch import PADDING, Batch, Context, DocumentLayout, TokenInfo
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle, Format, read_bundle, write_bundle
-from clozeworks.exchange.char_vocab import opened
+from clozeworks.exchange.char_vocab import extend_vocabulary
 from clozeworks.inference import features
-from clozeworks.inference.beam_search import Beams, search
-from clozeworks.inference.generation import Draw, Reader, draw
-from clozeworks.inference.predict import predicted
+from clozeworks.inference.beam_search import BeamSearch, beam_search
+from clozeworks.inference.generation import IncrementalReader, Sampling, sample
+from clozeworks.inference.predict import predict
 from clozeworks.inference.translate import Alignment, Translation, align, translate
-from clozeworks.nn.pooling import Pool, SentenceVector, pooled
+from clozeworks.nn.pooling import Pooling, PoolingMode, pool_tokens
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
@@ -100,17 +100,17 @@ class TextEncoder(Bundle):
             )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         position, real = self._positions(input_ids), torch.where(mask.bool(), 0, PADDING)
-        query = Side.make(position, torch.zeros_like(input_ids), self.kind, token_type_ids)
+        query = TokenInfo.make(position, torch.zeros_like(input_ids), self.kind, token_type_ids)
         task = self.recipe.task
         if self._windowed:
-            if global_attention_mask is None and task is not None and task.frame.marks:
+            if global_attention_mask is None and task is not None and task.template.marks:
                 global_attention_mask = task.marks(input_ids, self.tokenizer)
             context = self._near(real, token_type_ids, global_attention_mask)
         elif global_attention_mask is not None:
             needed = "no layer of the model has global tokens"
             raise InputError("global_attention_mask", "a mask", needed, "leave it out, or convert the model")
         else:
-            memory = Side.make(position, real, self.kind, token_type_ids)
+            memory = TokenInfo.make(position, real, self.kind, token_type_ids)
             if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
                 query = memory  # such mixers have one side: padding sees padding
             context = Context(query, memory, self.kind, offset=None)
@@ -127,20 +127,20 @@ class TextEncoder(Bundle):
             decides = None if task is None else self.model.head(task.name)
             if isinstance(decides, TaskLayer):
                 batch = self._as_batch(input_ids, mask, query, firsts, mc_token_ids)
-                for name, scores in decides.shown(hidden, batch).items():
+                for name, scores in decides.named_logits(hidden, batch).items():
                     setattr(out, name, scores if getattr(out, name) is None else getattr(out, name))
         return out
 
     __call__ = forward
 
-    def _as_batch(self, tokens: Tensor, mask: Tensor, side: Side, firsts: Tensor, at: Tensor | None) -> Batch:
+    def _as_batch(self, tokens: Tensor, mask: Tensor, side: TokenInfo, firsts: Tensor, at: Tensor | None) -> Batch:
         """Rows as heads see them, a document each; `at`: the place of the token that stands for it."""
         rows, width = tokens.shape
         number = torch.arange(rows, device=tokens.device)[:, None]
         side = dataclasses.replace(side, document=torch.where(mask.bool(), number, PADDING))
         place = torch.arange(width, device=tokens.device)
         last = torch.where(mask.bool(), place, 0).amax(1) if at is None else at
-        return Batch(tokens, side, self.kind, Borders((), (), rows, width), firsts, firsts + last)
+        return Batch(tokens, side, self.kind, DocumentLayout((), (), rows, width), firsts, firsts + last)
 
     @property
     def _windowed(self) -> bool:
@@ -149,7 +149,7 @@ class TextEncoder(Bundle):
     def _near(self, document: Tensor, segment: Tensor | None, marked: Tensor | None) -> Context:
         """What windows see: distances are those of places in the row, and padding is a document of its own."""
         place = torch.arange(document.shape[1], device=document.device).expand_as(document)
-        side = Side.make(place, document, self.kind, segment)
+        side = TokenInfo.make(place, document, self.kind, segment)
         if marked is None:
             return Context(side, side, self.kind)
         if marked.shape != document.shape:
@@ -175,7 +175,7 @@ class TextEncoder(Bundle):
             raise InputError(self.recipe.name, "no masked-LM head", needed, "pretrain it")
         mask = tokenizer.need("mask")
         written = tokenizer.names["mask"]
-        ids, begin = self.framed(tokenizer.encode([text], specials=True)[0].ids.tolist())
+        ids, begin = self.add_special_tokens(tokenizer.encode([text], specials=True)[0].ids.tolist())
         holes = [at for at, token in enumerate(ids) if token == mask]
         if not holes:
             raise InputError(
@@ -196,7 +196,7 @@ class TextEncoder(Bundle):
             found.append(guesses)
         return found if len(found) > 1 else found[0]
 
-    def framed(self, ids: list[int]) -> tuple[list[int], int]:
+    def add_special_tokens(self, ids: list[int]) -> tuple[list[int], int]:
         """A text between its specials, and where it begins there."""
         tokenizer = self._tokenizer()
         cls, sep = tokenizer.need(self.recipe.opener), tokenizer.need("sep")
@@ -219,16 +219,16 @@ class TextEncoder(Bundle):
             return self.forward(tokens, token_type_ids=self._segments(tokens), logits=False).last_hidden_state[0, holes]
         order = torch.zeros_like(tokens)
         order[0, holes] = 1  # after all others, so that nobody sees what stands there
-        side = Side(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
+        side = TokenInfo(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
         hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=torch.tensor(holes)))
-        assert hidden.asked is not None
-        return hidden.asked
+        assert hidden.query_stream is not None
+        return hidden.query_stream
 
     def generate(
         self,
         prompt: str = "",
         tokens: int = 50,
-        how: Draw | None = None,
+        how: Sampling | None = None,
         *,
         beams: int = 1,
         penalty: float = 1.0,
@@ -245,18 +245,18 @@ class TextEncoder(Bundle):
             raise InputError(self.recipe.name, "a decoder", needed, "translate with it")
         given = tokenizer.encode([prompt])[0].ids.tolist()
         segments = self.recipe.objective.segments
-        border = tokenizer.sep if hasattr(segments, "lanes") else tokenizer.cls  # what a document begins after
+        border = tokenizer.sep if hasattr(segments, "streams") else tokenizer.cls  # what a document begins after
         start = [*([] if border is None else [border]), *given]
         if not start:
             raise InputError("prompt", "nothing", "this model needs a first token", "give a word to begin with")
         if len(start) >= self.longest:
             raise InputError("prompt", f"{len(start)} tokens", f"the model has {self.longest} positions", "shorten it")
-        reader = Reader(self.model, length=segments.length)
+        reader = IncrementalReader(self.model, length=segments.length)
         most = min(tokens, self.longest - len(start))
         if beams > 1:
-            found = search(reader, start, most, Beams(beams, penalty), end=tokenizer.sep)[:count]
+            found = beam_search(reader, start, most, BeamSearch(beams, penalty), end=tokenizer.sep)[:count]
         else:
-            found = draw(reader, start, most, how or Draw(), end=tokenizer.sep, count=count, seed=seed)
+            found = sample(reader, start, most, how or Sampling(), end=tokenizer.sep, count=count, seed=seed)
         return [
             {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
         ]
@@ -269,7 +269,7 @@ class TextEncoder(Bundle):
         """The same with tokens and scores; `more` goes to `clozeworks.inference.translate.translate`."""
         if self.recipe.decoder is not None:
             more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
-        return translate(self.model, self._tokenizer(), features.strings(texts), longest=self.longest, **more)
+        return translate(self.model, self._tokenizer(), features.list_texts(texts), longest=self.longest, **more)
 
     def alignment(self, found: Translation) -> Alignment:
         """Where the decoder looked in the source while it wrote this translation."""
@@ -283,7 +283,7 @@ class TextEncoder(Bundle):
         One answer for each, in the order given: label and scores, tags, a span, as the task has it.
         """
         given = [given] if isinstance(given, str | dict) else given
-        pieces = predicted(self.model, self.recipe, self._tokenizer(), given, columns)
+        pieces = predict(self.model, self.recipe, self._tokenizer(), given, columns)
         return [answer for _, some in pieces for answer in some]
 
     def word(self, token: int) -> str:
@@ -294,7 +294,7 @@ class TextEncoder(Bundle):
     def encode(
         self,
         texts: Sequence[str] | str,
-        pool: Pool | None = None,
+        pool: PoolingMode | None = None,
         batch_tokens: int = 8192,
         normalise: bool | None = None,
     ) -> np.ndarray:
@@ -302,20 +302,24 @@ class TextEncoder(Bundle):
 
         `pool` and `normalise` are the recipe's where they are not given; one that says nothing makes means.
         """
-        made = self.recipe.sentence or SentenceVector()
-        pool, normalise = pool or made.pool, made.normalise if normalise is None else normalise
-        if pool not in get_args(Pool) or (pool == "pooled" and self.model.encoder.pooler is None):
-            needed = "the model has no pooler" if pool == "pooled" else f"one of {', '.join(get_args(Pool))} is needed"
+        made = self.recipe.pooling or Pooling()
+        pool, normalise = pool or made.mode, made.normalise if normalise is None else normalise
+        if pool not in get_args(PoolingMode) or (pool == "pooled" and self.model.encoder.pooler is None):
+            needed = (
+                "the model has no pooler"
+                if pool == "pooled"
+                else f"one of {', '.join(get_args(PoolingMode))} is needed"
+            )
             raise InputError("pool", pool, needed, "use mean or first")
         most = min(made.length or self.longest, self.longest) - 2
-        texts = features.strings(texts)
-        own = self._opened([made.prompt, *texts])
+        texts = features.list_texts(texts)
+        own = self._with_words([made.prompt, *texts])
         known = own._tokenizer().encode([made.prompt + text for text in texts])
-        rows = [own.framed(each.ids[:most].tolist())[0] for each in known]
+        rows = [own.add_special_tokens(each.ids[:most].tolist())[0] for each in known]
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
-        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
+        for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
-            found = pooled(result.last_hidden_state, mask, result.pooler_output, pool)
+            found = pool_tokens(result.last_hidden_state, mask, result.pooler_output, pool)
             out[chosen] = (F.normalize(found) if normalise else found).numpy()
         return out
 
@@ -325,19 +329,19 @@ class TextEncoder(Bundle):
         A word is its first piece. Where the model reads characters, words that it never met are read as written.
         """
         features.check_words(sentences)
-        own = self._opened([word for words in sentences for word in words])
-        rows, places = features.laid(own._tokenizer(), sentences, own.framed, self.longest)
+        own = self._with_words([word for words in sentences for word in words])
+        rows, places = features.place_words(own._tokenizer(), sentences, own.add_special_tokens, self.longest)
         found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
-        for chosen, ids, mask in features.padded(rows, batch_tokens, own._tokenizer().pad or 0):
+        for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
-            layers = features.stacked(result.hidden_states, self.recipe.name)
+            layers = features.stack_layers(result.hidden_states, self.recipe.name)
             for at, n in enumerate(chosen):
                 found[n] = layers[:, at, places[n]]
         return found
 
-    def _opened(self, texts: Sequence[str]) -> "TextEncoder":
+    def _with_words(self, texts: Sequence[str]) -> "TextEncoder":
         """With every word of the texts, where the model reads characters."""
-        model, tokenizer = opened(self.model, self._tokenizer(), texts)
+        model, tokenizer = extend_vocabulary(self.model, self._tokenizer(), texts)
         if model is self.model:
             return self
         encoder = dataclasses.replace(self.recipe.encoder, vocab=tokenizer.size)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import torch
 
-from clozeworks.core.batch import Taps, from_padded
+from clozeworks.core.batch import AttentionCapture, from_padded
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.beam_search import Beams, padded, translations
+from clozeworks.inference.beam_search import BeamSearch, pad_sources, translations
 from clozeworks.model import Model
 
 OFFSET = 5  # of the length penalty, as published
@@ -45,11 +45,11 @@ def translate(
     if model.decoder is None:
         needed = "a decoder writes translations, and this model has none"
         raise InputError("translate", "an encoder alone", needed, "pretrain transformer_mini on pairs")
-    if model.head("write") is not None:
+    if model.head("seq2seq") is not None:
         needed = "its sources are laid out as its task says"
         raise InputError("translate", "a model that was fine-tuned to write", needed, "use clozeworks predict")
     start, end = (tokenizer.need(role) if given is None else given for role, given in (("cls", start), ("sep", end)))
-    how = Beams(beams, penalty, OFFSET, never=tuple(sorted(tokenizer.special_ids - {end})))
+    how = BeamSearch(beams, penalty, OFFSET, never=tuple(sorted(tokenizer.special_ids - {end})))
     read = [one.ids.tolist() for one in tokenizer.encode(texts)]
     sources = [[*ids[: longest - 1], end] if ids else [] for ids in read]
     found = [
@@ -94,10 +94,10 @@ def align(
     source, read = [*ids, end], [start, *found.tokens[:-1]]
     device = next(model.parameters()).device
     batch, last = from_padded(torch.tensor([read]), kind="causal").to(device), len(model.decoder.stack.blocks) - 1
-    taps = Taps(blocks=frozenset({last}))
-    context = batch.context(source=model.source(padded([source]).to(device)), taps=taps)
-    model.decoder(batch.tokens, batch.side, context)
-    weights = taps.kept.get(f"weights.{last}")
+    taps = AttentionCapture(blocks=frozenset({last}))
+    context = batch.context(source=model.source(pad_sources([source]).to(device)), capture=taps)
+    model.decoder(batch.tokens, batch.token_info, context)
+    weights = taps.captured.get(f"weights.{last}")
     if weights is None:
         needed = "it reads the source as one vector, and looks at none of its words"
         raise InputError("alignment", "a model without attention to its source", needed, "take rnn_attention_mini")

@@ -111,7 +111,7 @@ def probe(remember: bool = True, seconds: float = 40) -> Verdict:
     begin = time.monotonic()
 
     def attempt(name: str, *arguments: object, isa: str | None = None) -> dict[str, Any]:
-        code = f"from clozeworks import doctor; doctor.child({name!r}, {list(arguments)!r})"
+        code = f"from clozeworks.machine import doctor; doctor.child({name!r}, {list(arguments)!r})"
         return run_child(code, isa, max(0.0, begin + seconds - time.monotonic()))
 
     facts = machine()

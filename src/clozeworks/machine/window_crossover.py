@@ -10,7 +10,7 @@ import time
 import torch
 
 from clozeworks.core.batch import from_padded
-from clozeworks.core.cache import Keys
+from clozeworks.core.cache import KVCache
 from clozeworks.nn.kernels import windowed
 from clozeworks.nn.kernels.backends import masked
 from clozeworks.nn.window import Window
@@ -45,7 +45,7 @@ def run(length: int, path: str) -> float:
     begin = time.perf_counter()
     for _ in range(LAYERS):
         if path == "pieces":
-            windowed.windowed(q, Keys(k, v), context, WINDOW, 0.0)
+            windowed.windowed(q, KVCache(k, v), context, WINDOW, 0.0)
         else:
-            masked(q, Keys(k, v), context, 0.0, context.once("near", lambda: WINDOW.near(context)))
+            masked(q, KVCache(k, v), context, 0.0, context.once("near", lambda: WINDOW.near(context)))
     return time.perf_counter() - begin

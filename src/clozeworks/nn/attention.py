@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import Tensor, cat
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, Keys
+from clozeworks.core.cache import Cache, KVCache
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
 from clozeworks.nn.kernels.backends import attend, reach_of
@@ -74,17 +74,17 @@ class AttentionLayer(MixerLayer):
         self.value = Linear(width, width, bias=affine)
         self.out = Linear(width, width, bias=affine)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Keys:
+    def extend(self, past: Cache | None, x: Tensor) -> KVCache:
         k, v = self._split(self.key(x)), self._split(self.value(x))
         if past is None:
-            return Keys(k, v)
-        assert isinstance(past, Keys)
-        return Keys(cat([past.k, k], 2), cat([past.v, v], 2))
+            return KVCache(k, v)
+        assert isinstance(past, KVCache)
+        return KVCache(cat([past.k, k], 2), cat([past.v, v], 2))
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Keys | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, KVCache | None]:
         rows = query if memory is None else memory
         keys = self.extend(None, rows) if isinstance(rows, Tensor) else rows
-        assert isinstance(keys, Keys)
+        assert isinstance(keys, KVCache)
         mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout, self.window)
         out = self.out(context.pick(mixed.transpose(1, 2).flatten(2)))
         return out, keys if context.carry else None

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Borders, Context, Hidden, Memory, Side
-from clozeworks.core.cache import Both, Carry, State
+from clozeworks.core.batch import Context, DocumentLayout, Hidden, Memory, TokenInfo
+from clozeworks.core.cache import BranchCaches, Cache, RNNState
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.documents import borders_of
 from clozeworks.nn.mixer import Mixer
@@ -28,7 +28,7 @@ class Bidirectional(Stack):
     the row was read.
     """
 
-    ways: ClassVar[int] = 2
+    directions: ClassVar[int] = 2
 
     def check(self, where: str) -> None:
         Stack.check(self, where)
@@ -70,9 +70,9 @@ class BidirectionalLayer(StackLayer):
         borders = borders_of(context)
         turn = mirrored(borders, x.device)
         turned = x.flatten(0, 1).index_select(0, turn).view_as(x)
-        side = Side.make(context.query.position, context.query.document, "causal", context.query.segment)
+        side = TokenInfo.make(context.query.position, context.query.document, "causal", context.query.segment)
         view = dataclasses.replace(
-            context, query=side, memory=side, kind="causal", borders=borders, places=None, taps=None, scratch={}
+            context, query=side, memory=side, kind="causal", layout=borders, positions=None, capture=None, scratch={}
         )
         backward = view.at("back")
         if context.past is not None:
@@ -104,12 +104,12 @@ class BidirectionalLayer(StackLayer):
         memory = None
         if forth is not None and back is not None:
             pairs = zip(_states(forth), _states(back), strict=True)
-            states = tuple(State(merge([a.h, b.h]), merge([a.c, b.c])) for a, b in pairs)
+            states = tuple(RNNState(merge([a.h, b.h]), merge([a.c, b.c])) for a, b in pairs)
             memory = Memory(states, context.query.tail(0))
         return Hidden(last, kept, memory)
 
 
-def mirrored(borders: Borders, device: torch.device) -> Tensor:
+def mirrored(borders: DocumentLayout, device: torch.device) -> Tensor:
     """[B * L] flat offsets: every document from its end to its beginning, at its place."""
     starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
     order = starts.argsort()
@@ -121,12 +121,12 @@ def _of_rows(context: Context, rows: Tensor) -> Context:
     """The context of some of the rows, whose positions count what was read."""
     side = context.query.each(lambda value: value.index_select(0, rows))
     side = dataclasses.replace(side, position=side.appears)
-    key, past, borders = context.key, context.past, context.borders
+    key, past, borders = context.key, context.past, context.layout
     if key is not None and len(key.seeds) == len(context.query.position):
         key = dataclasses.replace(key, seeds=key.seeds[rows], starts=None if key.starts is None else key.starts[rows])
     if past is not None:
         states = tuple(state.rows(rows) for state in _states(past))
-        past = Memory(states, past.side.each(lambda value: value.index_select(0, rows)))
+        past = Memory(states, past.token_info.each(lambda value: value.index_select(0, rows)))
     if borders is not None:
         chosen = {row: number for number, row in enumerate(rows.tolist())}
         own = [
@@ -134,27 +134,27 @@ def _of_rows(context: Context, rows: Tensor) -> Context:
             for start, length in zip(borders.starts, borders.lengths, strict=True)
             if start // borders.width in chosen
         ]
-        borders = Borders(tuple(s for s, _ in own), tuple(n for _, n in own), len(rows), borders.width)
+        borders = DocumentLayout(tuple(s for s, _ in own), tuple(n for _, n in own), len(rows), borders.width)
     return dataclasses.replace(
-        context, query=side, memory=side, key=key, past=past, borders=borders, backward=None, places=None, scratch={}
+        context, query=side, memory=side, key=key, past=past, layout=borders, backward=None, positions=None, scratch={}
     )
 
 
-def _states(memory: Memory) -> list[State]:
-    return [state for state in memory.layers if isinstance(state, State)]
+def _states(memory: Memory) -> list[RNNState]:
+    return [state for state in memory.layers if isinstance(state, RNNState)]
 
 
 def _reading(context: Context, past: Memory, way: int) -> Context:
     """The view of one way of rows that were read both ways before."""
-    layers: list[Carry] = []
+    layers: list[Cache] = []
     for layer in past.layers:
-        assert isinstance(layer, Both)
+        assert isinstance(layer, BranchCaches)
         layers.append(layer.parts[way])
-    return dataclasses.replace(context, past=Memory(tuple(layers), past.side))
+    return dataclasses.replace(context, past=Memory(tuple(layers), past.token_info))
 
 
 def _together(forth: Memory | None, back: Memory | None) -> Memory | None:
     if forth is None or back is None:
         return None
-    layers = tuple(Both(pair) for pair in zip(_states(forth), _states(back), strict=True))
-    return Memory(layers, forth.side)
+    layers = tuple(BranchCaches(pair) for pair in zip(_states(forth), _states(back), strict=True))
+    return Memory(layers, forth.token_info)

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, State
-from clozeworks.core.dropout import Key, add_dropped, dropout
+from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.dropout import DropoutKey, add_dropped, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.ffn import FeedForward
@@ -82,12 +82,12 @@ class BlockLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        past: Tensor | Carry | None,
-        source: Carry | None,
+        past: Tensor | Cache | None,
+        source: Cache | None,
         context: Context,
         asked: Tensor | None = None,
         asking: Context | None = None,
-    ) -> tuple[Tensor, Tensor | None, Carry | None, Carry | None]:
+    ) -> tuple[Tensor, Tensor | None, Cache | None, Cache | None]:
         """x [B, L, D] -> the same, or [W, D] at `context.places`: after the mixer no token needs another.
 
         `past` are the older rows of this layer, `source` cross-attention's keys if already projected. `asked` [B, P, D]
@@ -103,16 +103,16 @@ class BlockLayer(nn.Module):
             rows = query if memory is None else memory
             memory = self.mixer.extend(None, rows) if isinstance(rows, Tensor) else rows
             asked = self._through(asked, self.mixer_norm(asked) if self.pre else asked, memory, None, asking)[0]
-            if context.places is not None and not len(context.places):
+            if context.positions is not None and not len(context.positions):
                 return x.new_zeros(0, x.shape[-1]), asked, memory if context.carry else None, None
         x, carry, keys = self._through(x, query, memory, source, context)
         return x, asked, carry, keys
 
     def _through(
-        self, x: Tensor, query: Tensor, memory: Tensor | Carry | None, source: Carry | None, context: Context
-    ) -> tuple[Tensor, Carry | None, Carry | None]:
+        self, x: Tensor, query: Tensor, memory: Tensor | Cache | None, source: Cache | None, context: Context
+    ) -> tuple[Tensor, Cache | None, Cache | None]:
         # Cross-attention takes rows in their batch, so that where it is there, the picking waits for it.
-        mixing = context if self.cross is None else dataclasses.replace(context, places=None)
+        mixing = context if self.cross is None else dataclasses.replace(context, positions=None)
         mixed, carry = self.mixer(query, memory, mixing.at("mixer"))
         x, mixed, mixing = mixing.pick(x), mixing.pick(mixed), mixing.picked()
         x = self._join(x, mixed, self.mixer_norm, mixing.at("mixer.out"))
@@ -130,7 +130,7 @@ class BlockLayer(nn.Module):
             x = self._join(x, inner, self.ffn_norm, context.at("ffn.out"))
         return x, carry, keys if context.carry else None
 
-    def mix(self, x: Tensor, past: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
+    def mix(self, x: Tensor, past: Tensor | Cache | None, context: Context) -> tuple[Tensor, Cache | None]:
         """The first branch alone, with its norm before it: what is to be added, at `context.places` if given."""
         query = self.mixer_norm(x)
         memory = None if past is None else self._memory(query, past)
@@ -145,16 +145,16 @@ class BlockLayer(nn.Module):
         inner = self.ffn(self.ffn_norm(x), context.at("ffn").key)
         return dropout(inner, self.dropout, context.at("ffn.out").key).to(x.dtype)
 
-    def _memory(self, query: Tensor, past: Tensor | Carry) -> Tensor | Carry:
+    def _memory(self, query: Tensor, past: Tensor | Cache) -> Tensor | Cache:
         if isinstance(past, Tensor):  # hidden rows: normalised and projected anew, with today's weights
             return torch.cat([self.mixer_norm(past) if self.pre else past, query], 1)
-        return past if isinstance(past, State) else self.mixer.extend(past, query)
+        return past if isinstance(past, RNNState) else self.mixer.extend(past, query)
 
     def _join(self, x: Tensor, branch: Tensor, norm: nn.Module, context: Context) -> Tensor:
         x = (add_dropped if self.residual else _dropped)(x, branch, self.dropout, context.key)
         return x if self.pre else norm(x)
 
 
-def _dropped(x: Tensor, branch: Tensor, rate: float, key: Key | None) -> Tensor:
+def _dropped(x: Tensor, branch: Tensor, rate: float, key: DropoutKey | None) -> Tensor:
     """The branch instead of what it was made of."""
     return dropout(branch, rate, key)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import linear
 
 # What no byte of UTF-8 is: the ends of a sentence and of a word, and what follows a word.
@@ -61,7 +61,7 @@ class Characters(Spec):
         return CharactersLayer(self, vocab, width)
 
 
-class CharactersLayer(Fresh):
+class CharactersLayer(CustomInit):
     """`spelling` [V, length] are bytes; no gradient, no part of what is counted, but saved and loaded with the rest."""
 
     def __init__(self, spec: Characters, vocab: int, width: int):
@@ -125,7 +125,7 @@ class CharactersLayer(Fresh):
         return linear(x, self.project.weight, self.project.bias)
 
 
-class Affine(Fresh):
+class Affine(CustomInit):
     """W and b whose outputs begin about as large as their inputs."""
 
     def __init__(self, shape: tuple[int, ...], bias: float = 0.0):

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry
+from clozeworks.core.cache import Cache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels import ring
 from clozeworks.nn.kernels.linear import Linear
@@ -75,10 +75,10 @@ class LocalAttentionLayer(MixerLayer):
         self.query, self.key, self.value = (Linear(width, inner, bias=False) for _ in range(3))
         self.out = Linear(inner, width, bias=False)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+    def extend(self, past: Cache | None, x: Tensor) -> Cache:
         raise NotImplementedError("chunks are cut from whole rows: nothing can be projected ahead")
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, None]:
         assert memory is None
         q, k, v = (layer(query).unflatten(-1, (self.heads, -1)) for layer in (self.query, self.key, self.value))
         mixed = ring.attend(q, k / k.shape[-1] ** 0.5, v, self._ring(q, context), context, self.dropout)

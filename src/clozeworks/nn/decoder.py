@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context, Hidden, Side
+from clozeworks.core.batch import Context, Hidden, TokenInfo
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec, walk
 from clozeworks.nn.bias.relative import Relative
@@ -78,6 +78,6 @@ class DecoderLayer(nn.Module):
         self.stack = spec.stack.build(width)
         self.width = spec.stack.out_width(width)
 
-    def forward(self, tokens: Tensor, side: Side, context: Context, layers: bool = False) -> Hidden:
+    def forward(self, tokens: Tensor, side: TokenInfo, context: Context, layers: bool = False) -> Hidden:
         """tokens [B, L], `context.source` -> Hidden."""
         return self.stack(self.embed(tokens, side, context), context, layers)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context, Side
+from clozeworks.core.batch import Context, TokenInfo
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
@@ -76,7 +76,7 @@ class EmbedLayer(nn.Module):
         self.words_dropped, self.word_dropout = spec.dropped == "words", spec.word_dropout
         self.dropout, self.scale = spec.dropout, math.sqrt(width) if spec.scale else None
 
-    def forward(self, tokens: Tensor, side: Side, context: Context) -> Tensor:
+    def forward(self, tokens: Tensor, side: TokenInfo, context: Context) -> Tensor:
         x = self.words(tokens) if self.scale is None else self.words(tokens) * self.scale
         if self.word_dropout and context.key is not None:
             key = context.key.common(context.key.site, "word")

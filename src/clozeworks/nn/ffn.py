@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
@@ -46,14 +46,14 @@ class FeedForwardLayer(nn.Module):
         self.down = Linear(inner, width)
         self.activation, self.dropout, self.chunk = FUNCTIONS[activation], dropout, chunk
 
-    def forward(self, x: Tensor, key: Key | None = None) -> Tensor:
+    def forward(self, x: Tensor, key: DropoutKey | None = None) -> Tensor:
         if self.chunk is None or self.chunk >= x.shape[-2]:
             return self._through(x, key)
         places = torch.arange(x.shape[:-1].numel(), device=x.device).view(x.shape[:-1])
         pieces = zip(x.split(self.chunk, -2), places.split(self.chunk, -1), strict=True)
         return torch.cat([self._piece(piece, own.flatten(), places.numel(), key) for piece, own in pieces], -2)
 
-    def _piece(self, x: Tensor, places: Tensor, total: int, key: Key | None) -> Tensor:
+    def _piece(self, x: Tensor, places: Tensor, total: int, key: DropoutKey | None) -> Tensor:
         """Of the tokens at `places` among `total`, which drop what they would among all."""
         key = key.tokens(places, total) if key is not None and self.dropout else None
         if not torch.is_grad_enabled():
@@ -62,5 +62,5 @@ class FeedForwardLayer(nn.Module):
         assert isinstance(found, Tensor)
         return found
 
-    def _through(self, x: Tensor, key: Key | None) -> Tensor:
+    def _through(self, x: Tensor, key: DropoutKey | None) -> Tensor:
         return self.down(dropout(self.activation(self.up(x)), self.dropout, key))

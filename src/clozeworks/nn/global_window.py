@@ -7,7 +7,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, Keys
+from clozeworks.core.cache import Cache, KVCache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.backends import attend, dense, masked
 from clozeworks.nn.kernels.linear import Linear
@@ -57,23 +57,25 @@ class GlobalWindowLayer(MixerLayer):
         self.query_global, self.key_global, self.value_global = (Linear(width, width) for _ in range(3))
         self.out = Linear(width, width)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Keys:
+    def extend(self, past: Cache | None, x: Tensor) -> KVCache:
         raise NotImplementedError("marked tokens have keys of their own: rows are projected anew each time")
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, None]:
         rows = query if memory is None else memory
         assert isinstance(rows, Tensor)
         marks = context.most_marked > 0 and context.memory.marked is not None
         mixed = self._near(query, rows, context.at("near"), marks)
         if marks and context.query.marked is not None:
-            defined = context.taps is not None or context.backend == "dense"
+            defined = context.capture is not None or context.backend == "dense"
             replace = self._defined if defined else self._replaced
-            mixed = replace(query, rows, dataclasses.replace(context.at("far"), taps=None), context.query.marked, mixed)
+            mixed = replace(
+                query, rows, dataclasses.replace(context.at("far"), capture=None), context.query.marked, mixed
+            )
         return self.out(context.pick(mixed.transpose(1, 2).flatten(2))), None
 
     def _near(self, query: Tensor, rows: Tensor, context: Context, marks: bool) -> Tensor:
         """[B, H, L, d]: every token's window, and the marked ones."""
-        q, keys = self._split(self.query(query)), Keys(self._split(self.key(rows)), self._split(self.value(rows)))
+        q, keys = self._split(self.query(query)), KVCache(self._split(self.key(rows)), self._split(self.value(rows)))
         if q.is_meta and context.backend == "dense":
             return counted(q, keys, context, self.window)
         if fits(context, self.window):
@@ -85,7 +87,7 @@ class GlobalWindowLayer(MixerLayer):
 
     def _defined(self, query: Tensor, rows: Tensor, context: Context, asked: Tensor, mixed: Tensor) -> Tensor:
         """The definition of what marked tokens see: everyone asks everything, those that are marked take it."""
-        keys = Keys(self._split(self.key_global(rows)), self._split(self.value_global(rows)))
+        keys = KVCache(self._split(self.key_global(rows)), self._split(self.value_global(rows)))
         far = dense(self._split(self.query_global(query)), keys, context, None, self.dropout)
         return far.where(asked[:, None, :, None], mixed)
 
@@ -94,10 +96,10 @@ class GlobalWindowLayer(MixerLayer):
         places, real = context.once("marked", lambda: _marked(asked, context.most_marked))
         some = query.gather(1, places[..., None].expand(-1, -1, query.shape[-1]))
         view = dataclasses.replace(
-            context, query=context.query.take(places), kind="order", offset=None, borders=None,
+            context, query=context.query.take(places), kind="order", offset=None, layout=None,
             scratch=context.once("far", dict),
         )  # fmt: skip
-        keys = Keys(self._split(self.key_global(rows)), self._split(self.value_global(rows)))
+        keys = KVCache(self._split(self.key_global(rows)), self._split(self.value_global(rows)))
         far = attend(self._split(self.query_global(some)), keys, view, None, self.dropout)
         index = places[:, None, :, None].expand_as(far)
         return mixed.scatter(2, index, far.where(real[:, None, :, None], mixed.gather(2, index)))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Fresh(nn.Module):
+class CustomInit(nn.Module):
     """A module with such parameters of its own: N(0, deviation) each, unless its `begin` says otherwise."""
 
     def begin(self, name: str, parameter: Tensor, deviation: float, generator: torch.Generator) -> None:

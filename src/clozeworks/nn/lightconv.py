@@ -8,10 +8,10 @@ from torch import Tensor, cat, nn
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, Tail
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.cache import Cache, ConvCache
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.convolve import blocked, dense
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
@@ -66,18 +66,20 @@ class LightConvLayer(MixerLayer):
         self.weights = weights
         self.out = Linear(width, width)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Tail:
+    def extend(self, past: Cache | None, x: Tensor) -> ConvCache:
         x = self.inner(x)
         x = F.glu(x) if self.gate else x
         if past is None:
-            return Tail(x)
-        assert isinstance(past, Tail)
-        return Tail(cat([past.tail(self.kernel - 1).last, x], 1))
+            return ConvCache(x)
+        assert isinstance(past, ConvCache)
+        return ConvCache(cat([past.tail(self.kernel - 1).last, x], 1))
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Tail | None]:
+    def forward(
+        self, query: Tensor, memory: Tensor | Cache | None, context: Context
+    ) -> tuple[Tensor, ConvCache | None]:
         rows = query if memory is None else memory
         tail = self.extend(None, rows) if isinstance(rows, Tensor) else rows
-        assert isinstance(tail, Tail)
+        assert isinstance(tail, ConvCache)
         x, length = tail.last, query.shape[1]
         begin, left = 0 if memory is None else self._begin(x, context), self._left(context)
         around = (left - begin, begin + length + self.kernel - 1 - left - x.shape[1])  # below 0: so many too many
@@ -104,7 +106,7 @@ class LightConvLayer(MixerLayer):
 
     def _seen(self, x: Tensor, around: tuple[int, int], left: int, context: Context) -> Tensor | None:
         """[B, L, K] bool: which places of the kernel the token sees; None: all that are there."""
-        if context.borders is not None and context.borders.plain:
+        if context.layout is not None and context.layout.plain:
             return None
 
         def compare() -> Tensor:
@@ -115,7 +117,7 @@ class LightConvLayer(MixerLayer):
         return context.once(f"near.{self.kernel}.{left}.{x.shape[1]}", compare)
 
 
-class Fixed(Fresh):
+class Fixed(CustomInit):
     """One kernel for all places."""
 
     def __init__(self, width: int, groups: int, kernel: int, rate: float):
@@ -127,7 +129,7 @@ class Fixed(Fresh):
         bound = (6 / (parameter.shape[1] + parameter.numel())) ** 0.5  # as the authors have it
         nn.init.uniform_(parameter, -bound, bound, generator)
 
-    def forward(self, x: Tensor, key: Key | None) -> Tensor:
+    def forward(self, x: Tensor, key: DropoutKey | None) -> Tensor:
         """x [B, L, D] -> [B, L, H, K]."""
         weights = dropout(self.kernel.softmax(-1).expand(len(x), -1, -1), self.rate, key)
         return weights[:, None].expand(-1, x.shape[1], -1, -1)
@@ -141,7 +143,7 @@ class Predicted(nn.Module):
         self.groups, self.rate = groups, rate
         self.predict = Linear(width, groups * kernel, bias=False)
 
-    def forward(self, x: Tensor, key: Key | None) -> Tensor:
+    def forward(self, x: Tensor, key: DropoutKey | None) -> Tensor:
         """x [B, L, D] -> [B, L, H, K]."""
         weights = self.predict(x).unflatten(-1, (self.groups, -1)).softmax(-1)
         return dropout(weights, self.rate, key)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry
+from clozeworks.core.cache import Cache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.chunks import check_chunks
 from clozeworks.nn.kernels import hashing, ring
@@ -78,10 +78,10 @@ class LSHLayer(MixerLayer):
         self.value = Linear(width, inner, bias=False)
         self.out = Linear(inner, width, bias=False)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+    def extend(self, past: Cache | None, x: Tensor) -> Cache:
         raise NotImplementedError("tokens are sorted together: nothing can be projected ahead")
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, None]:
         assert memory is None
         q, v = (layer(query).unflatten(-1, (self.heads, -1)) for layer in (self.query_key, self.value))
         mixed = ring.attend(q, None, v, self._ring(q, context), context, self.dropout)
@@ -105,4 +105,4 @@ class LSHLayer(MixerLayer):
         total = 1
         for factor in factors:
             total *= factor
-        return hashing.ordered(buckets, total, whole, context.query, context.borders)
+        return hashing.ordered(buckets, total, whole, context.query, context.layout)

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clozeworks.core.batch import PADDING, Context
-from clozeworks.core.cache import Carry, State
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
 from clozeworks.nn.cell import remember, step_by_step
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.documents import Documents, borders_of, documents_of
 from clozeworks.nn.kernels.linear import linear
 from clozeworks.nn.kernels.recurrence import GATES, recur
-from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import Mixer, MixerLayer
+from clozeworks.nn.variational_dropout import drop_variationally
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class LSTM(Mixer):
         return LSTMLayer(self, width)
 
 
-class LSTMLayer(MixerLayer, Fresh):
+class LSTMLayer(MixerLayer, CustomInit):
     """Weights in torch's order of gates: input, forget, candidate, output."""
 
     carries: ClassVar[bool] = False
@@ -100,24 +100,24 @@ class LSTMLayer(MixerLayer, Fresh):
         bound = (6 / (rows + columns)) ** 0.5  # Glorot & Bengio 2010
         nn.init.uniform_(parameter, -bound, bound, generator)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+    def extend(self, past: Cache | None, x: Tensor) -> Cache:
         raise NotImplementedError("a recurrence has no keys: give its forward pass the state")
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, State | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, RNNState | None]:
         if context.kind != "causal":
             raise ValueError(f"a recurrence reads one way, and {context.kind} visibility is another")
-        assert memory is None or isinstance(memory, State)
-        query = locked(query, self.locked, context.at("locked"))
+        assert memory is None or isinstance(memory, RNNState)
+        query = drop_variationally(query, self.locked, context.at("locked"))
         with _exactly(query.device.type):
             mixed, state = self.run(query.to(self.bias.dtype), memory, context)
-        return mixed, State(state.h.detach(), state.c.detach()) if context.carry else None
+        return mixed, RNNState(state.h.detach(), state.c.detach()) if context.carry else None
 
-    def run(self, x: Tensor, past: State | None, context: Context) -> tuple[Tensor, State]:
+    def run(self, x: Tensor, past: RNNState | None, context: Context) -> tuple[Tensor, RNNState]:
         """What is given for each token, and the state behind each row, or behind each document if none is carried."""
         clips = self.clip is not None or self.clip_out is not None
         by_torch = not clips and (self.out is None or self.cells > self.width) and context.backend != "dense"
         recurrent = self._recurrent(context.key)
-        past = past or State(x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.cells))
+        past = past or RNNState(x.new_zeros(len(x), self.width), x.new_zeros(len(x), self.cells))
         if by_torch and borders_of(context).plain:
             return self._torch(x, past, recurrent)
         documents = documents_of(context)
@@ -125,7 +125,7 @@ class LSTMLayer(MixerLayer, Fresh):
         if by_torch and not torch.is_grad_enabled():
             begin, weights = (start.h[None], start.c[None]), self._weights(recurrent)
             outs, h, c = torch.lstm(laid, counts, begin, weights, True, 1, 0.0, False, False)
-            state = State(h[0], c[0])
+            state = RNNState(h[0], c[0])
         elif context.backend == "dense":
             outs, state = step_by_step(partial(self._step, recurrent), laid, counts, start)
         else:
@@ -133,7 +133,7 @@ class LSTMLayer(MixerLayer, Fresh):
             outs, state = recur(entering, recurrent, self.out, start, counts, self.clip, self.clip_out)
         return documents.unpack(outs), _end(state, past, documents, context) if context.carry else state
 
-    def _recurrent(self, key: Key | None) -> Tensor:
+    def _recurrent(self, key: DropoutKey | None) -> Tensor:
         """R, of which a step under a key has not all: one draw for all that the step reads."""
         return self.state if key is None else dropout(self.state, self.weight_drop, key.common(key.site, "state"))
 
@@ -141,29 +141,29 @@ class LSTMLayer(MixerLayer, Fresh):
         weights = [self.enter, recurrent, self.bias, torch.zeros_like(self.bias)]
         return weights if self.out is None else [*weights, self.out]
 
-    def _torch(self, x: Tensor, past: State, recurrent: Tensor) -> tuple[Tensor, State]:
+    def _torch(self, x: Tensor, past: RNNState, recurrent: Tensor) -> tuple[Tensor, RNNState]:
         """Rows of one document each."""
         start = (past.h[None].to(x.dtype), past.c[None].to(x.dtype))
         with _without_onednn() if self.out is not None else contextlib.nullcontext():
             weights, learns = self._weights(recurrent), torch.is_grad_enabled()
             mixed, h, c = torch.lstm(x, start, weights, True, 1, 0.0, learns, False, True)
-        return mixed, State(h[0], c[0])
+        return mixed, RNNState(h[0], c[0])
 
-    def _step(self, recurrent: Tensor, x: Tensor, state: State) -> State:
+    def _step(self, recurrent: Tensor, x: Tensor, state: RNNState) -> RNNState:
         """The definition."""
         new = remember(F.linear(x, self.enter, self.bias) + F.linear(state.h, recurrent), state.c, self.clip)
         given = new.h if self.out is None else F.linear(new.h, self.out)
-        return State(given if self.clip_out is None else given.clamp(-self.clip_out, self.clip_out), new.c)
+        return RNNState(given if self.clip_out is None else given.clamp(-self.clip_out, self.clip_out), new.c)
 
 
-def _start(past: State, documents: Documents, like: Tensor) -> State:
+def _start(past: RNNState, documents: Documents, like: Tensor) -> RNNState:
     """What each document begins with: nothing, unless it goes on where its row ended."""
     width = documents.shape[1]
     row, inside = documents.first // width, (documents.first % width > 0).to(like.device)[:, None]
-    return State(*(each[row].to(like.dtype).masked_fill(inside, 0) for each in (past.h, past.c)))
+    return RNNState(*(each[row].to(like.dtype).masked_fill(inside, 0) for each in (past.h, past.c)))
 
 
-def _end(state: State, past: State, documents: Documents, context: Context) -> State:
+def _end(state: RNNState, past: RNNState, documents: Documents, context: Context) -> RNNState:
     """Of each row the state after its last document that is not padding."""
     rising = documents.first.argsort()
     if len(documents) == documents.shape[0]:  # a document a row: no need to ask the device which are padding
@@ -172,7 +172,7 @@ def _end(state: State, past: State, documents: Documents, context: Context) -> S
     last = {names[number][0]: number for number in rising.tolist() if names[number][1] != PADDING}
     rows = torch.tensor([last.get(row, -1) for row in range(documents.shape[0])], device=state.h.device)
     nothing, ended = (rows < 0)[:, None], state.rows(rows)
-    return State(torch.where(nothing, past.h, ended.h), torch.where(nothing, past.c, ended.c))
+    return RNNState(torch.where(nothing, past.h, ended.h), torch.where(nothing, past.c, ended.c))
 
 
 def _exactly(device: str) -> contextlib.AbstractContextManager[Any]:

@@ -13,10 +13,10 @@ from typing import ClassVar
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry
+from clozeworks.core.cache import Cache
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 
 
 @dataclass(slots=True)
@@ -51,11 +51,11 @@ class MixerLayer(nn.Module):
     carries: ClassVar[bool] = True  # whether it gives a carry when asked for one; else rows are read again each time
 
     @abstractmethod
-    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+    def extend(self, past: Cache | None, x: Tensor) -> Cache:
         """Project rows [B, n, D] and append them to what was carried."""
 
     @abstractmethod
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Cache | None]:
         """Mix [B, L, D] -> [B, L, D] (`Mixer.out_width`), or [W, D] at `context.places` where these are given and it
         saves work.
 
@@ -90,7 +90,7 @@ class Apart:
     added: Tensor | None = None  # [B, H, L, M] or what broadcasts to it
 
 
-class BiasLayer(Fresh):
+class BiasLayer(CustomInit):
     adds_values: ClassVar[bool] = False  # whether it has a `value`, for which attention takes the dense path
 
     @abstractmethod

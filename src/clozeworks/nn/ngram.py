@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, Tail
+from clozeworks.core.cache import Cache, ConvCache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
@@ -53,21 +53,23 @@ class NgramLayer(MixerLayer):
         self.words, self.direct = spec.order - 1, spec.direct
         self.hidden = Linear(self.words * width, spec.hidden)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Tail:
+    def extend(self, past: Cache | None, x: Tensor) -> ConvCache:
         if past is None:
-            return Tail(x)
-        assert isinstance(past, Tail)
-        return Tail(torch.cat([past.tail(self.words - 1).last, x], 1))
+            return ConvCache(x)
+        assert isinstance(past, ConvCache)
+        return ConvCache(torch.cat([past.tail(self.words - 1).last, x], 1))
 
     def reach(self, context: Context) -> int:
         return self.words - 1
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Tail | None]:
+    def forward(
+        self, query: Tensor, memory: Tensor | Cache | None, context: Context
+    ) -> tuple[Tensor, ConvCache | None]:
         if context.kind == "order":
             raise ValueError("a window of the words before cannot hide what an order hides")
         rows = query if memory is None else memory
         tail = self.extend(None, rows) if isinstance(rows, Tensor) else rows
-        assert isinstance(tail, Tail)
+        assert isinstance(tail, ConvCache)
         x = context.pick(self._side_by_side(tail.last, query.shape[1], context))
         hidden = torch.tanh(self.hidden(x))
         out = torch.cat([x.to(hidden.dtype), hidden], -1) if self.direct else hidden
@@ -78,7 +80,7 @@ class NgramLayer(MixerLayer):
         before = self.words - 1
         near = F.pad(x, (0, 0, before, 0))[:, -(length + before) :]
         newest_first = [near[:, before - back : before - back + length] for back in range(self.words)]
-        if context.borders is None or not context.borders.plain:
+        if context.layout is None or not context.layout.plain:
             document = context.memory.document[:, -x.shape[1] :]
             document = F.pad(document, (before, 0), value=NOBODY)[:, -(length + before) :]
             seen = (document.unfold(1, self.words, 1) == context.query.document[:, :, None]).flip(-1)[..., None]

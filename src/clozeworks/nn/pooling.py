@@ -9,11 +9,11 @@ from torch import Tensor
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 
-Pool = Literal["mean", "first", "max", "pooled"]
+PoolingMode = Literal["mean", "first", "max", "pooled"]
 
 
 @dataclass(slots=True)
-class SentenceVector(Spec):
+class Pooling(Spec):
     """The mean of a text's vectors, specials too; that of its first token; the largest value in each place; or what the
     encoder's pooler gives. With `normalise` its length is 1, so that products are cosines.
 
@@ -21,7 +21,7 @@ class SentenceVector(Spec):
     before every text.
     """
 
-    pool: Pool = "mean"
+    mode: PoolingMode = "mean"
     normalise: bool = False
     length: int | None = None
     prompt: str = ""
@@ -31,7 +31,7 @@ class SentenceVector(Spec):
             raise RecipeError(f"{where}.length", self.length, "two specials and a token need 3", "use None or 256")
 
 
-def apart(last: Tensor, firsts: Tensor, lasts: Tensor) -> tuple[Tensor, Tensor]:
+def unpack(last: Tensor, firsts: Tensor, lasts: Tensor) -> tuple[Tensor, Tensor]:
     """last [B, L, D], whose rows hold texts side by side -> a text a row [N, M, D], with its mask [N, M].
 
     `firsts` and `lasts` [N] are flat offsets of the tokens that they begin and end with.
@@ -42,7 +42,7 @@ def apart(last: Tensor, firsts: Tensor, lasts: Tensor) -> tuple[Tensor, Tensor]:
     return last.flatten(0, 1)[torch.where(mask, at, firsts[:, None])], mask
 
 
-def pooled(last: Tensor, mask: Tensor, pooler: Tensor | None, pool: Pool) -> Tensor:
+def pool_tokens(last: Tensor, mask: Tensor, pooler: Tensor | None, pool: PoolingMode) -> Tensor:
     """last [B, L, D], mask [B, L] -> [B, D]; `pooler` [B, D] is given where the encoder has one."""
     real = mask[..., None].to(last.dtype)
     if pool == "mean":

@@ -6,10 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 
 
 @dataclass(slots=True)
@@ -36,7 +36,7 @@ class LearnedPositionsLayer(nn.Module):
         self.table = nn.Embedding(rows, width)
         self.offset = offset
 
-    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
+    def forward(self, position: Tensor, key: DropoutKey | None = None) -> Tensor:
         return self.table(position + self.offset if self.offset else position)
 
 
@@ -59,7 +59,7 @@ class SinusoidalPositionsLayer(nn.Module):
         super().__init__()
         self.width, self.pairs = width, pairs
 
-    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
+    def forward(self, position: Tensor, key: DropoutKey | None = None) -> Tensor:
         found = sinusoids(position, self.width)
         return found.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2) if self.pairs else found
 
@@ -100,7 +100,7 @@ class AxialPositions(Spec):
         return AxialPositionsLayer(self)
 
 
-class AxialPositionsLayer(Fresh):
+class AxialPositionsLayer(CustomInit):
     def __init__(self, spec: AxialPositions):
         super().__init__()
         self.dropout, self.deviation = spec.dropout, spec.deviation
@@ -110,7 +110,7 @@ class AxialPositionsLayer(Fresh):
     def begin(self, name: str, parameter: Tensor, deviation: float, generator: torch.Generator) -> None:
         nn.init.normal_(parameter, 0.0, self.deviation or deviation, generator)
 
-    def forward(self, position: Tensor, key: Key | None = None) -> Tensor:
+    def forward(self, position: Tensor, key: DropoutKey | None = None) -> Tensor:
         count = len(self.columns)
         column = position % count
         found = torch.cat([self.rows[position // count], self.columns[column]], -1)

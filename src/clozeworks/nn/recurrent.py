@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, State
+from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run, step_by_step
 from clozeworks.nn.kernels.documents import Documents, documents_of
@@ -50,11 +50,11 @@ class BothWays(Recurrent):
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Carry):
+class Read(Cache):
     """What was given for the last tokens that were read, [B, n, D], and the state behind them."""
 
     out: Tensor
-    state: State
+    state: RNNState
 
     def rows(self, index: Tensor) -> "Read":
         return Read(self.out[index], self.state.rows(index))
@@ -68,14 +68,14 @@ class RecurrentLayer(MixerLayer):
         super().__init__()
         self.cell = CellLayer(cell, width, width)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Read:
+    def extend(self, past: Cache | None, x: Tensor) -> Read:
         assert past is None or isinstance(past, Read)
         documents = Documents.rows(x)
         state = self.cell.zeros(x, len(x)) if past is None else past.state
         out, (state,) = run((self.cell,), documents.pack(x), documents.counts, (state,))
         return Read(documents.unpack(out), state)
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Read | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Read | None]:
         if context.kind == "order":
             raise ValueError("a state cannot hide what an order hides")
         if isinstance(memory, Read):
@@ -100,10 +100,10 @@ class BothWaysLayer(MixerLayer):
         super().__init__()
         self.forth, self.back = (CellLayer(cell, width, width // 2) for _ in range(2))
 
-    def extend(self, past: Carry | None, x: Tensor) -> Carry:
+    def extend(self, past: Cache | None, x: Tensor) -> Cache:
         raise ValueError("what is read from its end has no state to go on from")
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, None]:
         if context.kind != "full" or memory is not None:
             raise ValueError(f"text is read from both sides, which {context.kind} visibility and memories do not allow")
         documents = documents_of(context)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Carry, State
+from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run
 from clozeworks.nn.kernels.documents import Documents, documents_of, found
@@ -68,11 +68,11 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrote(Carry):
+class Wrote(Cache):
     """What was given for the last tokens, [B, n, D], the state behind them, and the sources."""
 
     out: Tensor
-    state: State
+    state: RNNState
     source: Opened
 
     def rows(self, index: Tensor) -> "Wrote":
@@ -91,13 +91,13 @@ class RecurrentAcrossLayer(MixerLayer):
         self.cell = CellLayer(spec.cell, width if self.after else 2 * width, width)
         self.out = Linear(2 * width, width) if self.after else Linear(3 * width, 2 * width)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Wrote:
+    def extend(self, past: Cache | None, x: Tensor) -> Wrote:
         assert isinstance(past, Wrote)
         documents = Documents.rows(x)
         out, state, _ = self._write(x, documents, past.state, past.source)
         return Wrote(out, state, past.source)
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Wrote | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Wrote | None]:
         if context.kind == "order" or isinstance(memory, Tensor):
             raise ValueError("a state cannot hide what an order hides, and takes no rows but its own")
         if isinstance(memory, Wrote):
@@ -107,11 +107,11 @@ class RecurrentAcrossLayer(MixerLayer):
             raise ValueError("a state is carried for each row, and some row here has several documents")
         source, start = self._open(documents, context)
         out, state, weights = self._write(query, documents, start, source, context.backend == "dense")
-        if context.taps is not None and weights is not None:
-            context.taps.keep("weights", spread(weights, documents, context))
+        if context.capture is not None and weights is not None:
+            context.capture.keep("weights", spread(weights, documents, context))
         return out, Wrote(out, state, source) if context.carry else None
 
-    def _open(self, documents: Documents, context: Context) -> tuple[Opened, State]:
+    def _open(self, documents: Documents, context: Context) -> tuple[Opened, RNNState]:
         """The source of each document, and the state it begins with; of padding, which has none, zeros."""
         at, lengths = sources(documents, context)
         assert context.source is not None
@@ -131,8 +131,8 @@ class RecurrentAcrossLayer(MixerLayer):
         return opened, self.cell.begin(torch.tanh(self.begin(first[:, half:])))
 
     def _write(
-        self, x: Tensor, documents: Documents, state: State, source: Opened, dense: bool = False
-    ) -> tuple[Tensor, State, Tensor | None]:
+        self, x: Tensor, documents: Documents, state: RNNState, source: Opened, dense: bool = False
+    ) -> tuple[Tensor, RNNState, Tensor | None]:
         """x [B, L, D] -> the same, the states behind, and the weights [n, S] where there are any."""
         read = documents.pack(x)
         waits = self.score is not None and not self.after
@@ -146,8 +146,8 @@ class RecurrentAcrossLayer(MixerLayer):
         return documents.unpack(out), state, weights
 
     def _step_by_step(
-        self, x: Tensor, documents: Documents, state: State, source: Opened
-    ) -> tuple[Tensor, Tensor, Tensor | None, State]:
+        self, x: Tensor, documents: Documents, state: RNNState, source: Opened
+    ) -> tuple[Tensor, Tensor, Tensor | None, RNNState]:
         """The definition."""
         own, looked = self.cell.reads(self.width, 0 if self.after else self.width)
         found: list[tuple[Tensor, Tensor, Tensor | None]] = []
@@ -173,8 +173,8 @@ class RecurrentAcrossLayer(MixerLayer):
         return context[:, 0], weights[:, 0]
 
     def _at_once(
-        self, x: Tensor, documents: Documents, state: State, source: Opened
-    ) -> tuple[Tensor, Tensor, Tensor | None, State]:
+        self, x: Tensor, documents: Documents, state: RNNState, source: Opened
+    ) -> tuple[Tensor, Tensor, Tensor | None, RNNState]:
         """The same where no step waits for the context of another."""
         fixed = source.fixed.index_select(0, documents.document)
         read = x if self.after else torch.cat([x, fixed.to(x.dtype)], -1)
@@ -193,8 +193,8 @@ def sources(documents: Documents, context: Context) -> tuple[Tensor, Tensor]:
         raise ValueError("a decoder needs context.source")
 
     def find() -> tuple[Tensor, Tensor]:
-        side = source.side
-        others = Documents.of(source.borders or found(side), side.document.device)
+        side = source.token_info
+        others = Documents.of(source.layout or found(side), side.document.device)
         partner = documents.partners(context.query, others, side)
         return others.first[partner.clamp(min=0)], others.lengths[partner.clamp(min=0)] * (partner >= 0)
 
@@ -204,7 +204,7 @@ def sources(documents: Documents, context: Context) -> tuple[Tensor, Tensor]:
 def spread(weights: Tensor, documents: Documents, context: Context) -> Tensor:
     """[n, S] of each token over its own source -> [B, 1, L, M] over all of its row."""
     assert context.source is not None
-    width = context.source.side.document.shape[1]
+    width = context.source.token_info.document.shape[1]
     at, lengths = (each.to(weights.device)[documents.document, None] for each in sources(documents, context))
     place = torch.arange(weights.shape[1], device=weights.device)
     columns = torch.where(place < lengths, at % width + place, width)  # one more column, for what is no source

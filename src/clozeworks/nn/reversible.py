@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from clozeworks.core.batch import Context, Hidden, Memory
-from clozeworks.core.cache import Carry
+from clozeworks.core.cache import Cache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.stack import Stack, StackLayer
@@ -69,10 +69,10 @@ class ReversibleLayer(StackLayer):
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
         past, depth = context.past, len(self.blocks)
-        inner = context if past is None else context.after(past.side)
-        shown = layers or inner.taps is not None or inner.carry or past is not None
-        some = inner.places if not shown and _few(inner) else None
-        inner = dataclasses.replace(inner, places=None)
+        inner = context if past is None else context.after(past.token_info)
+        shown = layers or inner.capture is not None or inner.carry or past is not None
+        some = inner.positions if not shown and _few(inner) else None
+        inner = dataclasses.replace(inner, positions=None)
         whole = depth if some is None else depth - 1  # blocks that give every token
         one, two, done, joined = x, x, 0, None
         if self.inverts and torch.is_grad_enabled() and whole and not shown:
@@ -80,7 +80,7 @@ class ReversibleLayer(StackLayer):
             joined, done = cast(Tensor, _Inverted.apply(self, whole, inner, x, *trained)), whole
             one, two = joined.chunk(2, -1)
         kept = [torch.cat([x, x], -1)] if layers else []
-        carries: list[Carry] = []
+        carries: list[Cache] = []
         for layer in range(done, depth):
             view = self.view(layer, inner, some if layer == whole else None)
             one, two, carry = step(self.block(layer), one, two, view, past.layers[layer] if past else None)
@@ -97,18 +97,18 @@ class ReversibleLayer(StackLayer):
         return cast(BlockLayer, self.blocks[layer])
 
     def view(self, layer: int, context: Context, places: Tensor | None = None) -> Context:
-        taps = None if context.taps is None else context.taps.at(layer)
-        return dataclasses.replace(context.at(layer), places=places, taps=taps)
+        taps = None if context.capture is None else context.capture.at(layer)
+        return dataclasses.replace(context.at(layer), positions=places, capture=taps)
 
 
 def _few(context: Context) -> bool:
     """Whether leaving out what nobody reads saves more than it costs to keep the last block."""
-    return context.places is not None and 2 * len(context.places) <= context.query.position.numel()
+    return context.positions is not None and 2 * len(context.positions) <= context.query.position.numel()
 
 
 def step(
-    block: BlockLayer, one: Tensor, two: Tensor, context: Context, past: Tensor | Carry | None = None
-) -> tuple[Tensor, Tensor, Carry | None]:
+    block: BlockLayer, one: Tensor, two: Tensor, context: Context, past: Tensor | Cache | None = None
+) -> tuple[Tensor, Tensor, Cache | None]:
     """(x1, x2) -> (y1, y2), at `context.places` where these are given."""
     branch, carry = block.mix(two, past, context)
     one, two, context = context.pick(one), context.pick(two), context.picked()

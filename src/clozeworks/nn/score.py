@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
 
 
@@ -27,7 +27,7 @@ class Score(Spec):
     def build(self, width: int) -> "ScoreLayer": ...
 
 
-class ScoreLayer(Fresh):
+class ScoreLayer(CustomInit):
     def keys(self, memory: Tensor) -> Tensor:
         """What is computed of the memory [N, S, D] once, whatever is asked of it."""
         return memory

@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context, Taps
-from clozeworks.core.cache import Both, Carry
+from clozeworks.core.batch import AttentionCapture, Context
+from clozeworks.core.cache import BranchCaches, Cache
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
@@ -71,11 +71,13 @@ class SplitLayer(MixerLayer):
         super().__init__()
         self.branches, self.widths = nn.ModuleList(branches), list(widths)
 
-    def extend(self, past: Carry | None, x: Tensor) -> Both:
+    def extend(self, past: Cache | None, x: Tensor) -> BranchCaches:
         parts = self._parts(past)
-        return Both(tuple(b.extend(part, own) for b, part, own in zip(self._each(), parts, self._cut(x), strict=True)))
+        return BranchCaches(
+            tuple(b.extend(part, own) for b, part, own in zip(self._each(), parts, self._cut(x), strict=True))
+        )
 
-    def forward(self, query: Tensor, memory: Tensor | Carry | None, context: Context) -> tuple[Tensor, Carry | None]:
+    def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Cache | None]:
         rows = self._cut(memory) if isinstance(memory, Tensor) else self._parts(memory)
         mixed, carries, taps = [], [], []
         for number, (branch, own, part) in enumerate(zip(self._each(), self._cut(query), rows, strict=True)):
@@ -83,12 +85,12 @@ class SplitLayer(MixerLayer):
             out, carry = branch(own, part, view)
             mixed.append(context.pick(out))
             carries.append(carry)
-            taps.append(view.taps)
-        _gather(context.taps, taps)
+            taps.append(view.capture)
+        _gather(context.capture, taps)
         joined = torch.cat(mixed, -1)
         if not context.carry or any(carry is None for carry in carries):
             return joined, None
-        return joined, memory if isinstance(memory, Carry) else Both(tuple(carries))
+        return joined, memory if isinstance(memory, Cache) else BranchCaches(tuple(carries))
 
     def _each(self) -> Sequence[MixerLayer]:
         return cast(Sequence[MixerLayer], self.branches)
@@ -96,25 +98,25 @@ class SplitLayer(MixerLayer):
     def _cut(self, x: Tensor) -> tuple[Tensor, ...]:
         return x.split(self.widths, -1)
 
-    def _parts(self, carry: Carry | None) -> Sequence[Carry | None]:
+    def _parts(self, carry: Cache | None) -> Sequence[Cache | None]:
         if carry is None:
             return [None] * len(self.widths)
-        assert isinstance(carry, Both)
+        assert isinstance(carry, BranchCaches)
         return carry.parts
 
 
 def _view(context: Context, number: int) -> Context:
     """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
     scratch = context.scratch.setdefault(f"branch.{number}", {})
-    taps = None if context.taps is None else dataclasses.replace(context.taps, kept={})
-    return dataclasses.replace(context.at(f"branch.{number}"), scratch=scratch, taps=taps)
+    taps = None if context.capture is None else dataclasses.replace(context.capture, kept={})
+    return dataclasses.replace(context.at(f"branch.{number}"), scratch=scratch, capture=taps)
 
 
-def _gather(taps: Taps | None, found: Sequence[Taps | None]) -> None:
+def _gather(taps: AttentionCapture | None, found: Sequence[AttentionCapture | None]) -> None:
     """What was kept of the branches that have such a thing, their heads after each other."""
     if taps is None:
         return
     for kind in taps.wants:
-        kept = [value for each in found if each for name, value in each.kept.items() if name.startswith(f"{kind}.")]
+        kept = [value for each in found if each for name, value in each.captured.items() if name.startswith(f"{kind}.")]
         if kept:
             taps.keep(kind, torch.cat(kept, 1))

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.core.batch import Context, Hidden, Memory, Side
-from clozeworks.core.cache import Carry
+from clozeworks.core.batch import Context, Hidden, Memory, TokenInfo
+from clozeworks.core.cache import Cache
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
 from clozeworks.nn.block import Block, BlockLayer
-from clozeworks.nn.locked import locked
 from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.variational_dropout import drop_variationally
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
@@ -51,15 +51,15 @@ class Stack(Spec):
     """
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
-    ways: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
+    directions: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
     memory: int = 0
     norm: LayerNorm | None = None
     dropout: float = field(default=0.0, metadata=LATE)
-    start: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
-    locked: bool = field(default=False, metadata=LATE)
+    initial_memory: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
+    variational: bool = field(default=False, metadata=LATE)
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block
@@ -84,7 +84,7 @@ class Stack(Spec):
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
-        if self.start == "zeros" and self.stateful:
+        if self.initial_memory == "zeros" and self.stateful:
             raise RecipeError(f"{where}.start", "zeros", "a state of nothing is zeros already", 'use "empty"')
         if self.memory < 0:
             raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
@@ -128,7 +128,12 @@ class Stack(Spec):
 class StackLayer(nn.Module):
     def __init__(self, spec: Stack, width: int):
         super().__init__()
-        self.memory, self.start, self.dropout, self.locked = spec.memory, spec.start, spec.dropout, spec.locked
+        self.memory, self.start, self.dropout, self.locked = (
+            spec.memory,
+            spec.initial_memory,
+            spec.dropout,
+            spec.variational,
+        )
         self.stateful = spec.stateful
         self.blocks = nn.ModuleList(block.build(wide) for block, wide in spec.layers(width))
         self.norm = spec.norm.build(spec.out_width(width)) if spec.norm else None
@@ -158,20 +163,20 @@ class StackLayer(nn.Module):
         if self.stateful:
             inner = dataclasses.replace(context, carry=context.carry or self.memory > 0)
         else:
-            inner = context if past is None else context.after(past.side)
+            inner = context if past is None else context.after(past.token_info)
         unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
         kept: list[Tensor] = [x] if layers else []
-        carries: list[Tensor | Carry] = []
-        crosses: list[Carry | None] = []
+        carries: list[Tensor | Cache] = []
+        crosses: list[Cache | None] = []
         asked, questions = self.ask(inner)
-        some = None if layers else inner.places
+        some = None if layers else inner.positions
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
             source = past.cross[depth] if past and past.cross else None
             entered = x
             places = some if depth == len(self.blocks) - 1 else None
-            taps = None if inner.taps is None else inner.taps.at(depth)
-            view = dataclasses.replace(inner.at(depth), places=places, taps=taps)
+            taps = None if inner.capture is None else inner.capture.at(depth)
+            view = dataclasses.replace(inner.at(depth), positions=places, capture=taps)
             asking = None if questions is None else dataclasses.replace(questions, key=view.at("asked").key)
             if self.recompute and torch.is_grad_enabled():
                 x, asked, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
@@ -202,8 +207,12 @@ class StackLayer(nn.Module):
         """What follows the last block; vectors of some places [W, D] are put back among all, [B, L, D]."""
         x = x if self.norm is None else self.norm(x)
         if self.dropout:
-            last = dataclasses.replace(context, places=places).at("out")
-            x = locked(x, self.dropout, last) if self.locked else dropout(x, self.dropout, last.picked().key)
+            last = dataclasses.replace(context, positions=places).at("out")
+            x = (
+                drop_variationally(x, self.dropout, last)
+                if self.locked
+                else dropout(x, self.dropout, last.picked().key)
+            )
         if places is None:
             return x
         whole = x.new_full((context.query.position.numel(), x.shape[-1]), math.nan)
@@ -224,7 +233,7 @@ class StackLayer(nn.Module):
         document = context.query.document[:, :1].expand_as(before)
         segment = None if context.query.segment is None else torch.zeros_like(before)
         rows = x.new_zeros(len(x), self.memory, x.shape[-1])
-        return Memory((rows,) * len(self.blocks), Side(position, document, before, before, segment))
+        return Memory((rows,) * len(self.blocks), TokenInfo(position, document, before, before, segment))
 
 
 def _common(mixer: Mixer) -> tuple[str, ...]:

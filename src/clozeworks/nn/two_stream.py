@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clozeworks.core.batch import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.stack import Stack, StackLayer
 
 
@@ -47,7 +47,7 @@ class TwoStream(Stack):
         return TwoStreamLayer(self, width)
 
 
-class TwoStreamLayer(StackLayer, Fresh):
+class TwoStreamLayer(StackLayer, CustomInit):
     def __init__(self, spec: TwoStream, width: int):
         super().__init__(spec, width)
         self.blank = nn.Parameter(torch.zeros(width))  # what every question begins as
@@ -80,5 +80,7 @@ def questions(context: Context) -> tuple[Context, Tensor]:
     grid = row.new_zeros(rows * max(most, 1)).index_copy_(0, cells, column).view(rows, -1)
     query = context.query.take(grid)
     query = dataclasses.replace(query, sees=query.appears - 1)
-    view = dataclasses.replace(context, query=query, kind="order", offset=None, borders=None, places=None, taps=None)
+    view = dataclasses.replace(
+        context, query=query, kind="order", offset=None, layout=None, positions=None, capture=None
+    )
     return dataclasses.replace(view, scratch={}), cells

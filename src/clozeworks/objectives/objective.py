@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, Kind
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import Plan, Ragged, Vocabulary
+from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
 from clozeworks.nn.embed import EmbedLayer
 
@@ -44,7 +44,7 @@ class Segments(Spec):
             raise RecipeError(f"{where}.length", self.length, "an example needs at least 8 tokens", "128 is usual")
 
     @abstractmethod
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         """The examples of one epoch, a pure function of text and key."""
 
     def notes(self, text: Text) -> list[str]:
@@ -78,7 +78,7 @@ class Corruption(Spec):
         return False
 
     @abstractmethod
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         """Hide and label. keys [examples]: an example's draws depend on its own key alone."""
 
 
@@ -109,7 +109,7 @@ class Loss(Spec):
     name: ClassVar[str]
     reads: ClassVar[frozenset[str]]
     needs: ClassVar[frozenset[str]] = frozenset()
-    apart: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is told
+    regularizer: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is told
     scores: ClassVar[Literal["table", "clusters"] | None] = None  # the words of the way in that it reads on the way out
     one_way: ClassVar[bool] = False  # it reads rows that a stack with two ways read one way, half as wide as the two
     weight: float = 1.0
@@ -136,7 +136,7 @@ class Loss(Spec):
         """What the sum over `count` predictions, those of a whole step or of held-out text, is divided by."""
         return count
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         """Flat offsets of the tokens whose vectors it reads, each once; None: it may read any."""
         return None
 
@@ -152,7 +152,7 @@ class Loss(Spec):
 
 
 class LossLayer(nn.Module):
-    def meet(self, heads: Mapping[str, "LossLayer"]) -> None:
+    def connect(self, heads: Mapping[str, "LossLayer"]) -> None:
         """Get to know the heads of the losses it reads, once all are built; to refer to, not to own."""
 
     @abstractmethod

@@ -8,7 +8,7 @@ import numpy as np
 from clozeworks.core import counter_rng
 from clozeworks.core.batch import Kind
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import NOTHING, Ragged, Vocabulary, ragged_arange
+from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import ordinary
 from clozeworks.objectives.mask.order import shuffled
@@ -61,13 +61,13 @@ class Permute(Corruption):
             needed = "1 token or more, or None for one order of all"
             raise RecipeError(f"{where}.block", self.block, needed, "256 is usual")
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         parts, own = apart(examples, keys)
         target = self.choose(parts, self.budget(examples, parts), own)
         labels = np.where(target, examples.tokens, np.int32(NOTHING))
         return replace(examples, labels=labels, order=self.order(parts, target, own, len(parts) > len(examples)))
 
-    def budget(self, examples: Ragged, parts: Ragged) -> np.ndarray:
+    def budget(self, examples: RaggedBatch, parts: RaggedBatch) -> np.ndarray:
         """[parts]: how many targets; of two parts the first has its share of them rounded up."""
         count = np.maximum(np.rint(examples.lengths / self.context), 1).astype(np.int64)
         there = ordinary(parts)
@@ -77,7 +77,7 @@ class Permute(Corruption):
         second = np.minimum(count - np.minimum(share, there[::2]), there[1::2])
         return np.stack([np.minimum(count - second, there[::2]), second], axis=1).ravel()
 
-    def choose(self, parts: Ragged, budget: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    def choose(self, parts: RaggedBatch, budget: np.ndarray, keys: np.ndarray) -> np.ndarray:
         """[tokens] bool: the targets."""
         units = words(parts)
         begin, end = self.spans(units, joined(units, parts.segment), keys)
@@ -114,7 +114,7 @@ class Permute(Corruption):
         chances = np.cumsum(1 / np.arange(1, self.longest + 1))
         return np.searchsorted(chances / chances[-1], random * 2.0**-32, side="right") + 1
 
-    def order(self, parts: Ragged, target: np.ndarray, keys: np.ndarray, in_two: bool) -> np.ndarray:
+    def order(self, parts: RaggedBatch, target: np.ndarray, keys: np.ndarray, in_two: bool) -> np.ndarray:
         at = np.flatnonzero(target | parts.special)
         part = np.searchsorted(parts.first, at, side="right") - 1
         place = at - parts.first[part]
@@ -130,7 +130,7 @@ class Permute(Corruption):
         return order
 
 
-def apart(examples: Ragged, keys: np.ndarray) -> tuple[Ragged, np.ndarray]:
+def apart(examples: RaggedBatch, keys: np.ndarray) -> tuple[RaggedBatch, np.ndarray]:
     """The examples cut in two behind their reused tokens, each half with a key of its own; else as they are."""
     reused = examples.fields.get("reused")
     if reused is None:

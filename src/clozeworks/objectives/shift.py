@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clozeworks.core.batch import Kind
-from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary
 from clozeworks.objectives.objective import Corruption
 
 
@@ -17,13 +17,13 @@ class Shift(Corruption):
     Nothing is replaced; what is to be predicted has not been read yet. An example of n tokens is read up to the last
     but one, and each token read is labelled with the one that follows it: n - 1 predictions, specials among them, so
     that the model learns where a text ends. An example of one token stays, and predicts nothing. Where the segments
-    know what follows an example, as those of a text in lanes do, all n are read and the last is labelled with that.
+    know what follows an example, as those of a text in streams do, all n are read and the last is labelled with that.
     """
 
     kind: ClassVar[Kind] = "causal"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "time"
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         lengths = examples.lengths
         following = np.full(len(examples), NOTHING) if examples.following is None else examples.following
         labels = next_tokens(examples)
@@ -36,14 +36,14 @@ class Shift(Corruption):
         return replace(examples, **columns, labels=labels[read], first=first)
 
 
-def next_tokens(examples: Ragged) -> np.ndarray:
+def next_tokens(examples: RaggedBatch) -> np.ndarray:
     """[tokens]: after each the one that follows it in its example, NOTHING after the last."""
     labels = np.append(examples.tokens[1:], NOTHING)[: len(examples.tokens)].astype(np.int32)
     labels[examples.first[1:][examples.lengths > 0] - 1] = NOTHING
     return labels
 
 
-def columns_of(examples: Ragged) -> dict[str, np.ndarray]:
+def columns_of(examples: RaggedBatch) -> dict[str, np.ndarray]:
     """Those of the tokens, as far as they are there."""
     names = ("tokens", "segment", "special", "word_starts", "units", "sentence_starts", "span")
     return {name: column for name in names if (column := getattr(examples, name)) is not None}

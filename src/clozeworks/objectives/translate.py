@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from clozeworks.core.examples import NOTHING, Ragged, Vocabulary
+from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary
 from clozeworks.objectives.shift import Shift
 
 
@@ -20,6 +20,6 @@ class Translate(Shift):
 
     sides: ClassVar[int] = 2
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         shifted = Shift.corrupt(self, examples, keys, vocabulary)
         return replace(shifted, labels=np.where(shifted.segment == 0, NOTHING, shifted.labels).astype(np.int32))

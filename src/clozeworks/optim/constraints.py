@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 
-def bound_of(model: nn.Module) -> list[Any]:
+def list_constrained(model: nn.Module) -> list[Any]:
     """The modules with such parameters: those that have a `constrain`."""
     return [module for module in model.modules() if hasattr(module, "constrain")]
 

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 
-Judged = tuple[
-    float, ...
-]  # what a step is judged by, the lower the better; the second decides where the first is equal
+Score = tuple[float, ...]  # what a step is judged by, the lower the better; the second decides where the first is equal
 
 
 @dataclass(slots=True)
@@ -29,7 +27,7 @@ class Keep(Spec):
             if value is not None and value < 1:
                 raise RecipeError(f"{where}.{name}", value, "at least 1 is needed", "change it")
 
-    def choose(self, steps: Iterable[int], judged: Mapping[int, Judged], anchor: int | None = None) -> set[int]:
+    def choose(self, steps: Iterable[int], judged: Mapping[int, Score], anchor: int | None = None) -> set[int]:
         """The steps whose checkpoints stay; `judged` are evaluations by step.
 
         The guard may have to go back to the newest up to `anchor`, so that one stays, and so does the oldest after it,

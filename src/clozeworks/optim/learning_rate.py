@@ -6,7 +6,7 @@ from clozeworks.optim.schedules import Schedule
 from clozeworks.optim.settings import Train
 
 
-def rate(step: int, train: Train, width: int | None = None) -> float:
+def learning_rate(step: int, train: Train, width: int | None = None) -> float:
     """The rate of update `step`, counted from 1; `width` is the model's, which noam alone asks for.
 
     It climbs in a straight line to its peak at the last warm-up step P, then falls towards 0, which a linear or

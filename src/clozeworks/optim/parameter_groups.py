@@ -13,17 +13,17 @@ _BLOCK = re.compile(r"(?:^|\.)encoder\.stack\.(?:back\.)?blocks\.(\d+)\.")
 _EMBED = re.compile(r"(?:^|\.)encoder\.embed\.")
 
 
-def optimizer(model: nn.Module, settings: Optimizer, learning_rate: float) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, settings: Optimizer, learning_rate: float) -> torch.optim.Optimizer:
     """What the recipe asks for, over the parameters of a model."""
-    return settings.build(groups_of(model, settings), learning_rate)
+    return settings.build(make_groups(model, settings), learning_rate)
 
 
-def groups_of(model: nn.Module, settings: Optimizer) -> list[Group]:
+def make_groups(model: nn.Module, settings: Optimizer) -> list[Group]:
     """Parameters by the share of the rate they get, the largest first, those that decay before those that do not.
 
     A Parameter that several layers share stands in it once, under the first of them.
     """
-    depth = depth_of(model)
+    depth = count_blocks(model)
     found: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -32,7 +32,7 @@ def groups_of(model: nn.Module, settings: Optimizer) -> list[Group]:
     return [Group(found[share, decay], decay, share) for share, decay in sorted(found, reverse=True)]
 
 
-def depth_of(model: nn.Module) -> int:
+def count_blocks(model: nn.Module) -> int:
     """Blocks of the encoder, those too whose parameters are all another's."""
     numbers = [match[1] for name, _ in model.named_parameters(remove_duplicate=False) if (match := _BLOCK.search(name))]
     return max(map(int, numbers), default=-1) + 1
@@ -50,7 +50,7 @@ def decays(name: str, parameter: Tensor) -> bool:
     return parameter.ndim > 1 and "bias" not in name.split(".")[-2:]
 
 
-def state_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+def read_state(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The moments and the count of updates of each parameter, as `<parameter>.<moment>`."""
     return {
         f"{name}.{moment}": value

@@ -6,7 +6,7 @@ from typing import Literal
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.optim.distil import Distil
-from clozeworks.optim.finetune import Tune
+from clozeworks.optim.finetune import Finetune
 from clozeworks.optim.guard import Guard
 from clozeworks.optim.keep import Keep
 from clozeworks.optim.optimizers.adagrad import Adagrad
@@ -22,6 +22,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Distil",
+    "Finetune",
     "Guard",
     "Keep",
     "Lamb",
@@ -30,7 +31,6 @@ __all__ = [
     "Polynomial",
     "SlantedTriangular",
     "Train",
-    "Tune",
 ]
 
 

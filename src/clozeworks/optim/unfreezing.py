@@ -2,10 +2,10 @@
 
 from torch import nn
 
-from clozeworks.optim.parameter_groups import depth_of, layers_below
+from clozeworks.optim.parameter_groups import count_blocks, layers_below
 
 
-class Thaw:
+class GradualUnfreezing:
     """From the top, one more layer every so many steps (Howard & Ruder 2018, section 3.3): heads, last block, ...,
     embedding.
 
@@ -15,7 +15,7 @@ class Thaw:
     """
 
     def __init__(self, model: nn.Module, every: int):
-        self.every, depth = every, depth_of(model)
+        self.every, depth = every, count_blocks(model)
         self.below: dict[nn.Parameter, int] = {}
         for name, parameter in model.named_parameters(remove_duplicate=False):
             if parameter.requires_grad:

@@ -21,7 +21,7 @@ from clozeworks.data.shards.corpus import MANIFEST, Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.text import figures_of
+from clozeworks.evaluate.text import evaluate_text
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.plots import charts
@@ -35,8 +35,8 @@ from clozeworks.screen.drawing import drawn, legend
 from clozeworks.screen.heldout import tell
 from clozeworks.screen.progress_bar import Bar
 from clozeworks.train import metrics_log
-from clozeworks.train.pretraining_batches import epoch_of
-from clozeworks.train.run import fitted, pretrain
+from clozeworks.train.pretraining_batches import make_epoch
+from clozeworks.train.run import fit_to_data, pretrain
 
 VOCAB, HELDOUT = 4096, 0.05
 
@@ -62,7 +62,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
         say("examples")
         show_examples(recipe, text, tokenizer, lang, console)
 
-    recipe = fitted(recipe, tokenizer)
+    recipe = fit_to_data(recipe, tokenizer)
     fresh = TextEncoder(build(recipe).eval(), tokenizer, recipe)
     parameters = sum(parameter.numel() for parameter in fresh.model.parameters())
     shape = recipe.encoder
@@ -76,7 +76,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     trained = load(out / "run")
     say("sentences")
     show_guesses(fresh, trained, text, heldout, lang, console)
-    figures = figures_of(trained, data)
+    figures = evaluate_text(trained, data)
     say("figures", count=figures["count"])
     tell(console, figures, FIGURES[lang])
     title = said["plot"]
@@ -158,7 +158,7 @@ def show_examples(
     recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console, count: int = 2
 ) -> None:
     """The first short examples, in colour."""
-    epoch = epoch_of(recipe, text, tokenizer, recipe.train.seed, 0)
+    epoch = make_epoch(recipe, text, tokenizer, recipe.train.seed, 0)
     short = np.flatnonzero(epoch.plan.lengths > 20)[:count]
     ragged = epoch.examples(short)
     legend(console, tokenizer, LEGENDS[lang])

@@ -11,7 +11,7 @@ from clozeworks.corpus import areas
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.quickstart.said import SAID
 from clozeworks.train.finetune.entry import finetune
-from clozeworks.train.finetune.result import Tuned
+from clozeworks.train.finetune.result import FinetuneResult
 
 MODEL = "model.safetensors"
 ROWS, MEASURED, SHOWN = 600, 1000, 3
@@ -29,7 +29,7 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
         "task.summary.place": "mean",  # no token of this encoder has learned to stand for its text
         "task.summary.dense": "none",
     }
-    found: dict[str, Tuned] = {}
+    found: dict[str, FinetuneResult] = {}
     for start, name in STARTS.items():
         found[start] = finetune(
             "classify", encoder, train, dev, out=out / name, epochs=EPOCHS, length=LENGTH, changes=changes,
@@ -49,12 +49,12 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
     return 0
 
 
-def table_of(found: dict[str, Tuned], said: dict[str, str], baseline: float) -> Table:
+def table_of(found: dict[str, FinetuneResult], said: dict[str, str], baseline: float) -> Table:
     """The share of right answers of each, with its interval."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in (said["answers"], *(said[start] for start in found), said["commonest"]):
         table.add_column(name, justify="left" if name == said["answers"] else "right")
-    shares = [f"{one.figures['accuracy']:.1%}" for one in found.values()]
+    shares = [f"{one.metrics['accuracy']:.1%}" for one in found.values()]
     table.add_row(said["accuracy"], *shares, f"{baseline:.1%}")
     ranges = [one.intervals["accuracy"] for one in found.values()]
     table.add_row(said["interval"], *(f"{low:.0%} – {high:.0%}" for low, high in ranges), "")

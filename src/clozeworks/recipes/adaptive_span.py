@@ -43,7 +43,7 @@ def adaptive_span_text8() -> Recipe:
                 memory=8192,
             ),
         ),
-        objective=Objective(Stream(length=512, lanes=64), Shift(), losses),
+        objective=Objective(Stream(length=512, streams=64), Shift(), losses),
         train=Train(  # 3 and published experiments/text8.sh
             steps=900_000,
             batch_tokens=64 * 512,
@@ -79,7 +79,7 @@ def adaptive_span_mini() -> Recipe:
     block.mixer = Attention(4, bias=AdaptiveSpan(512, DistanceTable(512)), affine=False)
     block.ffn = FeedForward(1024, "relu")
     block.place, r.encoder.stack.norm = "pre", LayerNorm(1e-5)  # the norm behind learns frequencies alone for long
-    r.objective.segments = Stream(length=128, lanes=32)
+    r.objective.segments = Stream(length=128, streams=32)
     r.objective.losses = (NextToken(bias=True, tied=False), SpanPenalty(2e-6))  # published experiments/enwik8_small.sh
     r.train = Train(steps=10_000, batch_tokens=4096, learning_rate=1e-3, warmup=0.05, schedule="cosine")
     return r

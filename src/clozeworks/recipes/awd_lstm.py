@@ -34,12 +34,12 @@ def awd_lstm() -> Recipe:
                 layers(1150, 400, 0.5, 0.4, 0.3),  # 4.1
                 memory=1,  # states go on from batch to batch
                 dropout=0.4,  # 4.1
-                locked=True,  # Merity et al. 2018, 4.2
+                variational=True,  # Merity et al. 2018, 4.2
             ),
             init=0.058,  # published code: words within 0.1 of 0; less would be lost in three layers that squash
         ),
         objective=Objective(
-            Stream(length=70, lanes=64),  # Howard & Ruder 2018, 4.1
+            Stream(length=70, streams=64),  # Howard & Ruder 2018, 4.1
             Shift(),
             (NextToken(bias=True), ActivationSize(2.0), ActivationChange(1.0)),  # Merity et al. 2018, 4.4 and 4.6
         ),
@@ -74,6 +74,6 @@ def awd_lstm_mini() -> Recipe:
     r.encoder.width, r.encoder.vocab = 128, 30_000
     r.encoder.stack.block = layers(256, 128, 0.125, 0.1, 0.075)
     r.encoder.stack.dropout, r.encoder.embed.word_dropout = 0.1, 0.0125
-    r.objective.segments = Stream(length=64, lanes=64)
+    r.objective.segments = Stream(length=64, streams=64)
     r.train = Train(steps=10_000, batch_tokens=4096, learning_rate=5e-3, warmup=0.05, schedule="cosine")
     return r

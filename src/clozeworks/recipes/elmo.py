@@ -34,7 +34,7 @@ def elmo_base() -> Recipe:
             ),
         ),
         objective=Objective(
-            Stream(length=20, lanes=2 * 3 * 128, both=True),  # published code: 3 x 128 rows each way
+            Stream(length=20, streams=2 * 3 * 128, both=True),  # published code: 3 x 128 rows each way
             Shift(),
             (NextWord(samples=8192),),  # 3.1: one softmax for both ways
         ),
@@ -62,6 +62,6 @@ def elmo_mini() -> Recipe:
     second = Block(LSTM(512, clip=3.0, clip_out=3.0), None, norm=None, dropout=0.0)
     r.encoder.stack.block = (first, second)
     r.encoder.embed.words = Characters(((1, 32), (2, 32), (3, 64), (4, 128)), highways=1)
-    r.objective = Objective(Stream(length=32, lanes=128, both=True), Shift(), (NextWord(samples=1024, prior=True),))
+    r.objective = Objective(Stream(length=32, streams=128, both=True), Shift(), (NextWord(samples=1024, prior=True),))
     r.train = Train(steps=10_000, batch_tokens=4096, learning_rate=2e-3, warmup=0.05, schedule="cosine")
     return r

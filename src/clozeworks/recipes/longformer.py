@@ -56,7 +56,7 @@ def longformer_enwik8() -> Recipe:
     block.place, block.ffn = "pre", FeedForward(2048, "gelu", dropout=0.1)  # appendix A
     r.encoder.stack.block = tuple(before(block, layer) for layer in range(12))
     r.encoder.stack.memory = 0
-    r.objective.segments = Stream(length=2048, lanes=32)  # appendix A
+    r.objective.segments = Stream(length=2048, streams=32)  # appendix A
     r.train.steps, r.train.batch_tokens, r.train.warmup = 430_000, 32 * 2048, 10_000
     r.train.schedule = "constant"
     r.train.optimizer = AdamW(eps=1e-8)

@@ -38,7 +38,7 @@ def transformer_xl_enwik8() -> Recipe:
                 dropout=0.1,
             ),
         ),
-        objective=Objective(Stream(length=512, lanes=22), Shift(), (NextToken(bias=True),)),
+        objective=Objective(Stream(length=512, streams=22), Shift(), (NextToken(bias=True),)),
         train=Train(  # published run_enwik8_base.sh
             steps=400_000,
             batch_tokens=22 * 512,
@@ -65,7 +65,7 @@ def transformer_xl_base() -> Recipe:
     block = r.encoder.stack.block_at(0)
     block.mixer = Attention(10, bias=Relative(dropout=0.1), affine=False)
     block.ffn = FeedForward(2100, "relu", dropout=0.1)
-    r.objective = Objective(Stream(length=150, lanes=60), Shift(), (AdaptiveNextToken(),))
+    r.objective = Objective(Stream(length=150, streams=60), Shift(), (AdaptiveNextToken(),))
     r.train.steps, r.train.batch_tokens = 200_000, 60 * 150  # published run_wt103_base.sh
     return r
 
@@ -79,6 +79,6 @@ def transformer_xl_mini() -> Recipe:
     block.mixer = Attention(4, bias=Relative(dropout=0.1), affine=False)
     block.ffn = FeedForward(1024, "relu", dropout=0.1)
     block.place = "pre"  # an option of the published code: the norm behind learns word frequencies alone for long
-    r.objective.segments = Stream(length=128, lanes=32)
+    r.objective.segments = Stream(length=128, streams=32)
     r.train = Train(steps=10_000, batch_tokens=4096, learning_rate=1e-3, warmup=0.05, schedule="cosine")
     return r

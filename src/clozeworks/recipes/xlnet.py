@@ -41,7 +41,7 @@ def xlnet_large() -> Recipe:
             ),  # 2.3 and 2.4; released settings: mem_len 384
         ),
         objective=Objective(
-            PairStream(length=512, lanes=8192, reuse=256),  # 2.5, 3.1; released settings: reuse_len 256
+            PairStream(length=512, streams=8192, reuse=256),  # 2.5, 3.1; released settings: reuse_len 256
             Permute(context=6, block=256),  # 2.3: K = 6; released settings: perm_size 256
             (PermutedLM(),),  # 3.1: no next sentence prediction, which did not help
         ),
@@ -77,6 +77,6 @@ def xlnet_mini_memory() -> Recipe:
     """XLNet at four layers of width 256 with settings for a laptop, reading both ways and remembering earlier rows."""
     r = xlnet_mini()
     r.name = "xlnet_mini_memory"
-    r.objective.segments = PairStream(length=128, lanes=32, reuse=64)
+    r.objective.segments = PairStream(length=128, streams=32, reuse=64)
     r.encoder.stack.memory = 96  # the published share of a row
     return r

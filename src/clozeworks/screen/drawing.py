@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, NOTHING, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.objectives.objective import Segments
@@ -52,7 +52,7 @@ class Piece:
         return self.text if self.hidden is None else self.hidden
 
 
-def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
+def pieces(ragged: RaggedBatch, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
     begin, end = int(ragged.first[at]), int(ragged.first[at + 1])
     opens, closes = marks(ragged, begin, end)
     mask, following = tokenizer.need("mask"), ahead(ragged, begin, end)
@@ -79,7 +79,7 @@ def pieces(ragged: Ragged, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
         )
 
 
-def ahead(ragged: Ragged, begin: int, end: int) -> bool:
+def ahead(ragged: RaggedBatch, begin: int, end: int) -> bool:
     """Whether what is predicted at each token of an example is the one after it."""
     labels = ragged.labels[begin : end - 1]
     asked = labels != NOTHING
@@ -88,7 +88,7 @@ def ahead(ragged: Ragged, begin: int, end: int) -> bool:
     )
 
 
-def marks(ragged: Ragged, begin: int, end: int) -> tuple[list[str], list[str]]:
+def marks(ragged: RaggedBatch, begin: int, end: int) -> tuple[list[str], list[str]]:
     """What opens before and closes behind each token: ‹phrases›, «entities» inside them, {spans} inside both."""
     opens, closes = [""] * (end - begin), [""] * (end - begin)
 
@@ -132,7 +132,7 @@ def between(before: Piece, after: Piece, special: frozenset[str], words: bool) -
 
 
 def drawn(
-    ragged: Ragged,
+    ragged: RaggedBatch,
     at: int,
     tokenizer: Tokenizer,
     segments: Segments | None = None,
@@ -185,16 +185,18 @@ def _put(text: Text, piece: Piece, special: frozenset[str]) -> None:
     text.append(piece.closes, MARK)
 
 
-def facts(ragged: Ragged, at: int, segments: Segments | None) -> Iterator[str]:
+def facts(ragged: RaggedBatch, at: int, segments: Segments | None) -> Iterator[str]:
     """What an example carries besides its tokens, as its format means it."""
     values = {name: column[at].item() for name, column in ragged.fields.items()}
     if "pair_label" in values:
         label = values["pair_label"]
         meaning = next((said for part, said in PAIR_LABELS.items() if isinstance(segments, part)), None)
         yield f"pair label {label}" + (f": {meaning[label]}" if meaning else "")
-    if "lane" in values:
+    if "stream" in values:
         way = ", backward" if values.get("backward") else ""
-        yield f"lane {values['lane']}{way}, " + ("goes on" if values["continues"] else "begins: nothing is remembered")
+        yield f"stream {values['stream']}{way}, " + (
+            "goes on" if values["continues"] else "begins: nothing is remembered"
+        )
     if "reused" in values:
         blind = "" if ragged.order is None else "; these do not see the rest, which sees them all"
         yield f"the next row goes on behind the first {values['reused']} tokens" + blind
@@ -206,7 +208,7 @@ def legend(
     console: Console,
     tokenizer: Tokenizer,
     told: tuple[str, str, str, str] = LEGEND,
-    ragged: Ragged | None = None,
+    ragged: RaggedBatch | None = None,
     words: bool = False,
 ) -> None:
     """One line for all colours and marks that these examples may have."""

@@ -38,10 +38,10 @@ def transfer(source: Model, model: Model, decoder: Model | None = None) -> list[
         else:
             fresh.append(".".join(name.split(".")[:2]))
     fresh = [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
-    return [*told, *fresh, *_left(source, model)]
+    return [*told, *fresh, *_list_dropped(source, model)]
 
 
-def _left(source: Model, model: Model) -> list[str]:
+def _list_dropped(source: Model, model: Model) -> list[str]:
     """A sentence about parts of the source's encoder that the model has no place for; a pooler is a part of heads."""
     own = {name for name, _ in model.encoder.named_parameters()}
     lost = [name for name, _ in source.encoder.named_parameters() if name not in own and not name.startswith("pooler.")]
@@ -53,7 +53,7 @@ def _words(source: Model) -> dict[str, torch.nn.Parameter]:
     """The head that predicts words, under the name that it has in a task."""
     heads = (source.head(name) for name in ("masked_lm", "next_token", "permuted_lm"))
     head = next((head for head in heads if head is not None), None)
-    return {} if head is None else {f"heads.write.words.{name}": value for name, value in head.named_parameters()}
+    return {} if head is None else {f"heads.seq2seq.words.{name}": value for name, value in head.named_parameters()}
 
 
 def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[str]:

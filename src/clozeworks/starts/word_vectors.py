@@ -17,7 +17,7 @@ from clozeworks.starts.transfer import digest
 from clozeworks.vectors.table import Vectors
 
 
-def begin_of(source: Model | None, words: Vectors | None) -> str | None:
+def describe_start(source: Model | None, words: Vectors | None) -> str | None:
     """A hash of what a run begins from, which is the same when it goes on."""
     if words is None:
         return None if source is None else digest(source)
@@ -34,16 +34,20 @@ def begin_words(model: Model, tokenizer: Tokenizer, vectors: Vectors, seed: int)
     layer = model.encoder.embed.words
     if not isinstance(layer, WordsLayer):
         needed = "one table of words is needed to begin from vectors"
-        raise InputError("--words", f"a model with {type(layer).__name__}", needed, "use encoder.embed.words=None")
+        raise InputError(
+            "--word-vectors", f"a model with {type(layer).__name__}", needed, "use encoder.embed.words=None"
+        )
     if vectors.dim != layer.width:
         needed = f"the recipe's table of words has {layer.width}"
         todo = f"train vectors with --dim {layer.width}, or add --set encoder.embed.width={vectors.dim}"
-        raise InputError("--words", f"vectors of {vectors.dim} numbers", needed, todo)
-    places = found(tokenizer, vectors)
+        raise InputError("--word-vectors", f"vectors of {vectors.dim} numbers", needed, todo)
+    places = match_words(tokenizer, vectors)
     known = np.flatnonzero(places >= 0)
     if not len(known):
         needed = "words of the tokenizer are needed"
-        raise InputError("--words", "none of its words is a token", needed, "prepare the text with --tokenizer words")
+        raise InputError(
+            "--word-vectors", "none of its words is a token", needed, "prepare the text with --tokenizer words"
+        )
     rows = vectors.table[places[known]]
     generator = np.random.default_rng((seed, len(rows)))
     table = generator.normal(rows.mean(), rows.std(), (layer.vocab, layer.width)).astype(np.float32)
@@ -54,7 +58,7 @@ def begin_words(model: Model, tokenizer: Tokenizer, vectors: Vectors, seed: int)
     return [f"{len(known):,} of {plain:,} tokens begin as vectors ({len(known) / plain:.1%}), the others by chance"]
 
 
-def found(tokenizer: Tokenizer, vectors: Vectors) -> np.ndarray:
+def match_words(tokenizer: Tokenizer, vectors: Vectors) -> np.ndarray:
     """For each id the place of its vector, -1 where it has none: [tokens].
 
     A token is looked up as it is written, then among words as the tokenizer would write them, lower-cased where it

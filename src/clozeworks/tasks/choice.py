@@ -56,26 +56,26 @@ class Choice(Task):
     def count(self, batch: Batch) -> int:
         return len(batch.index) if self.computed(batch) else 0
 
-    def places(self, batch: Batch) -> Tensor | None:
-        return None if self.everywhere else self.summary.places(batch)
+    def read_positions(self, batch: Batch) -> Tensor | None:
+        return None if self.everywhere else self.summary.read_positions(batch)
 
     def build(self, width: int, embed: EmbedLayer) -> "ChoiceLayer":
         return ChoiceLayer(self, width, embed)
 
-    def fitted(self, table: Table) -> "Choice":
+    def with_labels(self, table: Table) -> "Choice":
         return dataclasses.replace(self)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         counts = [len(options_of(table, at)) for at in range(len(table))]
         first, second = self._texts(table.rows, tokenizer)
-        examples = self.frame.lay(tokenizer, first, second, "first", "second").examples
+        examples = self.template.lay(tokenizer, first, second, "first", "second").examples
         if truth:
             right = [np.arange(count) == answer_of(table, at) for at, count in enumerate(counts)]
             examples.fields[RIGHT] = np.concatenate(right) if right else np.zeros(0, bool)
         return Labelled(examples, np.concatenate([[0], np.cumsum(counts, dtype=np.int64)]), np.arange(len(table)))
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
-        return None if tokenizer is None else self.frame.sides(tokens, tokenizer)[1].long()
+        return None if tokenizer is None else self.template.sides(tokens, tokenizer)[1].long()
 
     def _texts(self, rows: Sequence[Row], tokenizer: Tokenizer) -> tuple[list[Encoding], list[Encoding]]:
         """Two texts of each option."""
@@ -87,7 +87,7 @@ class Choice(Task):
             return [contexts[at] for at in owner], tokenizer.encode(asked)
         # Behind a text, a word has its space before it.
         questions = tokenizer.encode([f" {row['question']}" if row["context"] else row["question"] for row in rows])
-        second, room = tokenizer.encode(options), self.frame.length - self.frame.around(pair=True)
+        second, room = tokenizer.encode(options), self.template.length - self.template.around(pair=True)
         first = [
             _joined(contexts[at], questions[at], room - len(option.ids))
             for at, option in zip(owner, second, strict=True)
@@ -156,7 +156,7 @@ class ChoiceLayer(HeadLayer):
         loss = (total.log() + best)[unit[right]] - scores[right]
         return loss.sum(), {"choice_accuracy": (scores >= best[unit])[right].sum()}
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"mc_logits": self.scores(hidden, batch)}
 
     def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:

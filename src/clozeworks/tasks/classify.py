@@ -20,7 +20,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.metrics.classes import confusion, several
 from clozeworks.metrics.scores import mean_squared_error, pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import HeadLayer, Task
@@ -70,13 +70,13 @@ class Classify(Task):
     def count(self, batch: Batch) -> int:
         return len(batch.example[LABEL]) if self.computed(batch) else 0
 
-    def places(self, batch: Batch) -> Tensor | None:
-        return None if self.everywhere else self.summary.places(batch)
+    def read_positions(self, batch: Batch) -> Tensor | None:
+        return None if self.everywhere else self.summary.read_positions(batch)
 
     def build(self, width: int, embed: EmbedLayer) -> "ClassifyLayer":
         return ClassifyLayer(self, width, embed)
 
-    def fitted(self, table: Table) -> "Classify":
+    def with_labels(self, table: Table) -> "Classify":
         """With rows that have a score and no label it is graded."""
         if self.graded or (len(table) and all("score" in row and row.get("label") is None for row in table.rows)):
             middle = float(self._scores(table).mean()) if len(table) else 0.0
@@ -104,7 +104,7 @@ class Classify(Task):
     def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         """The texts of the rows as examples."""
         texts = tokenizer.encode([row["text"] for row in table.rows])
-        return Labelled.one_each(self.frame.lay(tokenizer, texts).examples)
+        return Labelled.one_each(self.template.lay(tokenizer, texts).examples)
 
     def _truth(self, table: Table) -> np.ndarray:
         rows = [[self.number(each, table, n) for each in labels_of(row["label"])] for n, row in enumerate(table.rows)]
@@ -168,7 +168,7 @@ def labels_of(given: object) -> list[str]:
     return [str(each) for each in given] if isinstance(given, list | tuple) else [str(given)]
 
 
-class Out(Linear, Fresh):
+class Out(Linear, CustomInit):
     """Numbers begin around their middle, not around 0: what a head learns first would be no more than that."""
 
     def __init__(self, spec: Classify, width: int):
@@ -209,7 +209,7 @@ class ClassifyLayer(HeadLayer):
             right = (logits.argmax(-1) == truth).sum()
         return loss, {"class_accuracy": right}
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self.logits(hidden, batch)}
 
     def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:

@@ -34,9 +34,9 @@ class Pair(Classify):
     def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         first, second = (tokenizer.encode([row[name] for row in table.rows]) for name in self.columns)
         if not self.both:
-            return Labelled.one_each(self.frame.lay(tokenizer, first, second).examples)
+            return Labelled.one_each(self.template.lay(tokenizer, first, second).examples)
         ways = [way for a, b in zip(first, second, strict=True) for way in _ways(a, b)]
-        examples = self.frame.lay(tokenizer, [a for a, _ in ways], [b for _, b in ways]).examples
+        examples = self.template.lay(tokenizer, [a for a, _ in ways], [b for _, b in ways]).examples
         return Labelled(examples, 2 * np.arange(len(table) + 1), np.arange(len(table)))
 
 
@@ -50,8 +50,10 @@ class PairLayer(ClassifyLayer):
         super().__init__(spec, width, embed)
         self.both = spec.both
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
-        return {} if self.both else super().shown(hidden, batch)  # rows alone do not say which two belong together
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+        return (
+            {} if self.both else super().named_logits(hidden, batch)
+        )  # rows alone do not say which two belong together
 
     def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
         found = super().summed(hidden, batch)

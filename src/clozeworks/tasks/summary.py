@@ -49,7 +49,7 @@ class Summary(Spec):
         """Of s, for vectors of this width."""
         return self.width or self.in_width(width)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         """Flat offsets of the tokens that it reads; None: all."""
         if self.place in ("mean", "concat"):
             return None
@@ -69,7 +69,7 @@ class SummaryLayer(nn.Module):
     def forward(self, read: Tensor, hidden: Hidden, batch: Batch) -> Tensor:
         """read [B, L, D], what a task reads of the layers -> [N, D'], one an example."""
         spec, key = self.spec, None if hidden.key is None else hidden.key.at("summary")
-        places = spec.places(batch)
+        places = spec.read_positions(batch)
         places = batch.firsts if places is None else places
         if key is not None:
             key = key.tokens(places, batch.tokens.numel())
@@ -112,6 +112,6 @@ def largest(x: Tensor, batch: Batch) -> Tensor:
 
 def _inside(x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
     """The example of each token that is no padding, [T], and its vector, [T, D]."""
-    document = batch.side.document.flatten()
+    document = batch.token_info.document.flatten()
     real = document != PADDING
     return document[real], x.flatten(0, 1)[real]

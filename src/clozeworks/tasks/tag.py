@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import LATE
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import PLACES, Row, Table
@@ -87,13 +87,13 @@ class Tag(Task):
     def count(self, batch: Batch) -> int:
         return len(batch.labels) if self.computed(batch) and batch.labels is not None else 0
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return None if self.everywhere else batch.targets
 
     def build(self, width: int, embed: EmbedLayer) -> "TagLayer":
         return TagLayer(self, width, embed)
 
-    def fitted(self, table: Table) -> "Tag":
+    def with_labels(self, table: Table) -> "Tag":
         rows = [_list(row["tags"]) for row in table.rows]
         scheme = self.scheme or guessed(rows)
         found = complete({tag for row in rows for tag in row}, scheme)
@@ -106,7 +106,7 @@ class Tag(Task):
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         rows = [_list(row["tokens"]) for row in table.rows]
         labels = self._truth(table, rows) if truth else [np.zeros(len(words), np.int32) for words in rows]
-        room = self.frame.length - self.frame.around(pair=False)
+        room = self.template.length - self.template.around(pair=False)
         texts, told, owner = [], [], []
         for number, (words, marks) in enumerate(zip(pieces(tokenizer, rows), labels, strict=True)):
             words = [Pieces(word.ids[:room], min(word.lead, room - 1)) for word in words]
@@ -115,7 +115,7 @@ class Tag(Task):
                 texts.append(_text(words[window.begin : window.end]))
                 told.append(self._marks(window, texts[-1], sizes, marks))
                 owner.append(number)
-        laid = dataclasses.replace(self.frame, marks=False).lay(tokenizer, texts)
+        laid = dataclasses.replace(self.template, marks=False).lay(tokenizer, texts)
         laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *told])
         if truth:
             laid.examples.fields[KNOWN] = np.ones(len(texts), bool)
@@ -124,7 +124,7 @@ class Tag(Task):
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
         return None
 
-    def _units(self, examples: Ragged, owner: np.ndarray) -> Labelled:
+    def _units(self, examples: RaggedBatch, owner: np.ndarray) -> Labelled:
         if self.crf is None:
             return Labelled(examples, np.arange(len(owner) + 1), owner)
         rows, first = np.unique(owner, return_index=True)
@@ -235,9 +235,9 @@ class TagLayer(HeadLayer):
     def _owner(self, batch: Batch) -> Tensor:
         """[T]: the example of each target."""
         assert batch.targets is not None
-        return batch.side.document.flatten()[batch.targets]
+        return batch.token_info.document.flatten()[batch.targets]
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self.out(self.read(hidden, batch))}
 
     def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:

@@ -17,9 +17,9 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.objective import Loss, LossLayer
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.heads.task_encoder import Readers
-from clozeworks.tasks.reading import Reading
+from clozeworks.tasks.heads.task_encoder import TaskEncoder
+from clozeworks.tasks.layer_selection import Reading
+from clozeworks.tasks.template import InputTemplate
 
 
 @dataclass(slots=True)
@@ -36,10 +36,10 @@ class Task(Loss):
     reads: ClassVar[frozenset[str]] = frozenset({"rows"})
     columns: ClassVar[tuple[str, ...]]  # that a row must have to be answered
     maybe: ClassVar[tuple[str, ...]] = ()  # that it may have to be learned from
-    frame: Frame = field(default_factory=Frame)
+    template: InputTemplate = field(default_factory=InputTemplate)
     reading: Reading = field(default_factory=Reading)
     labels: tuple[str, ...] = ()
-    readers: Readers | None = field(default=None, metadata=LATE)
+    task_encoder: TaskEncoder | None = field(default=None, metadata=LATE)
 
     @property
     @abstractmethod
@@ -58,14 +58,14 @@ class Task(Loss):
     @property
     def everywhere(self) -> bool:
         """Whether it reads more than the last layer where it predicts."""
-        return self.reading.layers or self.readers is not None
+        return self.reading.layers or self.task_encoder is not None
 
     def only_the_last(self, where: str, needed: str) -> None:
         """Refuse whatever reads more than that."""
         if self.reading.layers:
             raise RecipeError(f"{where}.reading", type(self.reading).__name__, needed, "use Reading()")
-        if self.readers is not None:
-            raise RecipeError(f"{where}.readers", type(self.readers).__name__, needed, "use None")
+        if self.task_encoder is not None:
+            raise RecipeError(f"{where}.readers", type(self.task_encoder).__name__, needed, "use None")
 
     @property
     def kind(self) -> Kind | None:
@@ -73,7 +73,7 @@ class Task(Loss):
         return None
 
     @property
-    def whole(self) -> bool:
+    def needs_whole_step(self) -> bool:
         """Whether rows of a step are compared with one another, so that it cannot be cut into micro-batches."""
         return False
 
@@ -83,7 +83,7 @@ class Task(Loss):
         return 1
 
     @abstractmethod
-    def fitted(self, table: Table) -> "Task":
+    def with_labels(self, table: Table) -> "Task":
         """A copy with the labels that the rows have."""
 
     @abstractmethod
@@ -98,15 +98,15 @@ class Task(Loss):
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """Figures by their usual names."""
 
-    def compared(self, found: Sequence[np.ndarray], labelled: Labelled) -> float | None:
+    def mean_loss(self, found: Sequence[np.ndarray], labelled: Labelled) -> float | None:
         """The mean loss of what is `whole`: batches of an evaluation do not hold the rows of a step."""
         return None
 
-    def settled(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Task":
+    def calibrate(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Task":
         """A copy with what only rows that were not trained on can tell, such as a threshold."""
         return self
 
-    def facts(self) -> dict[str, float]:
+    def calibrated_fields(self) -> dict[str, float]:
         """The fields that `settled` set, as they are."""
         return {}
 
@@ -126,10 +126,10 @@ class Task(Loss):
 
 class TaskLayer(LossLayer):
     @abstractmethod
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         """Of each example of the batch what answers are made of."""
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         """The scores of all examples, or of all tokens, by the names people know."""
         return {}
 
@@ -139,13 +139,13 @@ class HeadLayer(TaskLayer):
 
     def __init__(self, spec: Task, width: int, embed: EmbedLayer):
         super().__init__()
-        self.reading, self.readers = spec.reading.build(), None
+        self.reading, self.task_encoder = spec.reading.build(), None
         self.width = spec.reading.width(width)
-        if spec.readers is not None:
-            self.readers = spec.readers.build(self.width, width, embed.words.vocab)
-            self.width = spec.readers.out_width(self.width)
+        if spec.task_encoder is not None:
+            self.task_encoder = spec.task_encoder.build(self.width, width, embed.words.vocab)
+            self.width = spec.task_encoder.out_width(self.width)
 
     def read(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[B, L, `width`]."""
         features = self.reading(hidden)
-        return features if self.readers is None else self.readers(hidden, features, batch)
+        return features if self.task_encoder is None else self.task_encoder(hidden, features, batch)

@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import LostError, Value, World, squares
+from clozeworks.core.world import LostError, ProcessGroup, Value, squares
 from clozeworks.train.stop import SIGNALS
 
 PATIENCE = timedelta(minutes=30)  # for a process that does not answer: an evaluation or a save may take long
 _GONE = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|[Tt]imed? ?out|remote process exited|NCCL")
 
 
-def join(way: Literal["replicate", "shard"], device: str) -> World:
+def join(way: Literal["replicate", "shard"], device: str) -> ProcessGroup:
     """The world that the environment tells of."""
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     for name in names:
@@ -37,7 +37,7 @@ def join(way: Literal["replicate", "shard"], device: str) -> World:
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     near = int(os.environ.get("LOCAL_RANK", rank))
     if size == 1:
-        return World()
+        return ProcessGroup()
     cuda = device.startswith("cuda") or (device == "auto" and torch.cuda.is_available())
     if cuda:
         if ":" in device or near >= torch.cuda.device_count():
@@ -61,7 +61,7 @@ def lost() -> Iterator[None]:
 
 
 @dataclass(slots=True)
-class Several(World):
+class Several(ProcessGroup):
     """What replicas and shards have in common."""
 
     _stopping: int = 0

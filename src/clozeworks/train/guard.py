@@ -38,7 +38,7 @@ class SkippedStep(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class SkippedRange:
     """Steps that a run passes over, `begin` to `end`, for a trouble that was first seen at `first`."""
 
     begin: int
@@ -59,7 +59,7 @@ class Verdict:
 UPDATE = Verdict("update")
 
 
-class Watch:
+class SpikeGuard:
     """One run under a guard; without one, only what is not finite is skipped, and `PATIENCE` of it in a row stop.
 
     `borders` are the last steps of the length phases; `look` begins a command that shows the examples of a step.
@@ -86,7 +86,7 @@ class Watch:
             return Verdict("stop" if self.hopeless else "back", reason)
         return Verdict("update" if reason == HIGH else "skip", reason)
 
-    def passes(self, number: int) -> Passed | None:
+    def passes(self, number: int) -> SkippedRange | None:
         """The trouble for which a step is passed over, if it is."""
         return next((each for each in self.passed if each.begin <= number <= each.end), None)
 
@@ -107,7 +107,7 @@ class Watch:
         self.losses: deque[float] = deque(state.get("losses", ()), self.guard.window if self.guard else 0)
         self.level: int = state.get("level", 0)  # bad steps in a row up to here
         self.first: int = state.get("first", 0)  # the first of them
-        self.passed = [Passed(**each) for each in state.get("passed", ())]
+        self.passed = [SkippedRange(**each) for each in state.get("passed", ())]
 
     def diverged(self, step: SkippedStep) -> InputError:
         """Why the run cannot go on, and how to see what it was trained on."""
@@ -145,10 +145,10 @@ class Watch:
         if self.guard is None or attempt > self.guard.rollbacks:
             return False
         others = self.passed[:-1] if last else self.passed
-        self.passed = [*others, Passed(max(first - self._reach(attempt), 1), number, first, attempt, reason)]
+        self.passed = [*others, SkippedRange(max(first - self._reach(attempt), 1), number, first, attempt, reason)]
         return True
 
-    def _same(self, first: int) -> Passed | None:
+    def _same(self, first: int) -> SkippedRange | None:
         """The last trouble, if one that begins at `first` is taken for the same."""
         last = self.passed[-1] if self.passed else None
         return last if last and self.guard and first <= last.end + self.guard.window else None

@@ -10,13 +10,13 @@ from clozeworks.core.examples import Vocabulary
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate import heldout
 from clozeworks.model import Model
-from clozeworks.optim.keep import Judged
+from clozeworks.optim.keep import Score
 from clozeworks.recipe import Recipe
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
 
 
-class HeldOut:
+class HeldOutEvaluator:
     """The held-out splits of corpora that have at least one example; it is no fault to have none."""
 
     def __init__(
@@ -46,10 +46,10 @@ class HeldOut:
     def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]:
         return heldout.measure(model, self._batches(), teach)
 
-    def judge(self, figures: dict[str, Any]) -> Judged:
+    def score(self, figures: dict[str, Any]) -> Score:
         return (figures["loss"],)
 
-    def enough(self, judged: dict[int, Judged]) -> bool:
+    def should_stop(self, judged: dict[int, Score]) -> bool:
         return False
 
     def _batches(self) -> Iterator[Batch]:

@@ -15,12 +15,12 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.dropout import Key
-from clozeworks.core.segment_memory import Recall
-from clozeworks.core.world import World, gradients
+from clozeworks.core.dropout import DropoutKey
+from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.core.world import ProcessGroup, gradients
 from clozeworks.model import Model
-from clozeworks.optim.constraints import bound_of, constrain
-from clozeworks.train.guard import Watch
+from clozeworks.optim.constraints import constrain, list_constrained
+from clozeworks.train.guard import SpikeGuard
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ def fit(
     dropout: bool = True,
     precision: Literal["fp32", "bf16"] = "fp32",
     device: torch.device | str = "cpu",
-    watch: Watch | None = None,
-    world: World | None = None,
+    watch: SpikeGuard | None = None,
+    world: ProcessGroup | None = None,
     teach: Callable[[Batch], Batch] | None = None,
-    recall: Recall | None = None,
-    thaw: Callable[[int], None] | None = None,
+    recall: SegmentMemory | None = None,
+    unfreeze: Callable[[int], None] | None = None,
 ) -> Iterator[Step]:
     """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
 
@@ -81,13 +81,13 @@ def fit(
     an error is raised.
 
     In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
-    `teach` has a teacher read each micro-batch before the model does. `recall` is what lanes of text remember at the
+    `teach` has a teacher read each micro-batch before the model does. `recall` is what streams of text remember at the
     start; after a step that changes nothing they remember nothing. `thaw` says before each step which parameters learn.
     """
-    batches, watch, world = iter(data), watch or Watch(), world or World()
-    recall = Recall() if recall is None else recall
+    batches, watch, world = iter(data), watch or SpikeGuard(), world or ProcessGroup()
+    recall = SegmentMemory() if recall is None else recall
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    bound = bound_of(model)
+    bound = list_constrained(model)
     constrain(bound)
     for number in range(start + 1, steps + 1):
         begin, cpu_begin = time.perf_counter(), time.process_time()
@@ -104,19 +104,19 @@ def fit(
             yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
             continue
         micro = [batch.to(device) for batch in micro]
-        if thaw is not None:
-            thaw(number)
+        if unfreeze is not None:
+            unfreeze(number)
             parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
 
         optimizer.zero_grad(set_to_none=True)
-        keys = keys_of(micro, seed, number) if dropout else [None] * len(micro)
-        counts, tokens = count(model, micro, world)
+        keys = make_dropout_keys(micro, seed, number) if dropout else [None] * len(micro)
+        counts, tokens = count_predictions(model, micro, world)
         parts = accumulate(model, micro, keys, precision, world, counts, teach, recall)
         norm = get_total_norm(gradients(parameters)).detach().to(device)
         means, norm = world.settled(torch.stack(list(parts.values())), norm)
         *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
         metrics = dict(zip(parts, values, strict=True))
-        loss = sum(spec.weight * metrics[spec.name] for spec in model.specs if not spec.apart)
+        loss = sum(spec.weight * metrics[spec.name] for spec in model.specs if not spec.regularizer)
 
         verdict = watch(number, loss, grad_norm)
         if verdict.act == "update":
@@ -151,17 +151,17 @@ def fit(
             return
 
 
-def keys_of(micro: list[Batch], seed: int, step: int) -> list[Key]:
+def make_dropout_keys(micro: list[Batch], seed: int, step: int) -> list[DropoutKey]:
     """Of each micro-batch, by the numbers of its rows within the step: cut otherwise, a step drops the same."""
     keys, end = [], 0
     for batch in micro:
         begin = end if batch.row is None else batch.row
         end = begin + len(batch.tokens)
-        keys.append(Key.make(seed, step, rows=range(begin, end)).to(batch.tokens.device))
+        keys.append(DropoutKey.make(seed, step, rows=range(begin, end)).to(batch.tokens.device))
     return keys
 
 
-def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int], int]:
+def count_predictions(model: Model, micro: list[Batch], world: ProcessGroup) -> tuple[dict[str, int], int]:
     """The predictions of each loss and the tokens in the step, those of other processes too."""
     mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
     *counts, tokens = world.totals([*mine, sum(batch.read for batch in micro)])
@@ -171,16 +171,16 @@ def count(model: Model, micro: list[Batch], world: World) -> tuple[dict[str, int
 def accumulate(
     model: Model,
     micro: list[Batch],
-    keys: Sequence[Key | None],
+    keys: Sequence[DropoutKey | None],
     precision: Literal["fp32", "bf16"] = "fp32",
-    world: World | None = None,
+    world: ProcessGroup | None = None,
     counts: dict[str, int] | None = None,
     teach: Callable[[Batch], Batch] | None = None,
-    recall: Recall | None = None,
+    recall: SegmentMemory | None = None,
 ) -> dict[str, Tensor]:
     """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
-    world, recall = world or World(), Recall() if recall is None else recall
-    counts = counts or count(model, micro, world)[0]
+    world, recall = world or ProcessGroup(), SegmentMemory() if recall is None else recall
+    counts = counts or count_predictions(model, micro, world)[0]
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     device = micro[0].tokens.device
     means: dict[str, Tensor] = {}

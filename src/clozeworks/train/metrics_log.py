@@ -28,7 +28,7 @@ class Metrics:
             kept = b"".join(line for line, row in _rows(before) if row["step"] <= step)
             if kept != before:
                 atomic_io.write_bytes(self.path, kept)
-        with atomic_io.explained(self.path):
+        with atomic_io.explain_os_errors(self.path):
             self._file = self.path.open("ab", buffering=0)  # nothing is left to flush when a full disk ends the run
 
     def back(self, step: int) -> None:
@@ -37,18 +37,18 @@ class Metrics:
         self._open(step)
 
     def write(self, row: dict[str, Any]) -> None:
-        with atomic_io.explained(self.path):
+        with atomic_io.explain_os_errors(self.path):
             line = memoryview(json.dumps({name: _plain(value) for name, value in row.items()}).encode() + b"\n")
             while line:
                 line = line[self._file.write(line) :]
 
     def sync(self) -> None:
         """On the disk: a checkpoint may follow, which promises the rows up to its step."""
-        with atomic_io.explained(self.path):
+        with atomic_io.explain_os_errors(self.path):
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        with atomic_io.explained(self.path):
+        with atomic_io.explain_os_errors(self.path):
             self._file.close()
 
 
@@ -114,7 +114,7 @@ class Pace:
         return row
 
 
-def row_of(step: "Step", tokens: int, pace: dict[str, float]) -> dict[str, Any]:
+def make_row(step: "Step", tokens: int, pace: dict[str, float]) -> dict[str, Any]:
     """A row of metrics.jsonl; `tokens` are those of the run so far."""
     row = {
         "step": step.number,
@@ -167,7 +167,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def last_figures(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
+def last_metrics(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Those of the last evaluation among the rows."""
     heldout = [row for row in rows if row.get("split") == "heldout"]
     return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None

@@ -28,7 +28,7 @@ def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
     return [(end, phase.length) for end, phase in zip(ends, train.phases, strict=True)]
 
 
-class Feed:
+class PretrainingBatches:
     """Iterates over the micro-batches of each step after `start`; `position` is where the last one given ends.
 
     `share` (r, W) is what this process takes of each step. A batch size that some phase cannot have is refused at once.
@@ -66,10 +66,10 @@ class Feed:
                     yield micro
 
     @property
-    def borders(self) -> list[int]:
+    def phase_ends(self) -> list[int]:
         return [end for end, _ in self.phases]
 
-    def rehearse(self) -> None:
+    def check_first_examples(self) -> None:
         """Make the first example of every phase and corpus: text that does not suit the objective is refused here."""
         for loader in self.loaders:
             for source in loader.sources:
@@ -82,7 +82,7 @@ class Feed:
         shares = counts / counts.sum(1, keepdims=True).clip(1)
         return weights / weights.sum() @ shares * counts.sum()
 
-    def rows_of(self, step: int) -> list[Row]:
+    def rows_at(self, step: int) -> list[Row]:
         """The rows of one step after `start`, without reading those before it."""
         begin = 0
         for phase, (end, _) in enumerate(self.phases):
@@ -113,6 +113,6 @@ class Feed:
         )
 
 
-def epoch_of(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, number: int) -> Epoch:
+def make_epoch(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, seed: int, number: int) -> Epoch:
     objective = recipe.objective
     return Source(text, objective.segments, objective.corruption, tokenizer.vocabulary(), seed).epoch(number)

@@ -12,24 +12,24 @@ from rich.console import Console
 
 from clozeworks.core import atomic_io, spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.world import World, several
+from clozeworks.core.world import ProcessGroup, is_distributed
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.machine import doctor
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
-from clozeworks.starts.word_vectors import begin_of
+from clozeworks.starts.word_vectors import describe_start
 from clozeworks.train import run_dir
-from clozeworks.train.heldout import HeldOut
-from clozeworks.train.pretraining_batches import Feed
+from clozeworks.train.heldout import HeldOutEvaluator
+from clozeworks.train.pretraining_batches import PretrainingBatches
 from clozeworks.train.resources import allocator
 from clozeworks.train.session import Result, Session
-from clozeworks.train.teacher import expect, recorded
+from clozeworks.train.teacher import check_teacher, describe_teacher
 from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
-__all__ = ["Result", "Session", "fitted", "open_data", "opened", "precision_of", "pretrain"]
+__all__ = ["Result", "Session", "choose_precision", "fit_to_data", "open_data", "open_session", "pretrain"]
 
 StrPath = str | os.PathLike[str]
 
@@ -59,20 +59,20 @@ def pretrain(
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
     allocator.keep_freed()
-    world = join(recipe, device)
+    world = join_processes(recipe, device)
     with world.together():
         corpora, tokenizer = open_data(data, verify="hash" if world.main else "size")
-        recipe = fitted(recipe, tokenizer, source)
-        notes = expect(recipe, tokenizer, teacher)
+        recipe = fit_to_data(recipe, tokenizer, source)
+        notes = check_teacher(recipe, tokenizer, teacher)
         device = world.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         run = Path(out)
-        facts = {"precision": precision_of(recipe, device), "source": begin_of(source, words)}
-        facts |= {"teacher": recorded(teacher)}
-        now = run_dir.texts(corpora)
+        facts = {"precision": choose_precision(recipe, device), "source": describe_start(source, words)}
+        facts |= {"teacher": describe_teacher(teacher)}
+        now = run_dir.describe_corpora(corpora)
         world.first(lambda: run_dir.compare(run, recipe, now, facts))
-        session = opened(recipe, corpora, tokenizer, run, device, source, world, teacher, words)
+        session = open_session(recipe, corpora, tokenizer, run, device, source, world, teacher, words)
         session.notes += notes
-        with atomic_io.held(run, "is training into it") if world.main else contextlib.nullcontext():
+        with atomic_io.hold_lock(run, "is training into it") if world.main else contextlib.nullcontext():
             # Again: only now does nobody else write there.
             record = world.first(lambda: run_dir.compare(run, recipe, now, facts))
             state = session.restore(record)
@@ -84,33 +84,33 @@ def pretrain(
             return result
 
 
-def join(recipe: Recipe, device: str) -> World:
+def join_processes(recipe: Recipe, device: str) -> ProcessGroup:
     """The processes that train together: those the environment tells of, or this one alone."""
-    if several():
+    if is_distributed():
         from clozeworks.train import distributed
 
         return distributed.join(recipe.train.parallel, device)
     if recipe.train.processes > 1:
         needed, todo = "so many processes have to be started", "use clozeworks pretrain or torchrun, or set it to 1"
         raise RecipeError(f"{recipe.name}.train.processes", recipe.train.processes, needed, todo)
-    return World()
+    return ProcessGroup()
 
 
-def opened(
+def open_session(
     recipe: Recipe,
     corpora: list[tuple[Corpus, float]],
     tokenizer: Tokenizer,
     run: Path,
     device: str,
     source: Model | None = None,
-    world: World | None = None,
+    world: ProcessGroup | None = None,
     teacher: Bundle | None = None,
     words: Vectors | None = None,
 ) -> Session:
     """A session on text."""
-    world, vocabulary = world or World(), tokenizer.vocabulary()
-    feed = Feed(recipe, corpora, vocabulary, share=(world.rank, world.size))
-    held_out = HeldOut(recipe, corpora, vocabulary, "hash" if world.main else "size")
+    world, vocabulary = world or ProcessGroup(), tokenizer.vocabulary()
+    feed = PretrainingBatches(recipe, corpora, vocabulary, share=(world.rank, world.size))
+    held_out = HeldOutEvaluator(recipe, corpora, vocabulary, "hash" if world.main else "size")
     return Session(recipe, feed, held_out, tokenizer, run, device, source, world, teacher, words)
 
 
@@ -138,7 +138,7 @@ def open_data(
     return corpora, tokenizer
 
 
-def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) -> Recipe:
+def fit_to_data(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) -> Recipe:
     """A copy of the recipe with the vocabulary of the data, checked before anything is allocated."""
     recipe = copy.deepcopy(recipe)
     recipe.encoder.vocab = tokenizer.size
@@ -159,7 +159,7 @@ def fitted(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) ->
     return recipe
 
 
-def precision_of(recipe: Recipe, device: str) -> str:
+def choose_precision(recipe: Recipe, device: str) -> str:
     """The recipe's, or for auto what this machine was found good at."""
     if recipe.train.precision != "auto":
         return recipe.train.precision

@@ -24,8 +24,21 @@ from clozeworks.machine import doctor
 from clozeworks.recipe import Recipe
 from clozeworks.train.listing import METRICS, RECIPE, RUN
 
-__all__ = ["METRICS", "RECIPE", "RUN", "compare", "enter", "expect", "fingerprint", "flat", "is_free", "model_files",
-           "read", "texts", "versions"]  # fmt: skip
+__all__ = [
+    "METRICS",
+    "RECIPE",
+    "RUN",
+    "compare",
+    "describe_corpora",
+    "enter",
+    "expect",
+    "fingerprint",
+    "flat",
+    "is_free",
+    "model_files",
+    "read",
+    "versions",
+]  # fmt: skip
 
 # These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes;
 # the last one is found at the end.
@@ -44,7 +57,7 @@ FREE = (
 )
 
 
-STAGES = ("text", "further")  # what a fine-tuning run keeps of the pretraining that went before it
+STAGES = ("text", "continued")  # what a fine-tuning run keeps of the pretraining that went before it
 
 
 def expect(run: Path) -> None:
@@ -61,11 +74,11 @@ def expect(run: Path) -> None:
 def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
     """Begin a run or go on with it: write down this session beside what `compare` gave."""
     record["sessions"].append(_session())
-    atomic_io.write_json(run / RUN, checksummed_json.sealed(record))
+    atomic_io.write_json(run / RUN, checksummed_json.add_checksum(record))
     atomic_io.write_json(run / RECIPE, to_dict(recipe))
 
 
-def texts(corpora: list[tuple[Corpus, float]]) -> dict[str, Any]:
+def describe_corpora(corpora: list[tuple[Corpus, float]]) -> dict[str, Any]:
     """What is written down of the text of a run."""
     return {
         "tokenizer": corpora[0][0].tokenizer_fingerprint,

@@ -14,30 +14,30 @@ from rich.console import Console
 
 from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
-from clozeworks.core.segment_memory import Recall
-from clozeworks.core.world import World
+from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.core.world import ProcessGroup
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import checkpoint
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.model import Model
 from clozeworks.optim import parameter_groups
-from clozeworks.optim.keep import Judged
-from clozeworks.optim.learning_rate import rate
-from clozeworks.optim.unfreezing import Thaw
+from clozeworks.optim.keep import Score
+from clozeworks.optim.learning_rate import learning_rate
+from clozeworks.optim.unfreezing import GradualUnfreezing
 from clozeworks.recipe import Recipe
 from clozeworks.starts.prior import begin_prior
 from clozeworks.starts.word_vectors import begin_words
 from clozeworks.train import metrics_log, run_dir
 from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.checkpoint.saver import Saver
-from clozeworks.train.guard import Watch
+from clozeworks.train.guard import SpikeGuard
 from clozeworks.train.loop import Step, fit
 from clozeworks.train.resources import allocator, memory_check
-from clozeworks.train.screen.guess import Guesser
-from clozeworks.train.screen.progress import Line
-from clozeworks.train.startup.begin import begun
-from clozeworks.train.stop import Question, Stop
-from clozeworks.train.teacher import teacher_of
+from clozeworks.train.screen.guess import SampleGuess
+from clozeworks.train.screen.progress import ProgressLine
+from clozeworks.train.startup.begin import begin_model
+from clozeworks.train.stop import StatusSignal, StopSignal
+from clozeworks.train.teacher import make_teacher
 from clozeworks.train.writers import Writer, Writers
 from clozeworks.vectors.table import Vectors
 
@@ -46,7 +46,7 @@ BEGINNING = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": 
 Rows = metrics_log.Metrics | metrics_log.Unwritten
 
 
-class Feed(Protocol):
+class Batches(Protocol):
     """The batches of a run from step `start` on; `position` is where the last one given ends."""
 
     start: int
@@ -54,13 +54,13 @@ class Feed(Protocol):
     notes: list[str]
 
     @property
-    def borders(self) -> list[int]:
+    def phase_ends(self) -> list[int]:
         """The last steps of its phases."""
         ...
 
     def __iter__(self) -> Iterator[list[Batch]]: ...
 
-    def rehearse(self) -> None:
+    def check_first_examples(self) -> None:
         """Refuse data of which no example can be made."""
         ...
 
@@ -69,18 +69,18 @@ class Feed(Protocol):
         ...
 
 
-class Examiner(Protocol):
+class Evaluator(Protocol):
     """Figures on what the model is not trained on; of a run without them none is made."""
 
     notes: list[str]
 
     def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]: ...
 
-    def judge(self, figures: dict[str, Any]) -> Judged:
+    def score(self, figures: dict[str, Any]) -> Score:
         """How good they are."""
         ...
 
-    def enough(self, judged: dict[int, Judged]) -> bool:
+    def should_stop(self, judged: dict[int, Score]) -> bool:
         """Whether to stop, after the evaluations at these steps."""
         ...
 
@@ -99,12 +99,12 @@ class Result:
     resumed: int | None  # the step this call went on from
     signal: int = 0  # that asked it to stop
     best: int | None = None  # the step whose evaluation was the best
-    enough: bool = False  # it ended before its last step, since nothing got better any more
+    stopped_early: bool = False  # it ended before its last step, since nothing got better any more
     notes: list[str] = field(default_factory=list)
 
     @property
     def finished(self) -> bool:
-        return self.step == self.steps or self.enough
+        return self.step == self.steps or self.stopped_early
 
 
 class Session:
@@ -113,41 +113,45 @@ class Session:
     def __init__(
         self,
         recipe: Recipe,
-        feed: Feed,
-        examiner: Examiner | None,
+        feed: Batches,
+        examiner: Evaluator | None,
         tokenizer: Tokenizer,
         run: Path,
         device: str,
         source: Model | None = None,
-        world: World | None = None,
+        world: ProcessGroup | None = None,
         teacher: Bundle | None = None,
         words: Vectors | None = None,
     ):
         self.recipe, self.feed, self.examiner, self.source = recipe, feed, examiner, source
         self.run, self.device, self.tokenizer = run, device, tokenizer
         self.words, self.begins = words, source is not None or words is not None
-        self.world, self.recall = world or World(), Recall()
+        self.world, self.recall = world or ProcessGroup(), SegmentMemory()
         if not (run / run_dir.RUN).exists():
-            feed.rehearse()
-        self.taught, self.teacher = teacher, teacher_of(teacher, recipe, device)
+            feed.check_first_examples()
+        self.taught, self.teacher = teacher, make_teacher(teacher, recipe, device)
         self.model, self.notes = self.begin()
         self.model.to(device)
         for stack in self.model.stacks:
             stack.recompute = recipe.train.recompute
         if recipe.train.compile:
-            compiled(self.model)
+            compile_blocks(self.model)
         if not run.exists():
-            checkpoint.expect_room(run, self.model, distributed_checkpoint.remembered_bytes(recipe))
+            checkpoint.expect_room(run, self.model, distributed_checkpoint.memory_bytes(recipe))
         self.world.place(self.model)
-        self.adam = parameter_groups.optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
-        self.thaw = Thaw(self.model, recipe.tune.thaw) if recipe.tune is not None and recipe.tune.thaw else None
+        self.adam = parameter_groups.build_optimizer(self.model, recipe.train.optimizer, recipe.train.learning_rate)
+        self.unfreeze = (
+            GradualUnfreezing(self.model, recipe.finetune.unfreeze_every)
+            if recipe.finetune is not None and recipe.finetune.unfreeze_every
+            else None
+        )
         look = f"clozeworks examples --run {shlex.quote(str(run))} --step"
-        self.watch = Watch(recipe.train.guard, feed.borders, look)
+        self.watch = SpikeGuard(recipe.train.guard, feed.phase_ends, look)
         self.notes += [*(examiner.notes if examiner is not None else []), *feed.notes]
 
     def begin(self) -> tuple[Model, list[str]]:
         """The model as the run begins with it, and what to tell of that."""
-        model, notes = begun(self.recipe, self.source, self.taught, self.tokenizer)
+        model, notes = begin_model(self.recipe, self.source, self.taught, self.tokenizer)
         if self.words is not None:
             notes += begin_words(model, self.tokenizer, self.words, self.recipe.train.seed)
         if self.source is None:
@@ -166,22 +170,24 @@ class Session:
         start, world, main = state["step"], self.world, self.world.main
         measures = main or world.sharded  # shards are gathered by all, or by none
         past = self.enter(state)
-        pace, heap = metrics_log.Pace(), allocator.Heap(memory_check.held)
+        pace, heap = metrics_log.Pace(), allocator.Heap(memory_check.held_bytes)
         with contextlib.ExitStack() as closing:
             closing.callback(allocator.give_back)
-            stop = closing.enter_context(Stop())
+            stop = closing.enter_context(StopSignal())
             world.asked = lambda: stop.asked
             metrics = metrics_log.Metrics(self.run / run_dir.METRICS, start) if main else metrics_log.Unwritten()
             closing.enter_context(contextlib.closing(metrics))
             saver = closing.enter_context(Saver(self.run, start))
-            guesser = Guesser(model, self.tokenizer, iter(()))
+            guesser = SampleGuess(model, self.tokenizer, iter(()))
             look = None if world.sharded else guesser.look  # of a shard, all would have to look
-            line = Line(train.steps, start, console if main else Console(quiet=True), progress and main, look, past)
+            line = ProgressLine(
+                train.steps, start, console if main else Console(quiet=True), progress and main, look, past
+            )
             closing.enter_context(contextlib.closing(line))
-            closing.enter_context(Question(line.answer if main else lambda: None))
+            closing.enter_context(StatusSignal(line.answer if main else lambda: None))
             others = closing.enter_context(contextlib.closing(Writers(writers if main else (), line.say)))
             if start < train.steps and self.recipe.task is None:
-                self.notes.append(memory_check.told(self.recipe, self.device, self.taught))
+                self.notes.append(memory_check.describe(self.recipe, self.device, self.taught))
             for note in self.notes:
                 line.say(note)
             step, due = None, False
@@ -193,7 +199,7 @@ class Session:
                 line.saved = saver.durable
                 line.update(step)
                 if step.first or step.last or step.skipped or step.every(train.log_every):
-                    row = metrics_log.row_of(step, self.tokens, pace.take())
+                    row = metrics_log.make_row(step, self.tokens, pace.take())
                     metrics.write(row)
                     others.write(row)
                 heap.settle()
@@ -202,20 +208,20 @@ class Session:
                 if examiner and measures and (step.last or step.every(train.evaluate_every)):
                     self.figures = examiner.measure(model, self.teacher)
                     world.scatter(model)
-                    self.judged[step.number] = examiner.judge(self.figures)
+                    self.judged[step.number] = examiner.score(self.figures)
                     row = {"step": step.number, "split": "heldout", **self.figures}
                     metrics.write(row)
                     others.write(row)
                     line.heldout(step.number, self.figures)
                 due = due or step.every(train.save_every)
-                ending = step.last or world.stopping or self.enough
+                ending = step.last or world.stopping or self.should_stop
                 if ending or (due and not self.watch.level):  # not in the middle of trouble
                     self.save(saver, step.number, metrics)
                     due = False
-                if world.stopping or self.enough:
+                if world.stopping or self.should_stop:
                     break
         done = step.number if step else start
-        if self.enough:
+        if self.should_stop:
             self.notes.append(f"ended at step {done:,} of {train.steps:,}: nothing got better any more")
         elif done < train.steps:
             self.notes.append(f"stopped at step {done:,} of {train.steps:,}; run the same command again to go on")
@@ -229,35 +235,35 @@ class Session:
             self.seconds,
             self.figures,
             resumed=start or None,
-            signal=0 if self.enough else asked,
+            signal=0 if self.should_stop else asked,
             best=min(self.judged, key=lambda step: (self.judged[step], step), default=None),
-            enough=self.enough,
+            stopped_early=self.should_stop,
             notes=self.notes,
         )
 
     @property
-    def enough(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether the evaluations so far say that more steps are of no use."""
-        return self.examiner is not None and self.examiner.enough(self.judged)
+        return self.examiner is not None and self.examiner.should_stop(self.judged)
 
     def enter(self, state: dict[str, Any]) -> list[dict[str, Any]]:
         """Take up the run at a state; gives the rows up to it."""
         rows = metrics_log.read(self.run / run_dir.METRICS) if self.world.main else []
         rows = [row for row in rows if row["step"] <= state["step"]]
-        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], metrics_log.last_figures(rows)
+        self.tokens, self.seconds, self.figures = state["tokens"], state["seconds"], metrics_log.last_metrics(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
-        self.judged = {row["step"]: self.examiner.judge(row) for row in measured} if self.examiner else {}
+        self.judged = {row["step"]: self.examiner.score(row) for row in measured} if self.examiner else {}
         self.feed.start = state["step"]
         self.feed.position = state["position"] or {"phase": 0, "place": None}
         self.watch.load(state.get("guard", {}))
         return rows
 
     def steps(
-        self, precision: Literal["fp32", "bf16"], guesser: Guesser, metrics: Rows, saver: Saver, line: Line
+        self, precision: Literal["fp32", "bf16"], guesser: SampleGuess, metrics: Rows, saver: Saver, line: ProgressLine
     ) -> Generator[Step]:
         """The steps of the run; where the guard goes back, those after a checkpoint once more."""
         train = self.recipe.train
-        while not self.enough:
+        while not self.should_stop:
             step = None
             with contextlib.closing(iter(self.feed)) as batches:  # pyright: ignore[reportArgumentType]
                 guesser.batches = batches
@@ -265,7 +271,7 @@ class Session:
                     self.model,
                     guesser,
                     self.adam,
-                    functools.partial(rate, train=train, width=self.recipe.encoder.width),
+                    functools.partial(learning_rate, train=train, width=self.recipe.encoder.width),
                     steps=train.steps,
                     start=self.feed.start,
                     clip=train.clip,
@@ -276,7 +282,7 @@ class Session:
                     world=self.world,
                     teach=self.teacher,
                     recall=self.recall,
-                    thaw=self.thaw,
+                    unfreeze=self.unfreeze,
                 ):
                     yield step
                     if step.trouble:
@@ -302,7 +308,7 @@ class Session:
         found = distributed_checkpoint.find(self.world, self.run, upto=passed[-1]["begin"] - 1).checkpoint
         if found is None and not self.begins and run_dir.read(self.run)["source"]:
             given = f"trouble at step {passed[-1]['first']:,}, before any checkpoint"
-            needed, todo = "it goes back to what it was begun from", "give the same --from or --words again"
+            needed, todo = "it goes back to what it was begun from", "give the same --from or --word-vectors again"
             raise InputError(self.run, given, needed, todo)
         state = found.state if found else dict(BEGINNING)
         if self.world.main:
@@ -320,14 +326,14 @@ class Session:
         """The state to go on from: that of the newest checkpoint that verifies, or the beginning."""
         found = distributed_checkpoint.find(self.world, self.run)
         if record["source"] and not self.begins and found.checkpoint is None:
-            needed, todo = "it was begun from a model or vectors", "give the same --from or --words again"
+            needed, todo = "it was begun from a model or vectors", "give the same --from or --word-vectors again"
             raise InputError(self.run, "no checkpoint yet", needed, todo)
         self.notes += [f"damaged checkpoint passed over: {reason}" for reason in found.damaged]
         if found.checkpoint is None:
             if found.damaged:
                 raise InputError(self.run, "; ".join(found.damaged), "a sound checkpoint is needed to go on",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
-            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.remembered_bytes(self.recipe))
+            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.memory_bytes(self.recipe))
             return dict(BEGINNING)
         state = found.checkpoint.state
         if state["recipe"] != run_dir.fingerprint(self.recipe):
@@ -335,7 +341,7 @@ class Session:
                              "move it away")  # fmt: skip
         distributed_checkpoint.restore(self.world, found.checkpoint, self.model, self.adam, self.recall)
         if state["step"] < self.recipe.train.steps:
-            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.remembered_bytes(self.recipe))
+            checkpoint.expect_room(self.run, self.model, distributed_checkpoint.memory_bytes(self.recipe))
             self.notes.append(f"going on from step {state['step']:,}")
         else:
             again = "--from" if self.recipe.task is None else "--model"
@@ -358,8 +364,8 @@ class Session:
         keep = functools.partial(
             self.recipe.train.keep.choose, judged=dict(self.judged), anchor=self.watch.anchor(step)
         )
-        tensors = distributed_checkpoint.tensors_of(self.model, self.adam)
-        files = {**run_dir.model_files(self.run), **distributed_checkpoint.remembered(self.world, self.recall)}
+        tensors = distributed_checkpoint.gather_tensors(self.model, self.adam)
+        files = {**run_dir.model_files(self.run), **distributed_checkpoint.memory_files(self.world, self.recall)}
         # The checkpoint promises the rows up to its step: they are on the disk before it has its name.
         if self.world.sharded:
             metrics.sync()
@@ -371,7 +377,7 @@ class Session:
             saver.save(step, tensors, state, files, before=metrics.sync, keep=keep)
 
 
-def compiled(model: Model) -> None:
+def compile_blocks(model: Model) -> None:
     """Have torch compile each block on its first call, all by the same graph.
 
     On CPU it repays nothing (docs/benchmarks.md): products are as fast as before, and attention with dropout takes the

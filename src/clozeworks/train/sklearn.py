@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.inference.features import strings
+from clozeworks.inference.features import list_texts
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.train.finetune.entry import finetune
 
@@ -116,4 +116,4 @@ def texts_of(given: Any) -> list[str]:
     found = np.asarray(given, dtype=object)
     if found.ndim != 1:
         raise ValueError(f"an array of {found.ndim} dimensions; one of texts is needed")
-    return strings([str(each) if isinstance(each, np.str_) else each for each in found.tolist()])
+    return list_texts([str(each) if isinstance(each, np.str_) else each for each in found.tolist()])

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.batch import Batch, Taught
+from clozeworks.core.batch import Batch, TeacherOutput
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle
@@ -30,10 +30,10 @@ class Teacher:
     def __call__(self, batch: Batch) -> Batch:
         """The batch with what was found in it; what the student remembers is no past of the teacher's."""
         hidden = self.model.read(dataclasses.replace(batch, past=None), self.losses, self.depth)
-        return dataclasses.replace(batch, teacher=Taught(hidden, self.words))
+        return dataclasses.replace(batch, teacher=TeacherOutput(hidden, self.words))
 
 
-def teacher_of(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:
+def make_teacher(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:
     """None where no loss of the recipe compares."""
     if given is None or not any("teacher" in loss.reads for loss in recipe.objective.losses):
         return None
@@ -47,7 +47,7 @@ def outline(recipe: Recipe) -> Outline:
     return Outline(recipe.name, stack.out_width(recipe.encoder.width), heads, names)
 
 
-def expect(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) -> list[str]:
+def check_teacher(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) -> list[str]:
     """Refuse a teacher that this recipe cannot learn from, or the want of one; gives what to tell the user."""
     if teacher is None:
         if recipe.taught:
@@ -103,6 +103,6 @@ def _expect_layers(recipe: Recipe, teacher: Outline) -> None:
             raise RecipeError(f"{recipe.name}.distil.start", list(distil.start), needed, 'use "spread"')
 
 
-def recorded(teacher: Bundle | None) -> dict[str, Any] | None:
+def describe_teacher(teacher: Bundle | None) -> dict[str, Any] | None:
     """What a run writes down of its teacher."""
     return None if teacher is None else {"name": teacher.recipe.name, "digest": digest(teacher.model)}

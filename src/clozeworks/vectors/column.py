@@ -48,7 +48,7 @@ class Column:
         return whole
 
     def _spill(self) -> None:
-        with atomic_io.explained(self._folder or tempfile.gettempdir()):
+        with atomic_io.explain_os_errors(self._folder or tempfile.gettempdir()):
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - it grows until it is taken
                 weakref.finalize(self, self._file.close)

@@ -1,4 +1,4 @@
-"""Steps of text in lanes, and the same examples whatever surrounds them."""
+"""Steps of text in streams, and the same examples whatever surrounds them."""
 
 import hashlib
 import itertools
@@ -47,7 +47,7 @@ def examples_of(steps) -> list[tuple]:
             clean = clean.view_as(batch.tokens)
             for n, first in enumerate(batch.firsts.tolist()):
                 row, column = divmod(first, batch.tokens.shape[1])
-                here = batch.side.document[row] == batch.side.document[row, column]
+                here = batch.token_info.document[row] == batch.token_info.document[row, column]
                 fields = tuple(values[n].item() for values in batch.example.values())
                 found.append((batch.index[n], *(c[row][here].tolist() for c in (batch.tokens, clean)), fields))
     return found
@@ -107,38 +107,38 @@ def test_another_process_makes_the_same_examples():
     assert there.stdout.strip() == fingerprint()
 
 
-# ---- lanes
+# ---- streams
 
 
 @settings(deadline=None, max_examples=25)
 @given(st.sampled_from([1, 2, 3, 4, 6]), st.integers(1, 3), st.integers(1, 6), st.integers(1, 4))
-def test_steps_of_a_stream_hold_whole_time_steps_of_the_same_lanes(lanes, times, micro, depth):
+def test_steps_of_a_stream_hold_whole_time_steps_of_the_same_lanes(streams, times, micro, depth):
     text, length = Text.random(14), 16
-    made = loader(Stream(length, lanes), lanes * times * length, text, micro_tokens=micro * length, ahead=depth)
-    lane_tokens: list[list[int]] = [[] for _ in range(lanes)]
+    made = loader(Stream(length, streams), streams * times * length, text, micro_tokens=micro * length, ahead=depth)
+    lane_tokens: list[list[int]] = [[] for _ in range(streams)]
     total = len(text.tokens) + len(text.documents) - 1
-    count = math.ceil(math.ceil(total / lanes) / length)  # rows of a lane in an epoch
+    count = math.ceil(math.ceil(total / streams) / length)  # rows of a stream in an epoch
     seen = 0
     for batches, _ in take(made, -(-count // times)):
-        groups = [batch.example["lane"].tolist() for batch in batches]
-        assert [lane for group in groups for lane in group] == list(range(lanes)) * times
-        assert groups == groups[: len(groups) // times] * times, "a micro-batch changes its lanes"
+        groups = [batch.example["stream"].tolist() for batch in batches]
+        assert [stream for group in groups for stream in group] == list(range(streams)) * times
+        assert groups == groups[: len(groups) // times] * times, "a micro-batch changes its streams"
         assert all(len(group) <= micro for group in groups)
         for batch in batches:
-            for row, lane in enumerate(batch.example["lane"].tolist()):
-                time = batch.index[row] // lanes
+            for row, stream in enumerate(batch.example["stream"].tolist()):
+                time = batch.index[row] // streams
                 assert bool(batch.example["continues"][row]) == (time > 0)
-                real = batch.side.document[row] >= 0
-                assert batch.side.document[row][real].unique().tolist() == [row]
-                assert batch.side.position[row][real].tolist() == list(range(int(real.sum())))
-                if seen // lanes < count:
+                real = batch.token_info.document[row] >= 0
+                assert batch.token_info.document[row][real].unique().tolist() == [row]
+                assert batch.token_info.position[row][real].tolist() == list(range(int(real.sum())))
+                if seen // streams < count:
                     clean = batch.tokens.flatten().clone()
                     clean[batch.targets] = batch.labels  # what was hidden
-                    lane_tokens[lane] += clean.view_as(batch.tokens)[row][real].tolist()
+                    lane_tokens[stream] += clean.view_as(batch.tokens)[row][real].tolist()
                 seen += 1
     borders = text.sentences[text.documents]
     corpus = [np.append(text.tokens[a:b], VOCABULARY.sep) for a, b in itertools.pairwise(borders)]
-    assert [token for lane in lane_tokens for token in lane] == np.concatenate(corpus).tolist()
+    assert [token for stream in lane_tokens for token in stream] == np.concatenate(corpus).tolist()
 
 
 @settings(deadline=None, max_examples=15)
@@ -161,7 +161,7 @@ def test_a_new_epoch_of_a_stream_does_not_continue_the_last():
 
 @pytest.mark.parametrize("batch_tokens", [64, 127, 192, 320])
 def test_a_step_that_tears_lanes_apart_is_refused(batch_tokens):
-    wanted = rf"train.batch_tokens: {batch_tokens}; .*rows of 16 tokens of all 8 lanes; use 128 or a multiple"
+    wanted = rf"train.batch_tokens: {batch_tokens}; .*rows of 16 tokens of all 8 streams; use 128 or a multiple"
     with pytest.raises(InputError, match=wanted):
         loader(Stream(16, 8), batch_tokens)
 
@@ -179,7 +179,7 @@ def rows_of(batches: list[Batch]) -> dict[int, list[int]]:
     found = {}
     for batch in batches:
         assert batch.row is not None
-        for at, (tokens, document) in enumerate(zip(batch.tokens, batch.side.document, strict=True)):
+        for at, (tokens, document) in enumerate(zip(batch.tokens, batch.token_info.document, strict=True)):
             assert batch.row + at not in found
             found[batch.row + at] = tokens[document >= 0].tolist()
     return found
@@ -217,7 +217,7 @@ def test_a_process_reads_its_own_rows_alone():
 
 def test_a_process_keeps_its_lanes():
     text = Text.random(80)
-    make = lambda **more: loader(Stream(length=16, lanes=6), 2 * 6 * 16, text, **more)  # noqa: E731
+    make = lambda **more: loader(Stream(length=16, streams=6), 2 * 6 * 16, text, **more)  # noqa: E731
     whole = take(make(), 4)
     for rank in range(2):
         shares = take(make(share=(rank, 2), micro_tokens=2 * 16), 4)
@@ -230,7 +230,7 @@ def test_a_process_keeps_its_lanes():
 def test_more_processes_than_rows_are_refused():
     with pytest.raises(InputError, match="a step: 3 rows of 64 tokens; each of 4 processes needs one at least"):
         loader(FullSentences(length=64), 3 * 64, share=(0, 4))
-    with pytest.raises(InputError, match="a step: 2 lanes of 16 tokens; each of 4 processes"):
-        loader(Stream(length=16, lanes=2), 8 * 16, share=(0, 4))
+    with pytest.raises(InputError, match="a step: 2 streams of 16 tokens; each of 4 processes"):
+        loader(Stream(length=16, streams=2), 8 * 16, share=(0, 4))
     with pytest.raises(InputError, match="a step: 3 rows of 64 tokens; 2 processes cannot take turns"):
         loader(FullSentences(length=64), 3 * 64, micro_tokens=64, share=(0, 2))

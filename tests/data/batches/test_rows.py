@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import verify
-from clozeworks.core.examples import Ragged
+from clozeworks.core.batch import verify_promises
+from clozeworks.core.examples import RaggedBatch
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, batch_rows, collate, concatenate, pack
 from clozeworks.objectives.mask.tokens import MaskTokens
@@ -67,7 +67,7 @@ def test_a_batch_holds_what_its_examples_hold():
     rows = Rows(made)
     some = [rows.next() for _ in range(7)]
     batch = collate(some)
-    verify(batch.context())
+    verify_promises(batch.context())
     at = 0
     for number, row in enumerate(some):
         column = 0
@@ -75,16 +75,16 @@ def test_a_batch_holds_what_its_examples_hold():
             alone = row.epoch.examples(np.array([index]))
             end = column + len(alone.tokens)
             assert batch.tokens[number, column:end].tolist() == alone.tokens.tolist()
-            assert batch.side.position[number, column:end].tolist() == list(range(len(alone.tokens)))
-            assert batch.side.segment is not None
-            assert batch.side.segment[number, column:end].tolist() == alone.segment.tolist()
+            assert batch.token_info.position[number, column:end].tolist() == list(range(len(alone.tokens)))
+            assert batch.token_info.segment is not None
+            assert batch.token_info.segment[number, column:end].tolist() == alone.segment.tolist()
             assert int(batch.firsts[at]) == number * batch.tokens.shape[1] + column
             assert int(batch.example["pair_label"][at]) == int(alone.fields["pair_label"][0])
             assert batch.index[at] == index
             column, at = end, at + 1
-        assert (batch.side.document[number, column:] == -1).all()
+        assert (batch.token_info.document[number, column:] == -1).all()
         assert (batch.tokens[number, column:] == VOCABULARY.pad).all()
-    assert batch.real == int((batch.side.document >= 0).sum())
+    assert batch.real == int((batch.token_info.document >= 0).sum())
     assert batch.targets is not None
     assert batch.labels is not None
     clean = torch.full_like(batch.tokens.flatten(), -100)
@@ -246,10 +246,10 @@ def test_nobody_counts_what_nobody_needs():
     assert plain.counted is VOCABULARY, "a text that cannot count"
 
 
-# ---- joining, packing, lanes
+# ---- joining, packing, streams
 
 
-OPTIONAL = [f.name for f in dataclasses.fields(Ragged) if f.default is None and f.name != "following"]
+OPTIONAL = [f.name for f in dataclasses.fields(RaggedBatch) if f.default is None and f.name != "following"]
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -315,6 +315,6 @@ def test_a_shelf_changes_nothing(monkeypatch, shelf):
         assert torch.equal(one.labels, two.labels)
         assert torch.equal(one.targets, two.targets)
         assert torch.equal(one.example["pair_label"], two.example["pair_label"])
-        assert torch.equal(one.side.position, two.side.position)
+        assert torch.equal(one.token_info.position, two.token_info.position)
     backwards = [together.next() for _ in range(6)][::-1]
     assert torch.equal(collate(backwards).tokens, collate([Row(row.epoch, row.index) for row in backwards]).tokens)

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import Batch, verify
+from clozeworks.core.batch import Batch, verify_promises
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, collate
@@ -61,12 +61,12 @@ def test_a_row_of_the_source_belongs_to_the_row_of_the_target():
     batch = collate(rows)
     source = batch.source
     assert source is not None
-    verify(batch.context())
-    verify(source.context())
+    verify_promises(batch.context())
+    verify_promises(source.context())
     assert (batch.kind, source.kind) == ("causal", "full")
     assert len(batch.tokens) == len(source.tokens) == 6
-    assert source.side.segment is None
-    assert batch.side.segment is None
+    assert source.token_info.segment is None
+    assert batch.token_info.segment is None
     assert source.targets is None
     assert batch.tokens.shape[1] <= 20
     assert source.tokens.shape[1] <= 28
@@ -75,9 +75,9 @@ def test_a_row_of_the_source_belongs_to_the_row_of_the_target():
         for index in own.index.tolist():
             alone = own.epoch.examples(np.array([index]))
             for side, value in ((0, source), (1, batch)):
-                here = value.side.document[row] == number
+                here = value.token_info.document[row] == number
                 assert value.tokens[row][here].tolist() == alone.tokens[alone.segment == side].tolist()
-                assert value.side.position[row][here].tolist() == list(range(int(here.sum())))
+                assert value.token_info.position[row][here].tolist() == list(range(int(here.sum())))
             number += 1
     assert number == len(batch.firsts) == len(source.firsts) == len(batch.index)
 
@@ -87,7 +87,7 @@ def test_labels_stand_where_the_target_is_read():
     assert batch.targets is not None
     assert batch.labels is not None
     assert len(batch.targets) == batch.real
-    read, document = batch.tokens.flatten(), batch.side.document.flatten()
+    read, document = batch.tokens.flatten(), batch.token_info.document.flatten()
     for at, label in zip(batch.targets.tolist(), batch.labels.tolist(), strict=True):
         last = at + 1 == len(read) or document[at + 1] != document[at]
         assert label == (VOCABULARY.sep if last else int(read[at + 1]))
@@ -96,7 +96,7 @@ def test_labels_stand_where_the_target_is_read():
 def test_tokens_of_both_sides_are_counted():
     batch = collate(some_rows(4))
     assert batch.source is not None
-    real = [int((value.side.document >= 0).sum()) for value in (batch, batch.source)]
+    real = [int((value.token_info.document >= 0).sum()) for value in (batch, batch.source)]
     assert [batch.real, batch.source.real] == real
     assert batch.read == sum(real)
     assert batch.source.read == real[1]
@@ -128,8 +128,8 @@ def pairs_of(steps) -> list[tuple]:
             labels = torch.full_like(batch.tokens.flatten(), -100)
             labels[batch.targets] = batch.labels
             for n, index in enumerate(batch.index):
-                sides = [value.tokens[value.side.document == n].tolist() for value in (batch.source, batch)]
-                found.append((index, *sides, labels.view_as(batch.tokens)[batch.side.document == n].tolist()))
+                sides = [value.tokens[value.token_info.document == n].tolist() for value in (batch.source, batch)]
+                found.append((index, *sides, labels.view_as(batch.tokens)[batch.token_info.document == n].tolist()))
     return found
 
 

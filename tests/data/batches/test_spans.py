@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.batch import Spans
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.data.batches.rows import Row, Source, collate
-from clozeworks.data.batches.spans import bordered
+from clozeworks.data.batches.spans import locate_spans
 from clozeworks.objectives.mask import MaskSpans, MaskTokens
 from clozeworks.objectives.segments import DocSentences
 from tests.objectives.laid import VOCABULARY, corrupt, lay, layouts
@@ -19,7 +19,7 @@ from tests.toys import Text
 Entry = tuple[int, ...]  # place, token, left, right
 
 
-def plain(ragged: Ragged) -> list[Entry]:
+def plain(ragged: RaggedBatch) -> list[Entry]:
     """Span by span, token by token."""
     found = []
     for example in range(len(ragged)):
@@ -35,9 +35,9 @@ def plain(ragged: Ragged) -> list[Entry]:
     return sorted(found)
 
 
-def entries(ragged: Ragged, at: np.ndarray) -> tuple[Spans, list[Entry]]:
+def entries(ragged: RaggedBatch, at: np.ndarray) -> tuple[Spans, list[Entry]]:
     chosen = np.flatnonzero(ragged.labels != NOTHING)
-    spans = bordered(ragged, chosen, at)
+    spans = locate_spans(ragged, chosen, at)
     assert spans is not None
     back = np.full(at.max(initial=0) + 1, -1)
     back[at] = np.arange(len(at))
@@ -89,12 +89,12 @@ def test_a_batch_carries_them_wherever_its_rows_put_the_tokens():
         at = batch.targets[spans.target]
         assert torch.equal(at, spans.left + 1 + spans.place)
         assert (spans.right > at).all()
-        document = batch.side.document.flatten()
+        document = batch.token_info.document.flatten()
         assert torch.equal(document[spans.left], document[at])
         assert torch.equal(document[spans.right], document[at])
         assert not set(spans.edges.tolist()) & set(batch.targets.tolist())
         assert set(spans.edges.tolist()) == set(spans.left.tolist()) | set(spans.right.tolist())
-        position = batch.side.position.flatten()
+        position = batch.token_info.position.flatten()
         columns = (document[at], position[at], position[spans.left], position[spans.right], batch.labels[spans.target])
         seen.append(sorted(zip(*(column.tolist() for column in columns), strict=True)))
     assert seen[0] == seen[1]

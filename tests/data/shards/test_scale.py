@@ -98,7 +98,7 @@ def test_a_killed_preparation_goes_on_to_the_same_bytes(corpus, tmp_path, proces
     out = tmp_path / "out"
     script = f"""
         import sys, time
-        from clozeworks.data import prepare, units, work
+        from clozeworks.data.shards import prepare, units, work
         if __name__ == "__main__":
             units.UNIT_CHARACTERS = {SMALL}
             write = units.write
@@ -173,7 +173,8 @@ def test_bad_input_leaves_nothing_but_does_not_touch_the_work_of_others(corpus, 
 def test_a_worker_that_dies_is_told_and_its_work_kept(tmp_path, corpus):
     script = f"""
         import os
-        from clozeworks.data import engines, units
+        from clozeworks.data.shards import engines
+from clozeworks.data.shards import units
         from clozeworks.data.shards.prepare import prepare
         from clozeworks.core.errors import InputError
 
@@ -407,7 +408,7 @@ def test_a_lock_falls_with_its_process(tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from clozeworks import atomic
+from clozeworks.core import atomic_io as atomic
 with atomic.held(Path({str(tmp_path)!r}), "is at work"):
     print("held", flush=True)
     time.sleep(60)
@@ -415,14 +416,14 @@ with atomic.held(Path({str(tmp_path)!r}), "is at work"):
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
-    with pytest.raises(InputError, match=f"process {process.pid} on .* too"), atomic_io.held(tmp_path, "too"):
+    with pytest.raises(InputError, match=f"process {process.pid} on .* too"), atomic_io.hold_lock(tmp_path, "too"):
         pass
     process.kill()
     process.communicate()
     deadline = time.monotonic() + 5
     while True:
         try:
-            with atomic_io.held(tmp_path, "too"):
+            with atomic_io.hold_lock(tmp_path, "too"):
                 break
         except InputError:
             assert time.monotonic() < deadline

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read
+from clozeworks.data.tables import read_table
 from clozeworks.data.tables.answers import answers_of
 
 CONTEXT = "the cat saw the dog"
@@ -40,7 +40,7 @@ def test_a_wrong_start_is_mended_and_counted():
     assert found(["dog"]) == ([{"text": "dog", "start": 16}], Counter(moved=1))
     assert found([{"text": "the", "start": 10}]) == ([{"text": "the", "start": 12}], Counter(nearest=1))
     row = {"id": "q", "question": "?", "context": CONTEXT}
-    notes = read([{**row, "answers": [{"text": "cat", "start": 9}]}], ("question", "context"), ("answers",)).notes
+    notes = read_table([{**row, "answers": [{"text": "cat", "start": 9}]}], ("question", "context"), ("answers",)).notes
     assert notes == ["rows: 1 answer did not begin where the file says: the place where it stands was taken"]
 
 

@@ -7,7 +7,7 @@ import pandas
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read, stream
+from clozeworks.data.tables import read_table, stream
 
 
 @pytest.fixture
@@ -23,13 +23,13 @@ def dataset() -> datasets.Dataset:
 def test_what_datasets_writes_has_its_names(dataset: datasets.Dataset, tmp_path: Path):
     file = tmp_path / "a.parquet"
     dataset.to_parquet(file)
-    table = read(file, ("text",), ("label",)).table
+    table = read_table(file, ("text",), ("label",)).table
     assert table.rows == [{"text": "a", "label": "good"}, {"text": "b", "label": "bad"}]
     assert table.where(1) == f"{file}, row 2"
-    assert read(file, ("tokens",), ("tags",)).table.rows[0] == {"tokens": ["x", "y"], "tags": ["good", "bad"]}
+    assert read_table(file, ("tokens",), ("tags",)).table.rows[0] == {"tokens": ["x", "y"], "tags": ["good", "bad"]}
     dataset.save_to_disk(tmp_path / "saved")
     [stored] = (tmp_path / "saved").glob("*.arrow")
-    assert read(stored, ("text",), ("label",)).table.rows == table.rows
+    assert read_table(stored, ("text",), ("label",)).table.rows == table.rows
     assert [len(part) for part in stream(file, ("text",), rows=1)] == [1, 1]
 
 
@@ -38,11 +38,11 @@ def test_what_others_write(tmp_path: Path):
     frame.to_parquet(tmp_path / "a.parquet")
     frame.to_feather(tmp_path / "a.feather")
     for name in ("a.parquet", "a.feather"):
-        assert read(tmp_path / name, ("text",), ("label",)).table.rows[0] == {"text": "a", "label": "1"}
+        assert read_table(tmp_path / name, ("text",), ("label",)).table.rows[0] == {"text": "a", "label": "1"}
 
 
 def test_damaged_files(tmp_path: Path):
     for name in ("a.parquet", "a.arrow"):
         (tmp_path / name).write_bytes(b"PAR1 and no more")
         with pytest.raises(InputError, match=f"not {name[2:]}"):
-            read(tmp_path / name, ("text",))
+            read_table(tmp_path / name, ("text",))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import fewer, read, repeats, split
+from clozeworks.data.tables import fewer, read_table, repeats, split_table
 from clozeworks.data.tables.table import Table
 from tests.conftest import SHARED
 
@@ -25,11 +25,11 @@ def keys(part: Table) -> list[int]:
 
 def test_each_class_gives_its_share_and_keeps_a_row():
     whole = table(*"a" * 80, *"b" * 20, *"c")
-    train, dev = split(whole, 0.1)
+    train, dev = split_table(whole, 0.1)
     assert Counter(row["label"] for row in dev.rows) == {"a": 8, "b": 2}
     assert sorted(keys(train) + keys(dev)) == keys(whole)
     assert keys(dev) == sorted(keys(dev))
-    assert keys(split(whole, 0.1, seed=0)[1]) == keys(dev) != keys(split(whole, 0.1, seed=1)[1])
+    assert keys(split_table(whole, 0.1, seed=0)[1]) == keys(dev) != keys(split_table(whole, 0.1, seed=1)[1])
 
 
 def test_fewer_rows_have_the_classes_in_the_same_shares():
@@ -44,9 +44,9 @@ def test_no_row_is_lost_and_no_class_leaves_train(labels: list[str], share: floa
     whole = table(*labels)
     if len(set(labels)) == len(labels):
         with pytest.raises(InputError, match="more are needed"):
-            split(whole, share, seed)
+            split_table(whole, share, seed)
         return
-    train, dev = split(whole, share, seed)
+    train, dev = split_table(whole, share, seed)
     assert sorted(keys(train) + keys(dev)) == keys(whole)
     assert dev.rows
     assert {row["label"] for row in train.rows} == set(labels)
@@ -58,9 +58,9 @@ def test_questions_of_one_passage_stay_together(passages: list[int], share: floa
     whole = Table("t", [{"context": f"c{n}", "question": "?", "answers": []} for n in passages])
     if len(set(passages)) == 1:
         with pytest.raises(InputError, match=r"1 different passage\(s\)"):
-            split(whole, share)
+            split_table(whole, share)
         return
-    train, dev = split(whole, share)
+    train, dev = split_table(whole, share)
     assert not {row["context"] for row in train.rows} & {row["context"] for row in dev.rows}
     assert train.rows
     assert dev.rows
@@ -68,23 +68,23 @@ def test_questions_of_one_passage_stay_together(passages: list[int], share: floa
 
 def test_rows_with_the_same_text_stay_together():
     whole = Table("t", [{"text": f"text {n % 10} ", "label": "ab"[n % 2]} for n in range(40)])
-    train, dev = split(whole, 0.3)
+    train, dev = split_table(whole, 0.3)
     assert repeats(train, dev) == []
     assert 12 <= len(dev) <= 16  # by fours of each class
 
 
 def test_of_several_labels_the_rarest_decides():
     rows = [{"text": str(n), "label": ["common", "rare"] if n < 4 else ["common"]} for n in range(40)]
-    _, dev = split(Table("t", [*rows, {"text": "none", "label": []}]), 0.25)
+    _, dev = split_table(Table("t", [*rows, {"text": "none", "label": []}]), 0.25)
     assert Counter(label for row in dev.rows for label in row["label"])["rare"] == 1
 
 
 def test_what_cannot_be_divided_is_refused():
     with pytest.raises(InputError, match="more are needed to set some aside"):
-        split(table("a"))
+        split_table(table("a"))
     for share in (0, 1, -0.5):
         with pytest.raises(InputError, match="a share between 0 and 1"):
-            split(table("a", "a"), share)
+            split_table(table("a", "a"), share)
 
 
 def test_rows_in_both_files_are_counted():
@@ -99,10 +99,10 @@ def test_rows_in_both_files_are_counted():
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no real rows beside the checkout")
 def test_a_published_set_has_rows_in_both_files():
     folder: Path = SHARED / "chnsenticorp"
-    train, dev = (read(folder / name, ("text",), ("label",)).table for name in ("train.jsonl", "dev.jsonl"))
+    train, dev = (read_table(folder / name, ("text",), ("label",)).table for name in ("train.jsonl", "dev.jsonl"))
     [note] = repeats(train, dev)
     assert " of the 1,200 rows of " in note
-    assert repeats(*split(train)) == []
+    assert repeats(*split_table(train)) == []
 
 
 def whole(rows: list[dict]) -> Table:
@@ -112,7 +112,7 @@ def whole(rows: list[dict]) -> Table:
 def test_the_last_row_of_a_tag_stays_to_be_learned_from():
     given = [{"tokens": [f"w{n}"], "tags": ["RARE" if n == 4 else "O"]} for n in range(20)]
     for seed in range(12):
-        train, dev = split(whole(given), 0.3, seed)
+        train, dev = split_table(whole(given), 0.3, seed)
         assert any("RARE" in row["tags"] for row in train.rows)
         assert len(dev) == 6
 

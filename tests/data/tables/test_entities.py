@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read, stream
+from clozeworks.data.tables import read_table, stream
 from clozeworks.data.tokens.cut import cut
 from clozeworks.metrics.entities import entities
 
@@ -14,7 +14,7 @@ TAGS = ["B-PER", "I-PER", "O", "O", "B-LOC", "O"]
 
 
 def rows_of(text: str, tags: object, name: str = "entities"):
-    return read([{"text": text, name: tags}], ("tokens",), ("tags",))
+    return read_table([{"text": text, name: tags}], ("tokens",), ("tags",))
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_entities_of_whole_words_come_back(data: st.DataObject):
 
 def test_a_tag_for_each_character():
     for text, tags in (("李明在", "B-P I-P O"), ("李 明在", "B-P I-P O"), ("李 明在", ["B-P", "I-P", "I-P", "O"])):
-        row = read([{"text": text, "tags": tags}], ("tokens",), ("tags",)).table.rows[0]
+        row = read_table([{"text": text, "tags": tags}], ("tokens",), ("tags",)).table.rows[0]
         assert row == {"tokens": ["李", "明", "在"], "tags": ["B-P", "I-P", "O"]}
     with pytest.raises(InputError, match="2 tags for 1 token"):
-        read([{"text": "李明在", "tags": "O O"}], ("tokens",), ("tags",))
+        read_table([{"text": "李明在", "tags": "O O"}], ("tokens",), ("tags",))
 
 
 def test_a_text_to_be_answered_is_cut_as_asked_and_words_are_not():

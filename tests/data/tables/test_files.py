@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read
+from clozeworks.data.tables import read_table
 
 CHINESE = "text,label\n" + "这家酒店的服务很好，我们住了三天，房间也很大。,1\n太差了，再也不会来了。,0\n" * 5
 
 
 def refusal(given, columns=("text",), truth=("label",), **more) -> str:
     with pytest.raises(InputError) as caught:
-        read(given, columns, truth, **more)
+        read_table(given, columns, truth, **more)
     return str(caught.value)
 
 
 def test_compressed_files(tmp_path: Path):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\na,1\n"))
-    assert read(tmp_path / "a.csv.gz", ("text",), ("label",)).table.rows == [{"text": "a", "label": "1"}]
+    assert read_table(tmp_path / "a.csv.gz", ("text",), ("label",)).table.rows == [{"text": "a", "label": "1"}]
     (tmp_path / "a.csv").write_bytes((tmp_path / "a.csv.gz").read_bytes())
     assert "it is gzip" in refusal(tmp_path / "a.csv")
     (tmp_path / "b.csv.gz").write_bytes((tmp_path / "a.csv.gz").read_bytes()[:-9])
@@ -39,12 +39,12 @@ def test_another_encoding_is_told_with_the_command_that_mends_it(tmp_path: Path,
     )
     command, mended = said.split(": ")[-1].split(" > ")
     Path(mended).write_bytes(subprocess.run(shlex.split(command), capture_output=True, check=True).stdout)
-    assert len(read(mended, ("text",), ("label",)).table) == 10
+    assert len(read_table(mended, ("text",), ("label",)).table) == 10
 
 
 def test_the_mark_at_the_beginning_is_no_part_of_the_header(tmp_path: Path):
     (tmp_path / "a.csv").write_bytes(CHINESE.encode("utf-8-sig"))
-    assert read(tmp_path / "a.csv", ("text",), ("label",)).columns == {"text": "text", "label": "label"}
+    assert read_table(tmp_path / "a.csv", ("text",), ("label",)).columns == {"text": "text", "label": "label"}
 
 
 def test_paths_that_lead_nowhere(tmp_path: Path):
@@ -58,7 +58,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path):
     assert "it is Parquet" in refusal(tmp_path / "a.csv")
     (tmp_path / "a.xyz").write_text("")
     assert "unknown ending '.xyz'" in refusal(tmp_path / "a.xyz")
-    assert read(tmp_path / "train.csv", ("text",), kind=".txt").table.rows[1] == {"text": "a,1"}
+    assert read_table(tmp_path / "train.csv", ("text",), kind=".txt").table.rows[1] == {"text": "a,1"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read, stream
+from clozeworks.data.tables import read_table, stream
 from tests.conftest import SHARED
 
 QUESTION = ("question", "context", "id")
@@ -26,14 +26,14 @@ def lines(path: Path, *rows: object) -> Path:
 
 def refusal(given, columns, truth=(), **more) -> str:
     with pytest.raises(InputError) as caught:
-        read(given, columns, truth, **more)
+        read_table(given, columns, truth, **more)
     return str(caught.value)
 
 
 def test_rows_have_the_names_that_tasks_know_and_the_lines_of_the_file(tmp_path: Path):
     file = lines(tmp_path / "a.jsonl", {"review": "好", "stars": 5}, {"stars": 1.0, "review": " bad "})
     file.write_text("\ufeff" + file.read_text("utf-8").replace("}\n{", "}\n\n{"), encoding="utf-8")
-    found = read(file, ("text",), ("label",), {"label": "stars"})
+    found = read_table(file, ("text",), ("label",), {"label": "stars"})
     assert found.table.rows == [{"text": "好", "label": "5"}, {"text": " bad ", "label": "1"}]
     assert found.columns == {"text": "review", "label": "stars"}
     assert found.table.where(1) == f"{file}, line 3"
@@ -42,7 +42,7 @@ def test_rows_have_the_names_that_tasks_know_and_the_lines_of_the_file(tmp_path:
 
 def test_what_is_not_asked_for_is_not_looked_at(tmp_path: Path):
     file = lines(tmp_path / "a.jsonl", {"text": "a", "label": None}, {"text": "b"})
-    assert read(file, ("text",)).table.rows == [{"text": "a"}, {"text": "b"}]
+    assert read_table(file, ("text",)).table.rows == [{"text": "a"}, {"text": "b"}]
     assert refusal(file, ("text",), ("label",)) == (
         f"{file}, line 1: nothing in column 'label'; a label is needed; fill it in or remove the row"
     )
@@ -51,11 +51,11 @@ def test_what_is_not_asked_for_is_not_looked_at(tmp_path: Path):
 def test_label_or_score_is_whichever_there_is():
     pair = {"sentence1": "a", "sentence2": "b"}
     either = ("label|score",)
-    assert read([{**pair, "label": 1}], ("text_a", "text_b"), either).table.rows[0]["label"] == "1"
-    assert read([{**pair, "similarity": "4.5"}], ("text_a", "text_b"), either).table.rows[0]["score"] == 4.5
+    assert read_table([{**pair, "label": 1}], ("text_a", "text_b"), either).table.rows[0]["label"] == "1"
+    assert read_table([{**pair, "similarity": "4.5"}], ("text_a", "text_b"), either).table.rows[0]["score"] == 4.5
     labelled = [{**pair, "label": 3.8}]
-    assert read(labelled, ("text_a", "text_b"), either, {"score": "label"}).table.rows[0]["score"] == 3.8
-    [note] = read(labelled, ("text_a", "text_b"), either).notes
+    assert read_table(labelled, ("text_a", "text_b"), either, {"score": "label"}).table.rows[0]["score"] == 3.8
+    [note] = read_table(labelled, ("text_a", "text_b"), either).notes
     assert note == "rows: labels such as 3.8: is it a score? (columns score=label)"
 
 
@@ -102,19 +102,19 @@ def test_questions_below_a_passage_are_rows(tmp_path: Path):
     file = lines(
         tmp_path / "a.jsonl", {"id": "m1", "context": "x", "qas": below}, {"id": "m2", "context": "y", "qas": []}
     )
-    table = read(file, (*CHOICE, "id"), ("answer",)).table
+    table = read_table(file, (*CHOICE, "id"), ("answer",)).table
     assert [row["id"] for row in table.rows] == ["m1-0", "m1-1"]
     assert {row["context"] for row in table.rows} == {"x"}
     assert table.where(1) == f"{file}, line 1"
 
 
 def test_bare_texts_are_rows_where_one_column_is_asked_for(tmp_path: Path):
-    assert read(["a", "b"], ("text",)).table.rows == [{"text": "a"}, {"text": "b"}]
+    assert read_table(["a", "b"], ("text",)).table.rows == [{"text": "a"}, {"text": "b"}]
     assert "a str; an object with text_a, text_b" in refusal(
         [{"text_a": "a", "text_b": "b"}, "c"], ("text_a", "text_b")
     )
     (tmp_path / "a.txt").write_text("one\n\ntwo\r\n")
-    assert [row["text"] for row in read(tmp_path / "a.txt", ("text",)).table.rows] == ["one", "two"]
+    assert [row["text"] for row in read_table(tmp_path / "a.txt", ("text",)).table.rows] == ["one", "two"]
     assert "plain text; rows with columns text_a, text_b" in refusal(tmp_path / "a.txt", ("text_a", "text_b"))
     assert "no column for text" in refusal(tmp_path / "a.txt", ("text",), ("label",))
 
@@ -133,18 +133,22 @@ def test_an_empty_file_is_refused(tmp_path: Path):
 
 def test_ids_that_stand_twice_are_counted():
     row = {"id": 1, "question": "q", "context": "c", "answers": []}
-    found = read([row, row, {**row, "id": 2}], QUESTION, ("answers",))
+    found = read_table([row, row, {**row, "id": 2}], QUESTION, ("answers",))
     assert found.notes == ["rows: 1 id stood there before: figures by id may count one question twice"]
-    assert [row["id"] for row in read([{"question": "q", "context": "c"}] * 2, QUESTION).table.rows] == ["0", "1"]
-    assert read([row], QUESTION[:2]).table.rows == [{"question": "q", "context": "c", "id": "1"}]  # asked for or not
-    assert read([{"question": "q", "context": "c"}], QUESTION[:2]).table.rows == [{"question": "q", "context": "c"}]
+    assert [row["id"] for row in read_table([{"question": "q", "context": "c"}] * 2, QUESTION).table.rows] == ["0", "1"]
+    assert read_table([row], QUESTION[:2]).table.rows == [
+        {"question": "q", "context": "c", "id": "1"}
+    ]  # asked for or not
+    assert read_table([{"question": "q", "context": "c"}], QUESTION[:2]).table.rows == [
+        {"question": "q", "context": "c"}
+    ]
 
 
 def test_a_stream_gives_every_row_once_in_order(tmp_path: Path):
     file = lines(tmp_path / "a.jsonl", *({"review": f"text {n}", "more": n} for n in range(10)))
     tables = list(stream(file, ("text",), rows=4))
     assert [len(table) for table in tables] == [4, 4, 2]
-    assert [row for table in tables for row in table.rows] == read(file, ("text",)).table.rows
+    assert [row for table in tables for row in table.rows] == read_table(file, ("text",)).table.rows
     assert tables[1].given[0] == {"review": "text 4", "more": 4}
     assert tables[1].where(1) == f"{file}, line 6"
     assert tables[1].some([1]).given == [{"review": "text 5", "more": 5}]
@@ -209,7 +213,7 @@ def test_any_row_is_read_or_refused(rows, task):
     columns, truth = task
     for wanted in ((truth,), ()):
         try:
-            found = read(rows, columns, wanted).table
+            found = read_table(rows, columns, wanted).table
         except InputError:
             continue
         assert all(set(columns) <= set(row) for row in found.rows)
@@ -246,7 +250,7 @@ def test_a_stream_holds_some_rows_only(tmp_path: Path, ending: str):
 )
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no real rows beside the checkout")
 def test_published_sets_are_read_as_they_are(name: str, columns, truth: str, count: int):
-    found = read(SHARED / name, columns, (truth,))
+    found = read_table(SHARED / name, columns, (truth,))
     assert len(found.table) == count
     assert found.notes == ([f"{SHARED / name}: 2 questions without a word"] if "cmrc2018" in name else [])
     assert all(set(columns) <= set(row) and set(truth.split("|")) & set(row) for row in found.table.rows)
@@ -254,7 +258,7 @@ def test_published_sets_are_read_as_they_are(name: str, columns, truth: str, cou
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
     (tmp_path / "a.tsv").write_text("gj04\t1\t\tThey walked.\ngj04\t0\t*\tThey walk ed.\n")
-    found = read(tmp_path / "a.tsv", CLASS, ("label",), {"text": "4", "label": "2"}).table
+    found = read_table(tmp_path / "a.tsv", CLASS, ("label",), {"text": "4", "label": "2"}).table
     assert found.rows == [{"text": "They walked.", "label": "1"}, {"text": "They walk ed.", "label": "0"}]
     assert found.where(0).endswith("line 1")
     assert "no column '5'; the columns are 1, 2, 3, 4" in refusal(
@@ -262,7 +266,7 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
     )
     (tmp_path / "b.csv").write_text("2,1\nyes,fine\n")
     named = {"text": "1", "label": "2"}
-    assert read(tmp_path / "b.csv", CLASS, ("label",), named).table.rows == [{"text": "fine", "label": "yes"}]
+    assert read_table(tmp_path / "b.csv", CLASS, ("label",), named).table.rows == [{"text": "fine", "label": "yes"}]
     (tmp_path / "c.csv").write_text("3,fine\n")
     assert "then count them (columns text=1)" in refusal(tmp_path / "c.csv", CLASS, ("label",))
 
@@ -270,7 +274,7 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
 def test_a_column_for_each_label():
     told = [(1, 0.0), (False, "true"), (0, 0)]
     rows = [{"text": "a", "rude": rude, "loud": loud} for rude, loud in told]
-    found = read(rows, CLASS, ("label",), {"label": "rude,loud"}).table.rows
+    found = read_table(rows, CLASS, ("label",), {"label": "rude,loud"}).table.rows
     assert [row["label"] for row in found] == [["rude"], ["loud"], []]
     assert refusal([{"text": "a", "rude": 2, "loud": 0}], CLASS, ("label",), named={"label": "rude,loud"}) == (
         "rows, row 1: 2 in column 'rude'; 0 or 1 is needed; mend the row, or name another column"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import read, values
+from clozeworks.data.tables import read_table, values
 
 CHOICE = ("context", "question", "choices")
 
@@ -14,24 +14,24 @@ CHOICE = ("context", "question", "choices")
 def test_several_labels_and_lists_in_cells(tmp_path: Path):
     file = tmp_path / "a.csv"
     file.write_text('text,label\nx,"[""a"", ""b""]"\ny,[]\nz,c\n')
-    assert [row["label"] for row in read(file, ("text",), ("label",)).table.rows] == [["a", "b"], [], "c"]
+    assert [row["label"] for row in read_table(file, ("text",), ("label",)).table.rows] == [["a", "b"], [], "c"]
     file.write_text("""tokens,tags\n"['EU', ""it's""]","['B', 'O']"\n[ x ],O O O\n"[""a""]",[3]\n""")
-    rows = read(file, ("tokens",), ("tags",)).table.rows
+    rows = read_table(file, ("tokens",), ("tags",)).table.rows
     assert rows[0] == {"tokens": ["EU", "it's"], "tags": ["B", "O"]}
     assert rows[1] == {"tokens": ["[", "x", "]"], "tags": ["O", "O", "O"]}
     assert rows[2] == {"tokens": ["a"], "tags": ["3"]}
     file.write_text("""tokens,tags\n"['EU' 'is']","['B' 'O']"\n""")  # as arrays print
     with pytest.raises(InputError, match="a list is needed as JSON"):
-        read(file, ("tokens",), ("tags",))
+        read_table(file, ("tokens",), ("tags",))
 
 
 def test_an_ideographic_space_is_a_token():
-    assert read([{"tokens": "中 \u3000 国"}], ("tokens",)).table.rows[0]["tokens"] == ["中", "\u3000", "国"]
+    assert read_table([{"tokens": "中 \u3000 国"}], ("tokens",)).table.rows[0]["tokens"] == ["中", "\u3000", "国"]
 
 
 def test_choices_and_answers_in_their_usual_forms():
     def answer(**row) -> tuple[list[str], int]:
-        found = read([{"question": "q", **row}], CHOICE, ("answer",)).table.rows[0]
+        found = read_table([{"question": "q", **row}], CHOICE, ("answer",)).table.rows[0]
         assert found["context"] == ""
         return found["choices"], found["answer"]
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, Kind, Side, visible
-from clozeworks.core.dropout import Key
+from clozeworks.core.batch import Context, Kind, TokenInfo, visible
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -64,7 +64,7 @@ def remembering(kind: Kind, length: int, memory: int, rows: int = 2) -> Context:
     backward = torch.arange(rows) >= rows // 2
     position = torch.arange(-memory, length).expand(rows, -1)
     sign = torch.where(backward, -1, 1)[:, None]
-    side = Side.make(position, torch.zeros_like(position), kind)
+    side = TokenInfo.make(position, torch.zeros_like(position), kind)
     side = dataclasses.replace(side, position=position * sign, segment=(position > length // 2).long())
     return Context(side.tail(length), side, kind, memory, backward)
 
@@ -98,7 +98,7 @@ def test_the_fast_path_has_the_gradients_of_the_definition(length, memory, field
     weight = torch.randn(2, length, WIDTH)
     found = []
     for backend in ("dense", "auto"):
-        view = dataclasses.replace(context, backend=backend, scratch={}, key=Key.make(1, rows=range(2)))
+        view = dataclasses.replace(context, backend=backend, scratch={}, key=DropoutKey.make(1, rows=range(2)))
         out, _ = mixer(x[:, memory:], x, view)
         found.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()])])
     for expected, mine in zip(*found, strict=True):
@@ -109,7 +109,7 @@ def test_a_query_that_sees_nothing_gives_nothing():
     mixer = layer()
     position = torch.arange(4)[None]
     rank = torch.tensor([[0, 3, 1, 2]])
-    memory = Side(position, torch.zeros_like(position), rank, rank)
+    memory = TokenInfo(position, torch.zeros_like(position), rank, rank)
     context = Context(dataclasses.replace(memory, sees=rank - 1), memory, "order")
     x = torch.randn(1, 4, WIDTH, requires_grad=True)
     out, _ = mixer(x, x, context)
@@ -146,7 +146,7 @@ def test_rows_of_memory_are_of_the_first_segment():
     mixer, (length, memory) = layer(segments=True), (4, 3)
     segment = torch.tensor([[0, 0, 1, 1]])
     position = torch.arange(memory + length)[None]
-    side = Side.make(position, torch.zeros_like(position), "causal")
+    side = TokenInfo.make(position, torch.zeros_like(position), "causal")
     asking = dataclasses.replace(side.tail(length), segment=segment)
     known = dataclasses.replace(side, segment=torch.cat([torch.zeros(1, memory, dtype=torch.long), segment], 1))
     x = torch.randn(1, memory + length, WIDTH)
@@ -162,7 +162,7 @@ def test_dropout_of_distances_is_that_of_the_step_in_any_piece_of_it():
     x = torch.randn(4, 6, WIDTH)
 
     def run(rows: range) -> Tensor:
-        key = Key.make(3, 1, rows=rows).at(5)
+        key = DropoutKey.make(3, 1, rows=rows).at(5)
         return mixer(x[rows.start : rows.stop], None, packed([[6]] * len(rows), 6, key=key))[0]
 
     whole = run(range(4))

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Side
+from clozeworks.core.batch import Context, TokenInfo
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -50,7 +50,7 @@ def test_with_a_reach_of_all_it_is_the_bias_alone():
 def test_a_reach_of_the_memory_gives_every_token_as_many():
     stack = Stack(1, Block(Attention(3, bias=Within(4, Relative())), FeedForward(8)), memory=4).build(WIDTH)
     x = torch.randn(1, 8, WIDTH)
-    side = lambda at: Side.make(at[None], torch.zeros_like(at[None]), "causal")  # noqa: E731
+    side = lambda at: TokenInfo.make(at[None], torch.zeros_like(at[None]), "causal")  # noqa: E731
     now = side(torch.arange(8))
     whole = stack(x, Context(now, now, "causal")).last
     first, second = side(torch.arange(4)), side(torch.arange(4, 8))

@@ -20,7 +20,7 @@ def test_the_longest_comes_first_and_time_before_document():
 
 def test_without_borders_the_tokens_tell():
     context = packed(LENGTHS, 7)
-    assert found(context.query) == context.borders
+    assert found(context.query) == context.layout
     asked = documents_of(Context(context.query, context.memory))
     assert torch.equal(asked.order, documents_of(context).order)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clozeworks.core.dropout import Key, keep
+from clozeworks.core.dropout import DropoutKey, keep
 from clozeworks.nn.kernels import drops
 from clozeworks.nn.kernels.drops import Drops
 
@@ -11,8 +11,8 @@ SHAPES = [(2, 3, 5), (1, 4, 8), (3, 1, 1), (1, 2, 7)]
 
 
 def made(rate: float = 0.3) -> Drops:
-    key = Key.make(5, rows=range(2)).at("weights")
-    return Drops(Key(key.within(torch.arange(4), 4).seeds, key.site), rate, SHAPES)
+    key = DropoutKey.make(5, rows=range(2)).at("weights")
+    return Drops(DropoutKey(key.within(torch.arange(4), 4).seeds, key.site), rate, SHAPES)
 
 
 def test_a_piece_drops_what_its_seed_says_and_the_same_again():

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Side
+from clozeworks.core.batch import Context, TokenInfo
 from clozeworks.nn.kernels import backends
 from clozeworks.nn.kernels.read_only import later
 from tests.nn.bias.test_relative import WIDTH, layer, remembering
@@ -27,7 +27,7 @@ def both(mixer, x, memory: int, context: Context) -> tuple[torch.Tensor, torch.T
 def test_it_is_the_definition(length, memory, fields, kind, backward):
     mixer, context = layer(**fields), remembering(kind, length, memory)
     if not backward:
-        side = Side.make(torch.arange(-memory, length).expand(2, -1), torch.zeros(2, memory + length).long(), kind)
+        side = TokenInfo.make(torch.arange(-memory, length).expand(2, -1), torch.zeros(2, memory + length).long(), kind)
         context = Context(side.tail(length), side, kind, memory)
     dense, auto = both(mixer, torch.randn(2, memory + length, WIDTH), memory, context)
     torch.testing.assert_close(auto, dense, atol=2e-6, rtol=1e-5)
@@ -47,7 +47,7 @@ def test_documents_of_a_packed_row_do_not_see_each_other():
 
 
 def test_of_one_document_only_its_own_rows_are_masked():
-    side = Side.make(torch.arange(-5, 4)[None], torch.zeros(1, 9).long(), "causal")
+    side = TokenInfo.make(torch.arange(-5, 4)[None], torch.zeros(1, 9).long(), "causal")
     first, hidden = later(Context(side.tail(4), side, "causal", 5))
     assert (first, hidden.shape) == (5, (1, 1, 4, 4))
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Context, Memory
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias import adaptive_span
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
@@ -111,11 +111,14 @@ def test_what_is_dropped_of_a_row_does_not_depend_on_the_rows_beside_it():
         given = x[rows.start : rows.stop]
         return mixer(given, None, packed([[11]] * len(rows), 11, "causal", **more))[0]
 
-    whole = out(range(3), key=Key.make(1, 2, rows=range(3)))
+    whole = out(range(3), key=DropoutKey.make(1, 2, rows=range(3)))
     cut = torch.cat(
-        [out(range(1), key=Key.make(1, 2, rows=range(1))), out(range(1, 3), key=Key.make(1, 2, rows=range(1, 3)))]
+        [
+            out(range(1), key=DropoutKey.make(1, 2, rows=range(1))),
+            out(range(1, 3), key=DropoutKey.make(1, 2, rows=range(1, 3))),
+        ]
     )
     assert torch.equal(whole, cut)
     assert not torch.equal(whole, out(range(3)))
-    mean = torch.stack([out(range(3), key=Key.make(step, rows=range(3))) for step in range(100)]).mean(0)
+    mean = torch.stack([out(range(3), key=DropoutKey.make(step, rows=range(3))) for step in range(100)]).mean(0)
     torch.testing.assert_close(mean, out(range(3)), atol=0.3, rtol=0)

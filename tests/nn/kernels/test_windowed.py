@@ -8,9 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import Context, Taps
-from clozeworks.core.cache import Keys
-from clozeworks.core.dropout import Key, keep
+from clozeworks.core.batch import AttentionCapture, Context
+from clozeworks.core.cache import KVCache
+from clozeworks.core.dropout import DropoutKey, keep
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
@@ -69,8 +69,8 @@ def test_it_is_the_dense_definition(name, kind, window):
     if kind == "order":
         context = numbered(context, torch.Generator().manual_seed(0))
     q, k, v = triple(width, rows=len(lengths))
-    expected = backends.dense(q, Keys(k, v), context, near=window.near(context))
-    compare(windowed.windowed(q, Keys(k, v), context, window, 0.0), expected, [q, k, v])
+    expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
+    compare(windowed.windowed(q, KVCache(k, v), context, window, 0.0), expected, [q, k, v])
 
 
 @pytest.mark.parametrize("window", [Window(40), Window(30, 22)], ids=str)
@@ -78,7 +78,9 @@ def test_it_is_the_dense_definition(name, kind, window):
 def test_a_window_over_all_is_attention(kind, window):
     context = packed([[23], [11, 12]], 23, kind)
     q, k, v = triple(23, rows=2)
-    compare(backends.attend(q, Keys(k, v), context, window=window), backends.dense(q, Keys(k, v), context), [q, k, v])
+    compare(
+        backends.attend(q, KVCache(k, v), context, window=window), backends.dense(q, KVCache(k, v), context), [q, k, v]
+    )
 
 
 def test_single_precision_in_pieces_of_the_usual_size(monkeypatch):
@@ -86,8 +88,8 @@ def test_single_precision_in_pieces_of_the_usual_size(monkeypatch):
     context = packed([[333], [200, 100]], 333)
     q, k, v = triple(333, rows=2, dtype=torch.float32, size=16)
     window = Window(40, 50)
-    expected = backends.dense(q, Keys(k, v), context, near=window.near(context))
-    compare(backends.attend(q, Keys(k, v), context, window=window), expected, [q, k, v], 1e-5)
+    expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
+    compare(backends.attend(q, KVCache(k, v), context, window=window), expected, [q, k, v], 1e-5)
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
@@ -102,8 +104,8 @@ def test_rows_before_the_queries(length, kind, window):
     past.document[1, :5] = -2
     context = Context(query, query, kind).after(past)
     q, k, v = triple(length, 17, rows=2)
-    expected = backends.dense(q, Keys(k, v), context, near=window.near(context))
-    compare(windowed.windowed(q, Keys(k, v), context, window, 0.0), expected, [q, k, v])
+    expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
+    compare(windowed.windowed(q, KVCache(k, v), context, window, 0.0), expected, [q, k, v])
 
 
 @pytest.mark.parametrize("window", [Window(2), Window(5, 1), Window(2, 2, (1, 2, 3))], ids=str)
@@ -118,8 +120,8 @@ def test_marked_tokens_are_seen_from_everywhere_and_once(name, kind, window):
     context = dataclasses.replace(context, query=side, memory=side, most_marked=int(marked.sum(1).max()))
     q, k, v = triple(width, rows=len(lengths))
     near = window.near(context) | marked[:, None, None]
-    expected = backends.dense(q, Keys(k, v), context, near=near)
-    compare(windowed.windowed(q, Keys(k, v), context, window, 0.0, marks=True), expected, [q, k, v])
+    expected = backends.dense(q, KVCache(k, v), context, near=near)
+    compare(windowed.windowed(q, KVCache(k, v), context, window, 0.0, marks=True), expected, [q, k, v])
 
 
 @pytest.mark.parametrize("marks", [None, [2, 9, 22], [], list(range(23))])
@@ -163,16 +165,16 @@ def test_a_bias_in_blocks_is_the_dense_definition(kind, window, bias):
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("irregular", ["offset", "backward", "taps"])
+@pytest.mark.parametrize("irregular", ["offset", "backward", "capture"])
 def test_what_has_no_fast_path_takes_the_definition(irregular, monkeypatch):
     monkeypatch.setattr(backends, "windowed", None)
     context = packed([[9]], 9, "causal")
-    change = {"offset": None, "backward": torch.tensor([True]), "taps": Taps()}[irregular]
+    change = {"offset": None, "backward": torch.tensor([True]), "capture": AttentionCapture()}[irregular]
     context = dataclasses.replace(context, **{irregular: change})
     q, k, v = triple(9)
     window = Window(2, 1)
-    expected = backends.dense(q, Keys(k, v), context, near=window.near(context))
-    torch.testing.assert_close(backends.attend(q, Keys(k, v), context, window=window), expected)
+    expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
+    torch.testing.assert_close(backends.attend(q, KVCache(k, v), context, window=window), expected)
 
 
 @settings(max_examples=60, deadline=None)
@@ -194,60 +196,60 @@ def test_whatever_the_shape(length, left, right, steps, cuts, marks, kind):
     context = dataclasses.replace(context, query=side, memory=side)
     window = Window(left, right, steps)
     q, k, v = triple(length)
-    expected = backends.dense(q, Keys(k, v), context, near=window.near(context) | marked[:, None, None])
-    compare(windowed.windowed(q, Keys(k, v), context, window, 0.0, marks=True), expected, [q, k, v])
+    expected = backends.dense(q, KVCache(k, v), context, near=window.near(context) | marked[:, None, None])
+    compare(windowed.windowed(q, KVCache(k, v), context, window, 0.0, marks=True), expected, [q, k, v])
 
 
 @pytest.mark.parametrize("window", [Window(3), Window(2, 1, (1, 2, 2))], ids=str)
 @pytest.mark.parametrize("kind", ["full", "causal"])
 def test_the_gradient_under_dropout(kind, window):
-    context = packed([[11], [5, 6]], 11, kind, key=Key.make(3))
+    context = packed([[11], [5, 6]], 11, kind, key=DropoutKey.make(3))
     assert torch.autograd.gradcheck(
-        lambda q, k, v: windowed.windowed(q, Keys(k, v), context, window, 0.3), triple(11, rows=2), fast_mode=True
+        lambda q, k, v: windowed.windowed(q, KVCache(k, v), context, window, 0.3), triple(11, rows=2), fast_mode=True
     )
 
 
 def test_dropout_has_its_rate_and_each_piece_its_own():
     """Values of one and no scores: what comes out is the share of the weights that were kept, made larger."""
-    context = packed([[64], [64]], 64, key=Key.make(1, rows=range(2)))
+    context = packed([[64], [64]], 64, key=DropoutKey.make(1, rows=range(2)))
     k = torch.randn(2, HEADS, 64, SIZE)
     q, v = torch.zeros_like(k), torch.ones_like(k)
-    found = windowed.windowed(q, Keys(k, v), context, Window(20), 0.3)[..., 0]
+    found = windowed.windowed(q, KVCache(k, v), context, Window(20), 0.3)[..., 0]
     assert abs(float(found.mean()) - 1) < 0.02
     pieces = found[0].unfold(1, 4, 4).transpose(0, 1).flatten(1)[5:10]  # whole bands
     assert len({tuple(piece.tolist()) for piece in pieces}) == 5
-    alone = packed([[64]], 64, key=Key.make(1, rows=range(1, 2)))
-    again = windowed.windowed(q[1:], Keys(k[1:], v[1:]), alone, Window(20), 0.3)[..., 0]
+    alone = packed([[64]], 64, key=DropoutKey.make(1, rows=range(1, 2)))
+    again = windowed.windowed(q[1:], KVCache(k[1:], v[1:]), alone, Window(20), 0.3)[..., 0]
     torch.testing.assert_close(again, found[1:])
 
 
 def test_what_is_dropped_is_what_the_key_says():
-    context = packed([[3]], 3, key=Key.make(1))
+    context = packed([[3]], 3, key=DropoutKey.make(1))
     q, k, v = triple(3)
     weights = (q @ k.transpose(-1, -2) / SIZE**0.5).softmax(-1)
     key = context.at("weights").key
     assert key is not None
     mask = keep(key.within(torch.tensor([0]), 1).seeds, None, key.site, weights, 0.4)
-    found = windowed.windowed(q, Keys(k, v), context, Window(5), 0.4)
+    found = windowed.windowed(q, KVCache(k, v), context, Window(5), 0.4)
     torch.testing.assert_close(found, (weights * mask / 0.6) @ v)
 
 
 def test_a_device_without_bits_drops_the_same(monkeypatch):
-    context = packed([[23], [5, 18]], 23, key=Key.make(4, rows=range(2)))
+    context = packed([[23], [5, 18]], 23, key=DropoutKey.make(4, rows=range(2)))
     inputs = triple(23, rows=2)
-    found = windowed.windowed(inputs[0], Keys(*inputs[1:]), context, Window(3), 0.3)
+    found = windowed.windowed(inputs[0], KVCache(*inputs[1:]), context, Window(3), 0.3)
     first = torch.autograd.grad(found.square().sum(), inputs)
-    monkeypatch.setattr(Key, "states", lambda _: None)
-    again = windowed.windowed(inputs[0], Keys(*inputs[1:]), context, Window(3), 0.3)
+    monkeypatch.setattr(DropoutKey, "states", lambda _: None)
+    again = windowed.windowed(inputs[0], KVCache(*inputs[1:]), context, Window(3), 0.3)
     assert torch.equal(again, found)
     assert all(map(torch.equal, torch.autograd.grad(again.square().sum(), inputs), first))
 
 
 def test_under_dropout_one_bit_a_weight_is_kept():
     q, k, v = triple(23)
-    context, kept = packed([[23]], 23, key=Key.make(1)), []
+    context, kept = packed([[23]], 23, key=DropoutKey.make(1)), []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
-        windowed.windowed(q, Keys(k, v), context, Window(3), 0.3)
+        windowed.windowed(q, KVCache(k, v), context, Window(3), 0.3)
     (plan,) = (value for value in context.scratch.values() if isinstance(value, windowed.Plan))
     *whole, bits = kept
     assert all(
@@ -262,7 +264,7 @@ def test_what_is_kept_grows_like_the_length(bias, monkeypatch):
     mixer = Attention(2, dropout=0.1, bias=bias, window=Window(16)).build(8)
     found = []
     for length in (512, 1024, 2048):
-        context = packed([[length]], length, key=Key.make(1))
+        context = packed([[length]], length, key=DropoutKey.make(1))
         kept: dict[int, int] = {}
 
         def keeps(tensor, kept=kept):
@@ -281,14 +283,14 @@ def test_a_long_document_has_one_mask_for_all_its_pieces(monkeypatch):
     for lengths in ([1000], [300, 700]):
         context = packed([lengths], 1000)
         q, k, v = triple(1000, size=1)
-        windowed.windowed(q, Keys(k, v), context, Window(16), 0.0)
+        windowed.windowed(q, KVCache(k, v), context, Window(16), 0.0)
         (plan,) = (value for value in context.scratch.values() if isinstance(value, windowed.Plan))
         found.append(len({piece.hidden.untyped_storage().data_ptr() for piece in plan.pieces}))
     assert found == [1, 2]  # where two documents meet in the middle of a piece, that has its own
 
 
 def test_shapes_without_values():
-    context = packed([[23]], 23, key=Key.make(1))
+    context = packed([[23]], 23, key=DropoutKey.make(1))
     side = dataclasses.replace(context.query, marked=context.query.position < 2).each(lambda v: v.to("meta"))
     context = dataclasses.replace(context, query=side, memory=side, most_marked=2)
     mixer = GlobalWindow(3, Window(3), dropout=0.1).build(12).to("meta")
@@ -301,5 +303,5 @@ def test_shapes_without_values():
 def test_documents_are_found_without_borders():
     context = packed([[5, 9, 9], [23]], 23)
     q, k, v = triple(23, rows=2)
-    bare = dataclasses.replace(context, borders=None, scratch={})
-    assert torch.equal(*(windowed.windowed(q, Keys(k, v), each, Window(3), 0.0) for each in (context, bare)))
+    bare = dataclasses.replace(context, layout=None, scratch={})
+    assert torch.equal(*(windowed.windowed(q, KVCache(k, v), each, Window(3), 0.0) for each in (context, bare)))

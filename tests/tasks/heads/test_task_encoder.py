@@ -4,18 +4,18 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Hidden
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.model import initialise
-from clozeworks.tasks.heads.task_encoder import Readers, ReadersLayer
+from clozeworks.tasks.heads.task_encoder import TaskEncoder, TaskEncoderLayer
 from tests.toys import batch_of, packed
 
 FIRST, WIDTH, VOCAB = 5, 7, 20
 ROWS = [[3, 4], [5]]
 
 
-def case(spec: Readers) -> tuple[ReadersLayer, Hidden, torch.Tensor]:
+def case(spec: TaskEncoder) -> tuple[TaskEncoderLayer, Hidden, torch.Tensor]:
     torch.manual_seed(0)
     module = spec.build(WIDTH, FIRST, VOCAB)
     initialise(module, 0.3, 0)
@@ -25,7 +25,7 @@ def case(spec: Readers) -> tuple[ReadersLayer, Hidden, torch.Tensor]:
 
 @pytest.mark.parametrize("places", [("between",), ("input",), ("output",), ("input", "output"), ()])
 def test_features_come_in_where_they_are_asked_for(places):
-    spec = Readers(cells=6, words=3, features=places, dropout=0.0)
+    spec = TaskEncoder(cells=6, words=3, features=places, dropout=0.0)
     check(spec)
     module, hidden, features = case(spec)
     batch = batch_of(packed(ROWS, 7), torch.randint(0, VOCAB, (2, 7)))
@@ -39,7 +39,7 @@ def test_features_come_in_where_they_are_asked_for(places):
 
 
 def test_by_hand_between():
-    spec = Readers(cells=6, words=0, dropout=0.0)
+    spec = TaskEncoder(cells=6, words=0, dropout=0.0)
     module, hidden, features = case(spec)
     context, tokens = packed(ROWS, 7), torch.zeros(2, 7, dtype=torch.long)
     one = module.readers[0](module.projections[0](hidden.layers[0]), packed(ROWS, 7)).last
@@ -48,7 +48,7 @@ def test_by_hand_between():
 
 
 def test_packed_is_as_alone():
-    module, hidden, features = case(Readers(cells=6, words=3))
+    module, hidden, features = case(TaskEncoder(cells=6, words=3))
     tokens = torch.randint(0, VOCAB, (2, 7))
     whole = module(hidden, features, batch_of(packed(ROWS, 7), tokens))
     part = slice(3, 7)
@@ -58,7 +58,7 @@ def test_packed_is_as_alone():
 
 
 def test_a_word_that_came_later_has_no_vector_here():
-    module, hidden, features = case(Readers(cells=6, words=3, dropout=0.0))
+    module, hidden, features = case(TaskEncoder(cells=6, words=3, dropout=0.0))
     tokens = torch.full((2, 7), VOCAB + 5)
     found = module(hidden, features, batch_of(packed(ROWS, 7), tokens))
     with torch.no_grad():
@@ -67,16 +67,16 @@ def test_a_word_that_came_later_has_no_vector_here():
 
 
 def test_what_is_dropped_is_keyed():
-    module, hidden, features = case(Readers(cells=6, dropout=0.5))
+    module, hidden, features = case(TaskEncoder(cells=6, dropout=0.5))
     batch = batch_of(packed(ROWS, 7), torch.zeros(2, 7, dtype=torch.long))
     plain = module(hidden, features, batch)
-    hidden.key = Key.make(1, rows=range(2))
+    hidden.key = DropoutKey.make(1, rows=range(2))
     assert not torch.allclose(plain, module(hidden, features, batch))
     assert torch.equal(module(hidden, features, batch), module(hidden, features, batch))
 
 
 @pytest.mark.parametrize(
-    "part", [Readers(0), Readers(words=-1), Readers(dropout=1.0), Readers(features=("input", "input"))]
+    "part", [TaskEncoder(0), TaskEncoder(words=-1), TaskEncoder(dropout=1.0), TaskEncoder(features=("input", "input"))]
 )
 def test_what_cannot_be_is_refused(part):
     with pytest.raises(RecipeError):

@@ -12,14 +12,14 @@ from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.optim.settings import LayerRates, SlantedTriangular
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.heads.crf import CRF
-from clozeworks.tasks.heads.task_encoder import Readers
+from clozeworks.tasks.heads.task_encoder import TaskEncoder
+from clozeworks.tasks.layer_selection import JoinLayers, ScalarMix, SumLayers
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.reading import JoinLayers, ScalarMix, SumLayers
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.tag import Tag
-from clozeworks.train.finetune.continue_pretraining import texts_of
+from clozeworks.train.finetune.continue_pretraining import collect_texts
 from clozeworks.train.finetune.entry import plan
-from clozeworks.train.finetune.options import Wishes
+from clozeworks.train.finetune.options import FinetuneOptions
 from tests.labelled import rows
 
 
@@ -29,14 +29,14 @@ def encoder(road: Path) -> TextEncoder:
 
 
 def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **wishes: object):
-    return plan(task, encoder, rows() if given is None else given, wishes=Wishes(**{"length": 32, **wishes}))
+    return plan(task, encoder, rows() if given is None else given, wishes=FinetuneOptions(**{"length": 32, **wishes}))
 
 
 def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
     made = planned(encoder, unfreeze=True)
-    assert made.recipe.tune is not None
-    assert made.recipe.tune.thaw == 2  # an epoch of 43 rows in batches of 32
-    assert made.recipe.tune.epochs == 20  # few rows
+    assert made.recipe.finetune is not None
+    assert made.recipe.finetune.unfreeze_every == 2  # an epoch of 43 rows in batches of 32
+    assert made.recipe.finetune.epochs == 20  # few rows
     assert made.recipe.train.steps == 40
     assert isinstance(made.recipe.train.schedule, SlantedTriangular)
     assert made.recipe.train.optimizer == LayerRates(factor=1 / 2.6)
@@ -51,7 +51,7 @@ def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
 
 
 def test_over_readers_no_pooler_is_read(encoder: TextEncoder):
-    readers = {"task.readers": "Readers"}
+    readers = {"task.task_encoder": "Readers"}
     made = planned(encoder, changes=readers)
     assert isinstance(made.task, Classify)
     assert made.task.summary.place == "concat"
@@ -65,7 +65,7 @@ def test_over_readers_no_pooler_is_read(encoder: TextEncoder):
 
 def test_readers_want_words_as_wide_as_what_is_said_of_them():
     r = cw.recipe("awd_lstm_mini")
-    r.objective.losses = (Tag(labels=("a", "b"), readers=Readers()),)
+    r.objective.losses = (Tag(labels=("a", "b"), task_encoder=TaskEncoder()),)
     spec.check(r, r.name)
     assert isinstance(r.encoder.stack.block, tuple)
     r.encoder.stack.block, r.encoder.stack.depth = r.encoder.stack.block[:2], 2
@@ -74,12 +74,14 @@ def test_readers_want_words_as_wide_as_what_is_said_of_them():
 
 
 def test_changes_by_path_come_last_and_steps_follow(encoder: TextEncoder):
-    made = planned(encoder, changes={"tune.epochs": "2", "tune.batch": "10", "train.learning_rate": "1e-2"})
+    made = planned(
+        encoder, changes={"finetune.epochs": "2", "finetune.batch_size": "10", "train.learning_rate": "1e-2"}
+    )
     assert (made.recipe.train.steps, made.recipe.train.evaluate_every) == (10, 5)
     assert made.recipe.train.learning_rate == 1e-2
-    made = planned(encoder, changes={"tune.batch": "10"}, unfreeze=True)
-    assert made.recipe.tune is not None
-    assert made.recipe.tune.thaw == 5
+    made = planned(encoder, changes={"finetune.batch_size": "10"}, unfreeze=True)
+    assert made.recipe.finetune is not None
+    assert made.recipe.finetune.unfreeze_every == 5
     assert planned(encoder, changes={"train.steps": "7"}).recipe.train.steps == 7
 
 
@@ -107,9 +109,9 @@ def test_texts_of_the_rows_are_read_once_and_as_text(encoder: TextEncoder):
         {"tokens": ["the", "red", "fox"], "tags": ["O", "O", "B-X"]},
         {"tokens": ["我", "喜", "欢"], "tags": ["O"] * 3},
     ]
-    assert sorted(texts_of(planned(encoder, "tag", tags, share=0.0))) == ["the red fox", "我喜欢"]
+    assert sorted(collect_texts(planned(encoder, "tag", tags, share=0.0))) == ["the red fox", "我喜欢"]
     twice = [*rows(4), *rows(4)]
-    assert len(texts_of(planned(encoder, given=twice, share=0.0))) == len({row["text"] for row in twice})
+    assert len(collect_texts(planned(encoder, given=twice, share=0.0))) == len({row["text"] for row in twice})
 
 
 def test_so_many_of_the_rows_are_learned_from(encoder: TextEncoder):
@@ -125,12 +127,12 @@ def test_from_python(road: Path, tmp_path: Path):
     done = cw.finetune("classify", road / "run", rows(), rows(24, 1), out=tmp_path / "run", tell=seen.append, **how)
     assert done.finished
     assert seen[0].recipe.train.steps == 36
-    assert done.figures["accuracy"] >= 0.8
+    assert done.metrics["accuracy"] >= 0.8
     assert done.model.predict("the red fox")[0]["label"] == "warm"
     again = cw.finetune("classify", cw.load(road / "run"), rows(), rows(24, 1), out=tmp_path / "run", **how)
-    assert again.figures == done.figures
+    assert again.metrics == done.metrics
     bare = cw.finetune("classify", road / "run", rows(), out=tmp_path / "bare", share=0.0, epochs=1, progress=False)
-    assert (bare.figures, bare.rows) == ({}, {"train": 48})
+    assert (bare.metrics, bare.rows) == ({}, {"train": 48})
     assert json.loads((tmp_path / "bare" / "recipe.json").read_text())["tune"]["epochs"] == 1
 
 

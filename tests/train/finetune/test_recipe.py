@@ -11,22 +11,22 @@ from torch.nn import functional as F
 
 import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.grow import framed
-from clozeworks.inference.answers import answers
+from clozeworks.exchange.grow import add_template_tokens
+from clozeworks.inference.answers import predict_records
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.pair import Pair
+from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import fitted, frame_of, summary_of
-from clozeworks.train.finetune.train import finetune
+from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
@@ -56,49 +56,51 @@ def encoder() -> TextEncoder:
 
 
 def test_a_model_without_specials_gets_fresh_ones(encoder: TextEncoder):
-    frame = frame_of(encoder.recipe, encoder.tokenizer)
-    assert frame == Frame(("_start_",), ("_delimiter_",), ("_classify_",), "last", False, length=512)
-    grown = framed(encoder, frame)
+    frame = infer_template(encoder.recipe, encoder.tokenizer)
+    assert frame == InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", False, length=512)
+    grown = add_template_tokens(encoder, frame)
     assert [grown.tokenizer.id(name) for name in ("_start_", "_delimiter_", "_classify_")] == [7, 8, 9]
     assert grown.recipe.encoder.vocab == 10
     old, new = (each.model.encoder.embed.words.table.weight.detach() for each in (encoder, grown))
     assert torch.equal(new[:7], old)
     assert 0.01 < float(new[7:].std()) < 0.03
     assert len(torch.unique(new[7:], dim=0)) == 3
-    assert framed(grown, frame) is grown
+    assert add_template_tokens(grown, frame) is grown
     plain = grown.tokenizer.encode(["_start_ fine"])[0].ids.tolist()
     assert not {7, 8, 9} & set(plain)
-    assert frame_of(grown.recipe, grown.tokenizer) == frame
+    assert infer_template(grown.recipe, grown.tokenizer) == frame
 
 
 def test_ours_need_none():
     tokenizer = Tokenizer.train([" ".join(WORDS)], vocab=80)
     recipe = one_way(tokenizer.size)
-    frame = frame_of(recipe, tokenizer)
-    assert frame == Frame(("[CLS]",), ("[MASK]",), ("[SEP]",), "last", False, length=512)
+    frame = infer_template(recipe, tokenizer)
+    assert frame == InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), "last", False, length=512)
     encoder = TextEncoder(build(recipe), tokenizer, recipe)
-    assert framed(encoder, frame) is encoder
+    assert add_template_tokens(encoder, frame) is encoder
 
 
 def test_the_published_forms(encoder: TextEncoder):
-    frame = frame_of(encoder.recipe, encoder.tokenizer)
-    tokenizer = framed(encoder, frame).tokenizer
+    frame = infer_template(encoder.recipe, encoder.tokenizer)
+    tokenizer = add_template_tokens(encoder, frame).tokenizer
 
     def written(labelled) -> list[str]:
         tokens = [tokenizer.token(token) for token in labelled.examples.tokens]
         first = labelled.examples.first
         return [" ".join(tokens[a:b]) for a, b in itertools.pairwise(first)]
 
-    one = Classify(frame=frame).examples(Table("", [{"text": "fine sour"}]), tokenizer, truth=False)
+    one = Classify(template=frame).examples(Table("", [{"text": "fine sour"}]), tokenizer, truth=False)
     assert written(one) == ["_start_ fine sour _classify_"]
     pair = Table("", [{"text_a": "warm", "text_b": "cold"}])
-    assert written(Pair(frame=frame).examples(pair, tokenizer, False)) == ["_start_ warm _delimiter_ cold _classify_"]
-    assert written(Pair(frame=frame, both=True).examples(pair, tokenizer, False)) == [
+    assert written(Pair(template=frame).examples(pair, tokenizer, False)) == [
+        "_start_ warm _delimiter_ cold _classify_"
+    ]
+    assert written(Pair(template=frame, both=True).examples(pair, tokenizer, False)) == [
         "_start_ warm _delimiter_ cold _classify_",
         "_start_ cold _delimiter_ warm _classify_",
     ]
     question = Table("", [{"context": "fine warm", "question": "poor", "choices": ["sour", "cold"]}])
-    assert written(Choice(frame=frame, asked="first").examples(question, tokenizer, False)) == [
+    assert written(Choice(template=frame, asked="first").examples(question, tokenizer, False)) == [
         "_start_ fine warm poor _delimiter_ sour _classify_",
         "_start_ fine warm poor _delimiter_ cold _classify_",
     ]
@@ -106,16 +108,16 @@ def test_the_published_forms(encoder: TextEncoder):
 
 def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
     """The mean over all tokens of the step that another follows, whatever micro-batch they are in."""
-    frame = frame_of(encoder.recipe, encoder.tokenizer)
-    grown = framed(encoder, frame)
-    task = Pair(frame=frame, summary=summary_of(grown.recipe, frame, False), both=True).fitted(PAIRS)
-    recipe = fitted(grown.recipe, task, PAIRS, len(PAIRS), auxiliary=0.5)
+    frame = infer_template(encoder.recipe, encoder.tokenizer)
+    grown = add_template_tokens(encoder, frame)
+    task = Pair(template=frame, summary=choose_summary(grown.recipe, frame, False), both=True).with_labels(PAIRS)
+    recipe = make_finetune_recipe(grown.recipe, task, PAIRS, len(PAIRS), auxiliary=0.5)
     assert recipe.objective.losses == (task, NextToken(weight=0.5))
     model = build(recipe).eval()
     labelled = task.examples(PAIRS, grown.tokenizer)
     predict_words(labelled)
     examples = labelled.examples
-    micro = batch_of(labelled, np.arange(len(PAIRS)), "causal", 0, most=256)
+    micro = make_batch(labelled, np.arange(len(PAIRS)), "causal", 0, most=256)
     assert len(micro) > 1
     means = accumulate(model, micro, [None] * len(micro))
     ours = TextEncoder(model, grown.tokenizer, recipe)
@@ -130,15 +132,15 @@ def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
 
 @pytest.mark.parametrize("auxiliary", [0.0, 0.5])
 def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, auxiliary: float):
-    frame = frame_of(encoder.recipe, encoder.tokenizer)
-    grown = framed(encoder, frame)
-    task = Classify(frame=frame, summary=summary_of(grown.recipe, frame, False)).fitted(ROWS)
-    tune, train = Tune(epochs=30, batch=12), Train(learning_rate=3e-3, guard=None)
-    recipe = fitted(grown.recipe, task, ROWS, len(ROWS), tune, train, auxiliary)
-    done = finetune(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
+    frame = infer_template(encoder.recipe, encoder.tokenizer)
+    grown = add_template_tokens(encoder, frame)
+    task = Classify(template=frame, summary=choose_summary(grown.recipe, frame, False)).with_labels(ROWS)
+    tune, train = Finetune(epochs=30, batch_size=12), Train(learning_rate=3e-3, guard=None)
+    recipe = make_finetune_recipe(grown.recipe, task, ROWS, len(ROWS), tune, train, auxiliary)
+    done = finetune_run(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
     assert done.heldout["accuracy"] == 1.0
     again = cw.load(tmp_path / "run")
-    told, _ = answers(again.model, again.recipe.task, ROWS, again.tokenizer, "causal")
+    told, _ = predict_records(again.model, again.recipe.task, ROWS, again.tokenizer, "causal")
     assert again.recipe.task.score(told, ROWS)["accuracy"] == 1.0
     assert (again.language_head is not None) == bool(auxiliary)
 
@@ -146,12 +148,12 @@ def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, 
 def test_what_reads_both_ways_predicts_no_next_word():
     recipe = cw.recipe("bert_tiny")
     with pytest.raises(RecipeError, match="next tokens are predicted by models that read one way"):
-        fitted(recipe, Classify().fitted(ROWS), ROWS, len(ROWS), auxiliary=0.5)
+        make_finetune_recipe(recipe, Classify().with_labels(ROWS), ROWS, len(ROWS), auxiliary=0.5)
 
 
 def test_a_token_has_one_label(encoder: TextEncoder):
-    frame = frame_of(encoder.recipe, encoder.tokenizer)
-    labelled = Classify(frame=frame).examples(ROWS, framed(encoder, frame).tokenizer, truth=False)
+    frame = infer_template(encoder.recipe, encoder.tokenizer)
+    labelled = Classify(template=frame).examples(ROWS, add_template_tokens(encoder, frame).tokenizer, truth=False)
     labelled.examples.labels[3] = 1
     with pytest.raises(InputError, match="the task has labels for tokens"):
         predict_words(labelled)
@@ -159,5 +161,5 @@ def test_a_token_has_one_label(encoder: TextEncoder):
 
 def test_what_reads_each_way_alone_is_summed_up_over_all_its_words():
     elmo = cw.recipe("elmo_mini")
-    assert summary_of(elmo, Frame(), pooled=False).place == "concat"
-    assert summary_of(cw.recipe("bert_tiny"), Frame(), pooled=True).place == "first"
+    assert choose_summary(elmo, InputTemplate(), pooled=False).place == "concat"
+    assert choose_summary(cw.recipe("bert_tiny"), InputTemplate(), pooled=True).place == "first"

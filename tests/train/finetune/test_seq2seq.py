@@ -10,27 +10,27 @@ import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import found
+from clozeworks.inference.answers import predict_outputs
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
 from clozeworks.nn.attention import Attention
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.starts.transfer import transfer
-from clozeworks.tasks.write import Search, Write
-from clozeworks.train.finetune.recipe import fitted, frame_of
-from clozeworks.train.finetune.seq2seq import join_models, write_of
-from clozeworks.train.finetune.train import finetune
-from tests.tasks.test_write import lively, logits, small, table, tokenizer
+from clozeworks.tasks.seq2seq import Search, Seq2Seq
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.seq2seq import join_models, make_seq2seq_task
+from clozeworks.train.finetune.train import finetune_run
+from tests.tasks.test_seq2seq import lively, logits, small, table, tokenizer
 
 __all__ = ["tokenizer"]
 
 
 def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Recipe | None = None, **more) -> Recipe:
-    frame = dataclasses.replace(frame_of(base, tokenizer), length=32)
-    task = write_of(base, frame, form)  # pyright: ignore[reportArgumentType]
+    frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
+    task = make_seq2seq_task(base, frame, form)  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
-    return fitted(base, task, table(4), 4, Tune(1, 4), Train(guard=None), decoder=other)
+    return make_finetune_recipe(base, task, table(4), 4, Finetune(1, 4), Train(guard=None), decoder=other)
 
 
 def shared(model: Model) -> dict[str, torch.Tensor]:
@@ -48,7 +48,7 @@ def test_the_decoder_starts_as_the_encoder(tokenizer: Tokenizer):
     for name, value in model.named_parameters():
         if ".cross" in name:
             assert value.equal(fresh[name])
-        elif name.startswith("heads.write.words."):
+        elif name.startswith("heads.seq2seq.words."):
             assert value.equal(theirs[name.replace("write.words", "masked_lm")])
         else:
             assert value.equal(theirs[name.replace("decoder.", "encoder.")])
@@ -89,9 +89,9 @@ def test_two_checkpoints(tokenizer: Tokenizer, tmp_path):
     for name, value in second.items():
         if name.startswith("encoder.") and "pooler" not in name:
             assert both[name.replace("encoder.", "decoder.", 1)].equal(value)
-    assert both["heads.write.words.dense.weight"].equal(second["heads.masked_lm.dense.weight"])
+    assert both["heads.seq2seq.words.dense.weight"].equal(second["heads.masked_lm.dense.weight"])
     made.train.learning_rate = 1e-12
-    finetune(made, tokenizer, table(4), None, tmp_path / "run", source=joined, progress=False)
+    finetune_run(made, tokenizer, table(4), None, tmp_path / "run", source=joined, progress=False)
     for name, value in cw.load(tmp_path / "run").model.named_parameters():
         torch.testing.assert_close(value, both[name], rtol=0, atol=1e-6)
 
@@ -117,7 +117,7 @@ def test_a_model_that_writes_is_trained_further(tokenizer: Tokenizer):
     assert made.decoder == base.decoder
     task = made.task
     assert task is not None
-    assert task.frame.opening == ()
+    assert task.template.opening == ()
     model = build(made)
     assert transfer(build(base), model) == []
     again = made_of(made, tokenizer)
@@ -157,15 +157,15 @@ def test_every_family_writes_as_it_reads(tokenizer: Tokenizer, name: str, form: 
         return
     made = made_of(base, tokenizer, form)
     task = made.task
-    assert isinstance(task, Write)
+    assert isinstance(task, Seq2Seq)
     transfer(build(base), build(made))
     model = lively(made).double()
     labelled = task.examples(rows, tokenizer, truth=False)
-    together, _ = found(model, task, labelled, "full", 0)
+    together, _ = predict_outputs(model, task, labelled, "full", 0)
     longer = dataclasses.replace(task, target_length=12)
     told, read = task.answers(together, labelled, rows), 0
     for at, answer in enumerate(told):
-        alone, _ = found(model, task, task.examples(rows.some([at]), tokenizer, truth=False), "full", 0)
+        alone, _ = predict_outputs(model, task, task.examples(rows.some([at]), tokenizer, truth=False), "full", 0)
         np.testing.assert_allclose(alone[0], together[at], rtol=1e-6, atol=1e-6)
         if answer["text"]:
             row = Table("x", [{"source": rows.rows[at]["source"], "target": answer["text"]}])

@@ -54,7 +54,7 @@ def test_what_the_user_has_set_up_stays(monkeypatch):
 TORN = """
 import torch
 from clozeworks.train.resources.allocator import Heap, keep_freed
-from clozeworks.train.resources.memory_check import held
+from clozeworks.train.resources.memory_check import held_bytes as held
 kept, heap = keep_freed(), Heap(held)
 calm = any(heap.settle() for _ in range(9))
 blocks = [torch.ones(1 << 18) for _ in range(600)]  # of a megabyte
@@ -99,16 +99,16 @@ def test_without_a_c_library_that_can_nothing_is_done(monkeypatch):
 
 HELD = """
 import torch
-from clozeworks.train import room
+from clozeworks.train.resources import memory_check as room
 from clozeworks.train.resources.allocator import give_back, keep_freed
 torch.set_num_threads(1)
 kept = keep_freed()
 some = [torch.ones(1 << 18) for _ in range(200)]  # a megabyte each
 last = torch.ones(1 << 18)
 del some
-before = room.held()
+before = room.held_bytes()
 give_back()
-print(int(kept), (before - room.held()) >> 20)
+print(int(kept), (before - room.held_bytes()) >> 20)
 """
 
 

@@ -11,7 +11,7 @@ from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.optim.optimizers.optimizer import Group
 from clozeworks.optim.settings import Adagrad, AdamW, Lamb, LayerRates
 from clozeworks.recipes import recipe
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from clozeworks.train.resources.footprint import Fused, Meter
 
 MB = 1 << 20
@@ -51,9 +51,9 @@ def test_the_backward_pass_and_its_gradients_count():
 def test_attention_keeps_its_weights_under_dropout_only():
     r = recipe("bert_tiny")
     r.objective.segments.length = 512
-    with_weights = cost_of(r).passes
+    with_weights = measure_cost(r).passes
     r.encoder.stack.block_at(0).mixer.dropout = 0.0
-    assert with_weights - cost_of(r).passes > 2 * 8 * 2 * 512 * 512 * 4  # depth, rows, heads
+    assert with_weights - measure_cost(r).passes > 2 * 8 * 2 * 512 * 512 * 4  # depth, rows, heads
 
 
 def test_attention_with_a_learnt_mask_keeps_its_weights():
@@ -73,17 +73,17 @@ def test_attention_with_a_learnt_mask_keeps_its_weights():
 def test_of_a_larger_vocabulary_one_piece_of_logits_is_there_at_a_time():
     r = recipe("bert_tiny")
     r.encoder.vocab = 1000
-    small = cost_of(r)
+    small = measure_cost(r)
     r.encoder.vocab = 31_000
-    more, table = cost_of(r).passes - small.passes, 4 * 30_000 * r.encoder.width
+    more, table = measure_cost(r).passes - small.passes, 4 * 30_000 * r.encoder.width
     assert table < more < BUDGET + 3 * table < 2 * 4 * round(0.15 * 4096) * 30_000
 
 
 def test_pieces_of_a_step_cost_less_though_gradients_stay():
     r = recipe("bert_tiny")
-    whole = cost_of(r)
+    whole = measure_cost(r)
     r.train.micro_tokens = 512
-    pieces = cost_of(r)
+    pieces = measure_cost(r)
     assert pieces.rows == 4
     assert 4 * pieces.parameters < pieces.passes < whole.passes
 
@@ -96,7 +96,7 @@ def test_pieces_of_a_step_cost_less_though_gradients_stay():
 def test_an_optimizer_says_what_it_keeps(optimizer, kept, spare):
     r = recipe("bert_tiny")
     r.train.optimizer = optimizer
-    cost = cost_of(r)
+    cost = measure_cost(r)
     assert (optimizer.kept, optimizer.spare) == (kept, spare)
     assert cost.fixed == 4 * (2 + kept) * cost.parameters
     assert cost.saving == 4 * (1 + kept) * cost.parameters
@@ -114,7 +114,7 @@ from clozeworks.core.batch import from_padded
 from benchmarks.contestant import memory_mb
 from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.recipe import build
-from clozeworks.train import optim
+from clozeworks.optim import parameter_groups as optim
 from clozeworks.train.loop import fit
 from tests.train.resources.test_footprint import shaped
 
@@ -155,6 +155,6 @@ def shaped(vocab: str, length: str, tokens: str, dropout: str):
 )  # fmt: skip
 def test_the_estimate_is_near_the_measured_peak(shape):
     done = subprocess.run([sys.executable, "-c", MEASURED, *shape], capture_output=True, text=True, check=True)
-    cost, peak = cost_of(shaped(*shape)), float(done.stdout) * MB
+    cost, peak = measure_cost(shaped(*shape)), float(done.stdout) * MB
     # Nothing is saved here. What the allocator leaves unused differs from run to run by a tenth and more.
     assert 0.85 * peak < cost.memory - cost.saving < 1.2 * peak

@@ -6,7 +6,7 @@ from clozeworks.machine import doctor
 from clozeworks.objectives.segments import Stream
 from clozeworks.recipes import recipe
 from clozeworks.train.resources import memory_check
-from clozeworks.train.resources.cost import cost_of
+from clozeworks.train.resources.cost import measure_cost
 from clozeworks.train.run import pretrain
 
 
@@ -16,49 +16,49 @@ def free(monkeypatch):
 
     def pretend(count: int | None) -> None:
         monkeypatch.setattr(doctor, "memory", lambda: (count, count))
-        monkeypatch.setattr(memory_check, "held", lambda: 0)
+        monkeypatch.setattr(memory_check, "held_bytes", lambda: 0)
 
     return pretend
 
 
 def test_a_run_that_fits_says_so(free):
     free(21_400_000_000)
-    need = cost_of(recipe("bert_mini")).memory / 1e9
-    assert memory_check.told(recipe("bert_mini"), "cpu") == f"needs about {need:.1f} GB of memory; 21.4 GB are free"
+    need = measure_cost(recipe("bert_mini")).memory / 1e9
+    assert memory_check.describe(recipe("bert_mini"), "cpu") == f"needs about {need:.1f} GB of memory; 21.4 GB are free"
 
 
 def test_a_run_that_does_not_fit_says_what_would(free):
     r = recipe("bert_tiny")
     r.train.batch_tokens = 65_536
-    whole = cost_of(r).memory
+    whole = measure_cost(r).memory
     free(whole - 100_000_000)
-    said = memory_check.told(r, "cpu")
+    said = memory_check.describe(r, "cpu")
     assert said.startswith("memory is short: this needs about ")
     assert said.endswith("set train.micro_tokens=32768")
-    free(cost_of(recipe("bert_tiny")).memory)
+    free(measure_cost(recipe("bert_tiny")).memory)
     smaller = memory_check.advice(r, "cpu")
     assert smaller is not None
     assert smaller < 32_768
     r.train.micro_tokens = smaller
-    assert memory_check.room(cost_of(r), "cpu").fits
+    assert memory_check.free_bytes(measure_cost(r), "cpu").fits
 
 
 def test_a_model_that_never_fits_is_told_so(free):
     free(1_000_000)
-    assert "take a smaller model" in memory_check.told(recipe("bert_tiny"), "cpu")
+    assert "take a smaller model" in memory_check.describe(recipe("bert_tiny"), "cpu")
 
 
 def test_what_the_process_holds_already_is_not_asked_for_again(free, monkeypatch):
-    cost = cost_of(recipe("bert_tiny"))
+    cost = measure_cost(recipe("bert_tiny"))
     free(cost.memory // 2)
-    assert not memory_check.room(cost, "cpu").fits
-    monkeypatch.setattr(memory_check, "held", lambda: cost.memory // 2 + 1)
-    assert memory_check.room(cost, "cpu").fits
+    assert not memory_check.free_bytes(cost, "cpu").fits
+    monkeypatch.setattr(memory_check, "held_bytes", lambda: cost.memory // 2 + 1)
+    assert memory_check.free_bytes(cost, "cpu").fits
 
 
 def test_a_system_that_does_not_tell_is_no_error(free):
     free(None)
-    assert memory_check.told(recipe("bert_tiny"), "cpu").endswith("GB of memory")
+    assert memory_check.describe(recipe("bert_tiny"), "cpu").endswith("GB of memory")
 
 
 def test_the_limit_of_a_container_counts(monkeypatch, tmp_path):
@@ -80,6 +80,6 @@ def test_what_is_remembered_takes_room():
     for memory in (0, 128, 512):
         r = recipe("gpt_mini")
         r.objective.segments, r.encoder.stack.memory = Stream(128, 32), memory
-        found.append(cost_of(r))
+        found.append(measure_cost(r))
     assert found[0].memory < found[1].memory < found[2].memory
     assert found[0].arithmetic["model"] < found[1].arithmetic["model"] < found[2].arithmetic["model"]

@@ -7,29 +7,29 @@ import pytest
 import torch
 
 from clozeworks.recipe import build
-from clozeworks.train.pretraining_batches import Feed
-from clozeworks.train.run import fitted, open_data
-from clozeworks.train.screen.guess import Guesser, first_example
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import fit_to_data, open_data
+from clozeworks.train.screen.guess import SampleGuess, first_example
 from tests.train.conftest import tiny_recipe
 from tests.train.test_segment_memory import remembering
 
 
 @pytest.fixture
-def guesser(data: Path) -> Guesser:
+def guesser(data: Path) -> SampleGuess:
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe = fitted(tiny_recipe(), tokenizer)
-    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary()))
-    return Guesser(build(recipe), tokenizer, itertools.islice(feed, 3))
+    recipe = fit_to_data(tiny_recipe(), tokenizer)
+    feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary()))
+    return SampleGuess(build(recipe), tokenizer, itertools.islice(feed, 3))
 
 
-def test_batches_pass_through(guesser: Guesser):
+def test_batches_pass_through(guesser: SampleGuess):
     assert guesser.look() is None, "no batch yet"
     seen = list(guesser)
     assert len(seen) == 3
     assert guesser.last is seen[-1][0]
 
 
-def test_the_guess_is_that_of_the_whole_batch(guesser: Guesser):
+def test_the_guess_is_that_of_the_whole_batch(guesser: SampleGuess):
     """Alone or packed with others, an example gives the same vectors."""
     for micro in guesser:
         found = guesser.look()
@@ -47,7 +47,7 @@ def test_the_guess_is_that_of_the_whole_batch(guesser: Guesser):
         assert "[CLS]" not in found.before
 
 
-def test_looking_draws_nothing_and_leaves_no_gradient(guesser: Guesser):
+def test_looking_draws_nothing_and_leaves_no_gradient(guesser: SampleGuess):
     next(guesser)
     before = torch.get_rng_state()
     weights = {name: value.clone() for name, value in guesser.model.named_parameters()}
@@ -61,16 +61,16 @@ def test_looking_draws_nothing_and_leaves_no_gradient(guesser: Guesser):
         assert torch.equal(value, weights[name])
 
 
-def test_a_batch_without_targets_has_no_example(guesser: Guesser):
+def test_a_batch_without_targets_has_no_example(guesser: SampleGuess):
     batch = next(guesser)[0]
     batch.targets, batch.labels = batch.targets[:0], batch.labels[:0]
     assert first_example(batch) is None
     assert guesser.look() is None
 
 
-def test_an_example_further_on_is_cut_out_whole(guesser: Guesser):
+def test_an_example_further_on_is_cut_out_whole(guesser: SampleGuess):
     batch = next(guesser)[0]
-    start, length = batch.borders.starts[1], batch.borders.lengths[1]
+    start, length = batch.layout.starts[1], batch.layout.lengths[1]
     assert batch.targets is not None
     later = batch.targets >= start
     batch.targets, batch.labels = batch.targets[later], batch.labels[later]
@@ -78,18 +78,18 @@ def test_an_example_further_on_is_cut_out_whole(guesser: Guesser):
     assert one is not None
     assert one.targets is not None
     assert torch.equal(one.tokens[0], batch.tokens.flatten()[start : start + length])
-    assert one.side.position[0].tolist() == list(range(length))
+    assert one.token_info.position[0].tolist() == list(range(length))
     count = len(one.targets)
     assert torch.equal(one.targets + start, batch.targets[:count])
     assert torch.equal(one.labels, batch.labels[:count])
 
 
 def test_what_comes_next_is_guessed_in_its_place(data: Path):
-    """Of a text in lanes, too: the row as it is read, with a hole where the guess stands."""
+    """Of a text in streams, too: the row as it is read, with a hole where the guess stands."""
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe = fitted(remembering(), tokenizer)
-    feed = iter(Feed(recipe, corpora, tokenizer.vocabulary()))
-    guesser = Guesser(build(recipe), tokenizer, itertools.islice(feed, 2))
+    recipe = fit_to_data(remembering(), tokenizer)
+    feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary()))
+    guesser = SampleGuess(build(recipe), tokenizer, itertools.islice(feed, 2))
     for micro in guesser:
         found, row = guesser.look(), micro[0].tokens[0].tolist()
         assert found is not None

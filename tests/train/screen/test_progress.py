@@ -13,8 +13,8 @@ from rich.console import Console
 from clozeworks.train.run import pretrain
 from clozeworks.train.screen import progress
 from clozeworks.train.screen.panel import Guess
-from clozeworks.train.screen.progress import Line
-from clozeworks.train.stop import Question
+from clozeworks.train.screen.progress import ProgressLine
+from clozeworks.train.stop import StatusSignal
 from tests.train.conftest import tiny_recipe
 from tests.train.test_metrics_log import step
 
@@ -34,7 +34,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_panel_tells_all_there_is(always: None):
     console, out = terminal()
-    line = Line(10, console=console, guess=lambda: Guess("the red", "fox", "hen", "sleeps"))
+    line = ProgressLine(10, console=console, guess=lambda: Guess("the red", "fox", "hen", "sleeps"))
     for number in range(1, 11):
         line.update(step(number, loss=11.0 - number))
     line.say("a line that stays")
@@ -58,7 +58,7 @@ def test_a_resumed_run_shows_its_past():
     console, out = terminal()
     past = [{"step": 1, "loss": 9.5}, {"step": 2, "loss": None}, {"step": 4, "loss": 3.0},
             {"step": 4, "split": "heldout", "loss": 99.0}, {"step": 9, "loss": 77.0}]  # fmt: skip
-    line = Line(10, 4, console, past=past)
+    line = ProgressLine(10, 4, console, past=past)
     line.update(step(5))
     line.close()
     assert "9.500 █" in out.getvalue()
@@ -69,7 +69,7 @@ def test_a_resumed_run_shows_its_past():
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("TERM", "dumb")
     console, out = terminal()
-    line = Line(2, console=console)
+    line = ProgressLine(2, console=console)
     line.update(step(1, 2))
     line.update(step(2, 2))
     line.close()
@@ -79,7 +79,7 @@ def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch):
 
 def test_after_a_resize_the_panel_starts_anew_once_the_size_is_still(always: None):
     console, out = terminal()
-    line = Line(20, console=console)
+    line = ProgressLine(20, console=console)
     line.update(step(1, 20))
     console.width = 60
     before = len(out.getvalue())
@@ -102,7 +102,7 @@ def test_guesses_are_rare_in_time_and_cost(monkeypatch: pytest.MonkeyPatch):
         looks.append(now[0])
         now[0] += 0.05 if len(looks) < 4 else 0.5
 
-    line = Line(2000, console=terminal()[0], guess=look)
+    line = ProgressLine(2000, console=terminal()[0], guess=look)
     for number in range(1, 1501):
         now[0] += 0.1
         line.update(step(number, 2000))
@@ -119,7 +119,7 @@ def test_a_guess_that_fails_ends_no_run(always: None):
     def look() -> Guess:
         raise RuntimeError("no")
 
-    line = Line(3, console=console, guess=look)
+    line = ProgressLine(3, console=console, guess=look)
     for number in (1, 2, 3):
         line.update(step(number, 3))
     line.close()
@@ -142,7 +142,7 @@ def test_a_run_with_a_panel_ends_with_the_same_weights(data: Path, tmp_path: Pat
 
 
 def test_the_answer_says_where_the_run_is(capfd: pytest.CaptureFixture[str]):
-    line = Line(40, console=Console(file=io.StringIO()))
+    line = ProgressLine(40, console=Console(file=io.StringIO()))
     line.answer()
     for number in range(1, 21):
         line.update(step(number, 40))
@@ -160,7 +160,7 @@ def test_on_a_terminal_the_answer_comes_above_the_panel(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     console, out = terminal()
-    line = Line(40, console=console)
+    line = ProgressLine(40, console=console)
     line.update(step(1, 40))
     monkeypatch.setattr("sys.stderr", type("Terminal", (io.StringIO,), {"isatty": lambda self: True})())
     line.answer()
@@ -200,7 +200,7 @@ def test_in_another_thread_there_is_no_handler():
     found: list[object] = []
 
     def ask() -> None:
-        with Question(lambda: None):
+        with StatusSignal(lambda: None):
             found.append(signal.getsignal(signal.SIGUSR1))
 
     before = signal.getsignal(signal.SIGUSR1)

@@ -8,9 +8,9 @@ import torch
 
 from clozeworks.core import counter_rng
 from clozeworks.core.batch import Batch, Kind
-from clozeworks.core.examples import NOTHING, Ragged, ragged_arange
+from clozeworks.core.examples import NOTHING, RaggedBatch, ragged_arange
 from clozeworks.data.batches import sides
-from clozeworks.data.batches.rows import laid, pack, taken
+from clozeworks.data.batches.rows import lay_out, pack, take_rows
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
 ROW = 256  # tokens that examples share a row of, where none is longer
@@ -21,7 +21,7 @@ class Labelled:
     """Examples in units. A unit is learned from at once and never torn apart: a row of the table, the options of a
     question, a window of a long text; unit u has the examples first[u] : first[u + 1]."""
 
-    examples: Ragged
+    examples: RaggedBatch
     first: np.ndarray  # int64 [units + 1]
     row: np.ndarray  # int64 [units]: which row of the table it is of
     offsets: np.ndarray | None = (
@@ -47,15 +47,15 @@ class Labelled:
         return np.stack([source, self.lengths - source], 1)
 
     @staticmethod
-    def one_each(examples: Ragged) -> "Labelled":
+    def one_each(examples: RaggedBatch) -> "Labelled":
         """An example a row."""
         return Labelled(examples, np.arange(len(examples) + 1), np.arange(len(examples)))
 
 
-def batch_of(labelled: Labelled, units: np.ndarray, kind: Kind, pad: int, most: int | None = None) -> list[Batch]:
+def make_batch(labelled: Labelled, units: np.ndarray, kind: Kind, pad: int, most: int | None = None) -> list[Batch]:
     """Some units as one step: packed into rows, those cut into micro-batches of at most `most` tokens."""
     lengths = labelled.lengths[units]
-    shared = packed_sides(labelled.sizes[units]) if labelled.two_sided else packed(lengths)
+    shared = pack_pairs(labelled.sizes[units]) if labelled.two_sided else pack_examples(lengths)
     rows = [np.sort(units[row]) for row in shared]
     width = max(int(labelled.lengths[row].sum()) for row in rows)
     many = len(rows) if most is None else max(1, most // width)
@@ -67,7 +67,7 @@ def batch_of(labelled: Labelled, units: np.ndarray, kind: Kind, pad: int, most: 
     return found
 
 
-def packed(lengths: np.ndarray) -> list[list[int]]:
+def pack_examples(lengths: np.ndarray) -> list[list[int]]:
     """Which units share a row: as few rows as `ROW` tokens each would make, and as narrow as that many can be."""
     longest, total = int(lengths.max()), int(lengths.sum())
     rows = -(-total // max(ROW, longest))
@@ -77,7 +77,7 @@ def packed(lengths: np.ndarray) -> list[list[int]]:
     return found
 
 
-def packed_sides(sizes: np.ndarray) -> list[list[int]]:
+def pack_pairs(sizes: np.ndarray) -> list[list[int]]:
     """The same of units with two sides, sizes [units, 2]: rows of sources and of targets are as many."""
     longest, total = sizes.max(0), sizes.sum(0)
     rows = int((-(-total // np.maximum(ROW, longest))).max())
@@ -90,14 +90,14 @@ def packed_sides(sizes: np.ndarray) -> list[list[int]]:
 def _collated(labelled: Labelled, rows: list[np.ndarray], kind: Kind, pad: int) -> Batch:
     units = np.concatenate(rows)
     counts = labelled.first[units + 1] - labelled.first[units]
-    ragged = taken(labelled.examples, ragged_arange(labelled.first[units], counts))
+    ragged = take_rows(labelled.examples, ragged_arange(labelled.first[units], counts))
     per_row = np.array([int((labelled.first[row + 1] - labelled.first[row]).sum()) for row in rows])
     source = None
     if labelled.two_sided:
-        source, ragged = sides.split(ragged)
-    batch, at = laid(ragged, per_row, labelled.kind or kind, pad)
+        source, ragged = sides.split_sides(ragged)
+    batch, at = lay_out(ragged, per_row, labelled.kind or kind, pad)
     if source is not None:
-        batch.source, _ = laid(source, per_row, "full", pad)
+        batch.source, _ = lay_out(source, per_row, "full", pad)
     labels = np.flatnonzero(ragged.labels != NOTHING)
     batch.targets = torch.from_numpy(at[labels])
     batch.labels = torch.from_numpy(ragged.labels[labels].astype(np.int64))
@@ -118,5 +118,5 @@ def by_length(labelled: Labelled, kind: Kind, pad: int, tokens: int) -> Iterator
     at = 0
     while at < len(longest):
         end = at + max(1, int(np.searchsorted(np.cumsum(lengths[longest[at:]]), tokens, side="right")))
-        yield from batch_of(labelled, longest[at:end], kind, pad)
+        yield from make_batch(labelled, longest[at:end], kind, pad)
         at = end

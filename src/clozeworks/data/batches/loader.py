@@ -32,10 +32,10 @@ class Loader:
     """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position saves the walk there.
 
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
-    Of text in lanes a step holds whole time steps, one after another, and micro-batch n of a time step always the same
-    lanes, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
+    Of text in streams a step holds whole time steps, one after another, and micro-batch n of a time step always the same
+    streams, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
 
-    With `share` (r, W) it gives the r-th of W stretches of each step's rows (of each time step's lanes), in as many
+    With `share` (r, W) it gives the r-th of W stretches of each step's rows (of each time step's streams), in as many
     pieces as everybody else. All walk through all rows, and read their own alone.
     """
 
@@ -60,11 +60,11 @@ class Loader:
         self.seed, self.ahead = seed, ahead
         self.rows_a_step = max(1, batch_tokens // segments.length)
         self.rows_a_micro = batch_rows(segments, micro_tokens or batch_tokens)
-        lanes = getattr(segments, "lanes", None)
-        if lanes is not None:
-            self._keep_lanes(lanes, batch_tokens, segments.length)
+        streams = getattr(segments, "streams", None)
+        if streams is not None:
+            self._keep_lanes(streams, batch_tokens, segments.length)
         self.rank, self.size = share
-        self.block = lanes or self.rows_a_step  # rows that are shared out together
+        self.block = streams or self.rows_a_step  # rows that are shared out together
         self.pieces = self._pieces(segments.length)
         mine = len(np.array_split(np.arange(self.block), self.size)[self.rank]) * (self.rows_a_step // self.block)
         # Alone, the shelves of the pools serve; else own ones, as large.
@@ -73,7 +73,7 @@ class Loader:
     def _pieces(self, length: int) -> int:
         """Micro-batches of a block, as many in every process."""
         least, most = self.block // self.size, -(-self.block // self.size)
-        many = f"{self.block} {'rows' if self.block == self.rows_a_step else 'lanes'} of {length} tokens"
+        many = f"{self.block} {'rows' if self.block == self.rows_a_step else 'streams'} of {length} tokens"
         if not least:
             needed = f"each of {self.size} processes needs one at least"
             raise InputError("a step", many, needed, "raise train.batch_tokens, or use fewer processes")
@@ -83,21 +83,21 @@ class Loader:
             raise InputError("a step", many, needed, f"use a multiple of {self.size}, or raise train.micro_tokens")
         return pieces
 
-    def _keep_lanes(self, lanes: int, batch_tokens: int, length: int) -> None:
-        """Refuse steps that would tear the lanes apart."""
+    def _keep_lanes(self, streams: int, batch_tokens: int, length: int) -> None:
+        """Refuse steps that would tear the streams apart."""
         if len(self.sources) > 1:
             raise InputError(
                 "--data",
                 f"{len(self.sources)} corpora",
-                "text in lanes is one text, read in order",
+                "text in streams is one text, read in order",
                 "prepare them together into one directory",
             )
-        if self.rows_a_step % lanes:
+        if self.rows_a_step % streams:
             raise InputError(
                 "train.batch_tokens",
                 batch_tokens,
-                f"a step holds rows of {length} tokens of all {lanes} lanes",
-                f"use {lanes * length} or a multiple of it, or change objective.segments.lanes",
+                f"a step holds rows of {length} tokens of all {streams} streams",
+                f"use {streams * length} or a multiple of it, or change objective.segments.streams",
             )
 
     def steps(self, position: Position | None = None) -> Generator[tuple[list[Batch], Position]]:

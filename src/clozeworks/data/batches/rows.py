@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import PADDING, Batch, Borders, Kind, Side
+from clozeworks.core.batch import PADDING, Batch, DocumentLayout, Kind, TokenInfo
 from clozeworks.core.errors import InputError
-from clozeworks.core.examples import NOTHING, Columns, Plan, Ragged, Vocabulary, assemble, ragged_arange
+from clozeworks.core.examples import NOTHING, Columns, ExamplePlan, RaggedBatch, Vocabulary, assemble, ragged_arange
 from clozeworks.data.batches import sides
-from clozeworks.data.batches.spans import bordered
+from clozeworks.data.batches.spans import locate_spans
 
 SHELF = 1 << 17  # tokens read together: a few milliseconds, a few megabytes
 POOL = 1024  # examples packed together: enough to waste under 1 % of a row, few enough to start at once
@@ -40,13 +40,13 @@ class Planner(Protocol):
     @property
     def rooms(self) -> tuple[int, ...]: ...
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan: ...
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan: ...
 
 
 class Corrupter(Protocol):
     kind: ClassVar[Kind]
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged: ...
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch: ...
 
 
 @dataclass(frozen=True)
@@ -92,9 +92,9 @@ class Epoch:
     source: Source
     number: int
     key: np.ndarray
-    plan: Plan
+    plan: ExamplePlan
 
-    def examples(self, index: np.ndarray, sentences: bool = False) -> Ragged:
+    def examples(self, index: np.ndarray, sentences: bool = False) -> RaggedBatch:
         """The examples of these indices, corrupted; each a pure function of (seed, epoch, index)."""
         source = self.source
         borders = source.text.sentences if sentences else None
@@ -127,7 +127,7 @@ class Epoch:
         return counter_rng.fold(self.source.seed, "epoch", self.number)
 
 
-def _lengths(plan: Plan, chosen: np.ndarray) -> np.ndarray:
+def _lengths(plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray:
     """Tokens of some examples: `plan.lengths` would go through all of them for each pool."""
     counts = plan.first[chosen + 1] - plan.first[chosen]
     ends = np.concatenate([[0], np.cumsum(plan.sizes(ragged_arange(plan.first[chosen], counts)))])
@@ -136,10 +136,10 @@ def _lengths(plan: Plan, chosen: np.ndarray) -> np.ndarray:
 
 
 def batch_rows(segments: Planner, tokens: int) -> int:
-    """The rows of a batch of about so many tokens. Of text in lanes, each lane once at most, and evenly many."""
+    """The rows of a batch of about so many tokens. Of text in streams, each stream once at most, and evenly many."""
     rows = max(1, tokens // segments.length)
-    lanes = getattr(segments, "lanes", None)
-    return rows if lanes is None else next(n for n in range(min(rows, lanes), 0, -1) if lanes % n == 0)
+    streams = getattr(segments, "streams", None)
+    return rows if streams is None else next(n for n in range(min(rows, streams), 0, -1) if streams % n == 0)
 
 
 def pack(lengths: np.ndarray, width: int) -> list[list[int]]:
@@ -184,11 +184,11 @@ class Shelf:
         self._epoch, self._index = epoch, index
 
     @cached_property
-    def examples(self) -> Ragged:
+    def examples(self) -> RaggedBatch:
         return self._epoch.examples(self._index)
 
 
-def shelved(epoch: Epoch, rows: list[np.ndarray]) -> list[Row]:
+def read_ahead(epoch: Epoch, rows: list[np.ndarray]) -> list[Row]:
     """Rows of these examples, about SHELF tokens to a shelf."""
     found: list[Row] = []
     many = max(1, SHELF // epoch.source.segments.length)
@@ -244,7 +244,7 @@ class Rows:
         self._open_pool()
 
     def _open_pool(self) -> None:
-        self.packed = shelved(self.epoch, self.epoch.rows(self.pool, self.order))
+        self.packed = read_ahead(self.epoch, self.epoch.rows(self.pool, self.order))
 
 
 def collate(rows: list[Row]) -> Batch:
@@ -255,23 +255,23 @@ def collate(rows: list[Row]) -> Batch:
     ragged, source = _read(rows), rows[0].epoch.source
     counts = np.array([len(row.index) for row in rows])
     if source.two_sided:
-        given, ragged = sides.split(ragged)
+        given, ragged = sides.split_sides(ragged)
     else:
         given = None
-    batch, at = laid(ragged, counts, source.kind, source.vocabulary.pad)
+    batch, at = lay_out(ragged, counts, source.kind, source.vocabulary.pad)
     chosen = np.flatnonzero(ragged.labels != NOTHING)
     batch.targets = torch.from_numpy(at[chosen])
     batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
-    batch.spans = bordered(ragged, chosen, at)
+    batch.spans = locate_spans(ragged, chosen, at)
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
     batch.keep = getattr(source.segments, "reuse", None)
     batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
     if given is not None:
-        batch.source, _ = laid(given, counts, "full", source.vocabulary.pad)
+        batch.source, _ = lay_out(given, counts, "full", source.vocabulary.pad)
     return batch
 
 
-def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batch, np.ndarray]:
+def lay_out(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batch, np.ndarray]:
     """Examples in rows of so many, padded to the longest, and the flat offset of each token."""
     lengths = ragged.lengths
     row_of = np.repeat(np.arange(len(counts)), counts)
@@ -301,9 +301,9 @@ def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batc
     backward = torch.from_numpy(ragged.fields["backward"]) if "backward" in ragged.fields else None
     if ragged.order is not None:
         order = grid(ragged.order, 0)
-        side = Side(position, document, order, order, segment)
+        side = TokenInfo(position, document, order, order, segment)
     else:
-        side = Side.make(position, document, kind, segment)
+        side = TokenInfo.make(position, document, kind, segment)
     if backward is not None:  # an example a row
         side = dataclasses.replace(side, position=torch.where(backward[:, None], -position, position))
     most = 0
@@ -311,7 +311,7 @@ def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batc
         marked = grid(ragged.marked, 0).bool()
         side, most = dataclasses.replace(side, marked=marked), int(marked.sum(1).max())
     gaps = np.flatnonzero(used < width)
-    borders = Borders(
+    borders = DocumentLayout(
         tuple(starts.tolist()) + tuple((gaps * width + used[gaps]).tolist()),
         tuple(lengths.tolist()) + tuple((width - used[gaps]).tolist()),
         len(counts),
@@ -323,9 +323,9 @@ def laid(ragged: Ragged, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batc
     return batch, at
 
 
-def _read(rows: list[Row]) -> Ragged:
+def _read(rows: list[Row]) -> RaggedBatch:
     """The examples of the rows in order; neighbours are read together, or taken from their shelf together."""
-    parts: list[Ragged] = []
+    parts: list[RaggedBatch] = []
     at = 0
     while at < len(rows):
         head, end, count = rows[at], at, 0
@@ -342,7 +342,7 @@ def _read(rows: list[Row]) -> Ragged:
     return parts[0] if len(parts) == 1 else concatenate(parts)
 
 
-def _stretch(ragged: Ragged, begin: int, end: int) -> Ragged:
+def _stretch(ragged: RaggedBatch, begin: int, end: int) -> RaggedBatch:
     """Examples begin : end."""
     if begin == 0 and end == len(ragged):
         return ragged
@@ -351,10 +351,10 @@ def _stretch(ragged: Ragged, begin: int, end: int) -> Ragged:
         name: None if (column := getattr(ragged, name)) is None else column[low:high] for name in _COLUMNS
     }
     fields = {name: values[begin:end] for name, values in ragged.fields.items()}
-    return Ragged(first=ragged.first[begin : end + 1] - low, fields=fields, **columns)
+    return RaggedBatch(first=ragged.first[begin : end + 1] - low, fields=fields, **columns)
 
 
-def taken(ragged: Ragged, index: np.ndarray) -> Ragged:
+def take_rows(ragged: RaggedBatch, index: np.ndarray) -> RaggedBatch:
     """Some of the examples, in this order."""
     lengths = ragged.lengths[index]
     at = ragged_arange(ragged.first[index], lengths)
@@ -362,15 +362,15 @@ def taken(ragged: Ragged, index: np.ndarray) -> Ragged:
         name: None if (column := getattr(ragged, name)) is None else column[at] for name in _COLUMNS
     }
     fields = {name: values[index] for name, values in ragged.fields.items()}
-    return Ragged(first=np.concatenate([[0], np.cumsum(lengths)]), fields=fields, **columns)
+    return RaggedBatch(first=np.concatenate([[0], np.cumsum(lengths)]), fields=fields, **columns)
 
 
 _PER_EXAMPLE = ("first", "fields", "following")  # the last is of use to a corruption, and goes no further
-_COLUMNS = tuple(each.name for each in dataclasses.fields(Ragged) if each.name not in _PER_EXAMPLE)
+_COLUMNS = tuple(each.name for each in dataclasses.fields(RaggedBatch) if each.name not in _PER_EXAMPLE)
 ABSENT = {"span": -1}  # what an optional column holds where a part came without it; 0 or False otherwise
 
 
-def concatenate(parts: list[Ragged]) -> Ragged:
+def concatenate(parts: list[RaggedBatch]) -> RaggedBatch:
     """Examples of several sources or epochs one after another, with every column that any of them has."""
     firsts = [parts[0].first]
     for part in parts[1:]:
@@ -391,4 +391,4 @@ def concatenate(parts: list[Ragged]) -> Ragged:
 
     columns: dict[str, Any] = {name: joined(name) for name in _COLUMNS}
     fields = {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields}
-    return Ragged(first=np.concatenate(firsts), fields=fields, **columns)
+    return RaggedBatch(first=np.concatenate(firsts), fields=fields, **columns)

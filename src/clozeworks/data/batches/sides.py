@@ -4,20 +4,20 @@ import dataclasses
 
 import numpy as np
 
-from clozeworks.core.examples import NOTHING, Plan, Ragged, ragged_arange
+from clozeworks.core.examples import NOTHING, ExamplePlan, RaggedBatch, ragged_arange
 
 COLUMNS = ("tokens", "special", "word_starts", "units", "sentence_starts", "marked")
 SOURCE = "source"  # the field of `join`
 
 
-def split(ragged: Ragged) -> tuple[Ragged, Ragged]:
+def split_sides(ragged: RaggedBatch) -> tuple[RaggedBatch, RaggedBatch]:
     """Source and target of the examples, in the same order; the fields of an example stay with its target."""
     source = _part(ragged, ragged.segment == 0)
     source.labels, source.fields = np.full(len(source.tokens), NOTHING, dtype=np.int32), {}
     return source, _part(ragged, ragged.segment != 0)
 
 
-def join(source: Ragged, target: Ragged) -> Ragged:
+def join(source: RaggedBatch, target: RaggedBatch) -> RaggedBatch:
     """Examples that have both, the target behind its source: segments 0 and 1, the labels of each, and as a field how
     many tokens are of the source. Tokens are marked in sources alone."""
     lengths = np.stack([source.lengths, target.lengths], 1)
@@ -30,7 +30,7 @@ def join(source: Ragged, target: Ragged) -> Ragged:
     def both(name: str) -> np.ndarray:
         return np.concatenate([getattr(source, name), getattr(target, name)])[at]
 
-    return Ragged(
+    return RaggedBatch(
         tokens=both("tokens"),
         first=np.concatenate([[0], np.cumsum(lengths.sum(1))]),
         segment=np.repeat(np.tile(np.array([0, 1], np.int8), len(source)), lengths.ravel()),
@@ -42,7 +42,7 @@ def join(source: Ragged, target: Ragged) -> Ragged:
     )
 
 
-def _part(ragged: Ragged, chosen: np.ndarray) -> Ragged:
+def _part(ragged: RaggedBatch, chosen: np.ndarray) -> RaggedBatch:
     counts = np.bincount(ragged.example[chosen], minlength=len(ragged))
     columns = {name: column[chosen] for name in COLUMNS if (column := getattr(ragged, name)) is not None}
     return dataclasses.replace(
@@ -54,7 +54,7 @@ def _part(ragged: Ragged, chosen: np.ndarray) -> Ragged:
     )
 
 
-def sizes(plan: Plan, chosen: np.ndarray) -> np.ndarray:
+def sizes(plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray:
     """[examples, 2]: tokens of each side as a model reads them; the last of a target is only predicted."""
     first = plan.first[chosen]
     return np.stack([plan.sizes(first), plan.sizes(first + 1) - 1], axis=1)

@@ -4,10 +4,10 @@ import numpy as np
 import torch
 
 from clozeworks.core.batch import Spans
-from clozeworks.core.examples import Ragged, ragged_arange
+from clozeworks.core.examples import RaggedBatch, ragged_arange
 
 
-def bordered(ragged: Ragged, chosen: np.ndarray, at: np.ndarray) -> Spans | None:
+def locate_spans(ragged: RaggedBatch, chosen: np.ndarray, at: np.ndarray) -> Spans | None:
     """The spans with an ordinary token of their own piece on both sides; None where nothing was hidden in spans.
 
     chosen [T] are the tokens to be predicted, ascending; at [tokens] is the flat offset of each token in the batch.

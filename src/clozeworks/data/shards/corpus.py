@@ -52,7 +52,7 @@ def hash_file(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def facts_of(file: Path) -> dict[str, Any]:
+def describe_split(file: Path) -> dict[str, Any]:
     """A file as the manifest knows it again."""
     return {"file": file.name, "bytes": file.stat().st_size, "sha256": hash_file(file)}
 

@@ -19,7 +19,7 @@ from clozeworks.core import atomic_io, checksummed_json
 from clozeworks.core.characters import is_han
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.shards import engines, merge, units
-from clozeworks.data.shards.corpus import FORMAT, MANIFEST, SPLITS, Counted, facts_of, fingerprint, read_manifest
+from clozeworks.data.shards.corpus import FORMAT, MANIFEST, SPLITS, Counted, describe_split, fingerprint, read_manifest
 from clozeworks.data.shards.notes import notes_of
 from clozeworks.data.shards.work import Work, work
 from clozeworks.data.shards.writer import ShardWriter
@@ -117,8 +117,8 @@ def prepare(
             manifest = _manifest(reader, counts, table, copies, writers, found, settings)
             manifest["notes"] = notes_of(manifest, str(tokenizer) in KINDS)
             found.save(stage)
-            manifest["files"] = [facts_of(stage / name) for name in (FILE, CONFIG)]
-            manifest = checksummed_json.sealed(manifest)
+            manifest["files"] = [describe_split(stage / name) for name in (FILE, CONFIG)]
+            manifest = checksummed_json.add_checksum(manifest)
             atomic_io.write_json(stage / MANIFEST, manifest)
     splits = {name: Counted(**counted) for name, counted in manifest["splits"].items()}
     return Prepared(out, splits, manifest, manifest["notes"])

@@ -95,7 +95,7 @@ def work(out: Path) -> Iterator[Work]:
     """
     target = Path(os.path.realpath(out))
     place = target.with_name(f".{target.name}.work")
-    with atomic_io.explained(place), atomic_io.held(place, "is preparing text there"):
+    with atomic_io.explain_os_errors(place), atomic_io.hold_lock(place, "is preparing text there"):
         here = Work(place)
         try:
             yield here

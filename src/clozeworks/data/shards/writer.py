@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from clozeworks.data.shards.corpus import TYPES, Counted, facts_of
+from clozeworks.data.shards.corpus import TYPES, Counted, describe_split
 
 _NAMES = {dtype: name for name, dtype in TYPES.items()}
 _COPIED = 1 << 20  # bytes at once
@@ -151,7 +151,7 @@ class ShardWriter:
                     content.unlink()
                 else:
                     out.write(memoryview(content))
-        self.entries.append({"split": self._split, **facts_of(file), **asdict(count)})
+        self.entries.append({"split": self._split, **describe_split(file), **asdict(count)})
 
     def _measure(self) -> None:
         sentences = np.frombuffer(self._sentences, np.int64)

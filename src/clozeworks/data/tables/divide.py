@@ -11,7 +11,7 @@ from clozeworks.data.tables.table import Row, Table
 READ = ("text", "text_a", "text_b", "tokens", "context", "question", "choices", "source")  # what a model is shown
 
 
-def split(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
+def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table, Table]:
     """Train and dev: a share of the rows set aside by the seed, in the order of the file.
 
     Of each class the same share, but never its last row. Questions about one passage, and rows with the same text, stay
@@ -52,7 +52,7 @@ def fewer(table: Table, many: int, seed: int = 0) -> Table:
     if many >= len(table):
         return table
     try:
-        return split(table, 1 - many / len(table), seed)[0]
+        return split_table(table, 1 - many / len(table), seed)[0]
     except InputError:  # all of them belong together
         return table
 

@@ -32,7 +32,7 @@ class Read:
     notes: list[str]
 
 
-def read(
+def read_table(
     given: Any,
     columns: Sequence[str],
     truth: Sequence[str] = (),

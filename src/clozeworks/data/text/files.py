@@ -188,7 +188,7 @@ def keep_input(spool: Path | None) -> Path:
         )
     if spool is None:
         raise InputError("standard input", "nowhere to keep it", "text is read twice", "write it to a file")
-    with atomic_io.explained(spool), spool.open("wb") as out:
+    with atomic_io.explain_os_errors(spool), spool.open("wb") as out:
         shutil.copyfileobj(stream, out, 1 << 20)
     if spool.stat().st_size == 0:
         spool.unlink()

@@ -116,7 +116,7 @@ def _size(value: Any) -> int:
 def _keep(items: Iterable[Any], spool: Path) -> int:
     """Write the items as JSON, one a line; returns their size."""
     total = 0
-    with atomic_io.explained(spool), spool.open("w", encoding="utf-8") as stream:
+    with atomic_io.explain_os_errors(spool), spool.open("w", encoding="utf-8") as stream:
         for number, item in enumerate(items, 1):
             total += _size(item)
             if isinstance(item, Document):  # dataclasses.asdict copies every word

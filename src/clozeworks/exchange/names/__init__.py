@@ -9,7 +9,7 @@ from torch import Tensor
 
 from clozeworks.exchange.heads import Head
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.template import InputTemplate
 
 Names = tuple[tuple[str, str], ...]  # (ours, theirs), {i} a layer number
 
@@ -26,10 +26,10 @@ class Family:
     write: Callable[[Recipe], dict[str, Any]]  # raises RecipeError where the family has no such model
     layers: Callable[[dict[str, Any]], Names] = lambda config: ()  # names that depend on the config
     # The equal model as it is written there, or here: both change the recipe and our tensors by name.
-    leave: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
-    arrive: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, tensors: None
+    export_hook: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
+    import_hook: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, tensors: None
     heads: tuple[Head, ...] = ()  # classes with the head of a task
-    frame: Frame = field(default_factory=Frame)  # of a model without a tokenizer
+    template: InputTemplate = field(default_factory=InputTemplate)  # of a model without a tokenizer
 
     def of(self, config: dict[str, Any]) -> "Family":
         """The family with every name that the model of a config has."""

@@ -168,7 +168,7 @@ FAMILY = Family(
     read=read,
     write=write,
     layers=layer_names,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
     heads=task_heads("Albert", "classifier_dropout_prob", 0.1),
 )

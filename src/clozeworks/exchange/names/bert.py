@@ -282,7 +282,7 @@ FAMILY = Family(
     prefix="bert.",
     read=read,
     write=write,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
     heads=task_heads("Bert"),
 )

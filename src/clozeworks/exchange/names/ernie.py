@@ -42,6 +42,6 @@ FAMILY = Family(
     prefix="ernie.",
     read=read,
     write=write,
-    arrive=arrive,
+    import_hook=arrive,
     heads=bert.task_heads("Ernie"),
 )

@@ -106,5 +106,5 @@ FAMILY = Family(
     read=read,
     write=write,
     heads=roberta.task_heads("Longformer", None),
-    frame=roberta.FRAME,
+    template=roberta.FRAME,
 )

@@ -250,6 +250,6 @@ FAMILY = Family(
     prefix="model.",
     read=read,
     write=write,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
 )

@@ -24,8 +24,8 @@ from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
 from clozeworks.optim.settings import Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.template import InputTemplate
 
 DEFAULTS = {
     "vocab_size": 40478,
@@ -57,7 +57,7 @@ NAMES: Names = (
     (BLOCK + "ffn.down", LAYER + "mlp.c_proj"),
     (BLOCK + "ffn_norm", LAYER + "ln_2"),
 )
-FRAME = Frame(("_start_",), ("_delimiter_",), ("_classify_",), "last", segments=False)
+FRAME = InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", segments=False)
 TURNED = ("mixer.out.weight", "ffn.up.weight", "ffn.down.weight")
 LAST = Summary("last", None)
 FIXED = {"summary_type": "cls_index", "summary_activation": None, "summary_use_proj": True}
@@ -179,8 +179,8 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
     heads=TASKS,
-    frame=FRAME,
+    template=FRAME,
 )

@@ -280,8 +280,8 @@ FAMILY = Family(
     read=read,
     write=write,
     layers=head_names,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
     heads=TASKS,
-    frame=roberta.FRAME,
+    template=roberta.FRAME,
 )

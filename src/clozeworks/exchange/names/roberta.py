@@ -12,8 +12,8 @@ from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.optim.settings import AdamW, Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.template import InputTemplate
 
 HEADS: dict[str, tuple[str, ...]] = {"RobertaForMaskedLM": ("masked_lm",), "RobertaModel": ()}
 HEAD_NAMES = (
@@ -28,7 +28,7 @@ TIED = {
 }
 
 
-FRAME = Frame(("<s>",), ("</s>", "</s>"), ("</s>",))
+FRAME = InputTemplate(("<s>",), ("</s>", "</s>"), ("</s>",))
 
 
 def task_heads(name: str, rate: str | None = "classifier_dropout") -> tuple[Head, ...]:
@@ -69,5 +69,5 @@ FAMILY = Family(
     read=read,
     write=write,
     heads=task_heads("Roberta"),
-    frame=FRAME,
+    template=FRAME,
 )

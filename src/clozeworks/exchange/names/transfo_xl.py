@@ -279,6 +279,6 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
 )

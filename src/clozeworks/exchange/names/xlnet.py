@@ -23,8 +23,8 @@ from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.optim.settings import AdamW, Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.template import InputTemplate
 
 DEFAULTS = {
     "vocab_size": 32000,
@@ -188,8 +188,8 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    arrive=arrive,
-    leave=leave,
+    import_hook=arrive,
+    export_hook=leave,
     heads=TASKS,
-    frame=Frame((), ("<sep>",), ("<sep>", "<cls>"), "last"),
+    template=InputTemplate((), ("<sep>",), ("<sep>", "<cls>"), "last"),
 )

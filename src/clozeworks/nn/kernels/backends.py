@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Keys
+from clozeworks.core.cache import KVCache
 from clozeworks.core.dropout import dropout
 from clozeworks.nn.kernels.blocks import Blocks
 from clozeworks.nn.kernels.read_only import read_only
@@ -29,7 +29,7 @@ LONG = 256  # below this a masked row is as fast as gathering its documents (mea
 
 def attend(
     q: Tensor,
-    keys: Keys,
+    keys: KVCache,
     context: Context,
     bias: BiasLayer | None = None,
     rate: float = 0.0,
@@ -40,8 +40,8 @@ def attend(
     if window is not None:
         return _near(q, keys, context, bias, rate, window)
     drops = rate > 0 and context.key is not None
-    borders, regular = context.borders, context.kind in ("full", "causal") and context.offset == 0 and bias is None
-    if context.taps is not None or context.backend == "dense" or (bias is not None and bias.adds_values):
+    borders, regular = context.layout, context.kind in ("full", "causal") and context.offset == 0 and bias is None
+    if context.capture is not None or context.backend == "dense" or (bias is not None and bias.adds_values):
         return dense(q, keys, context, bias, rate)
     if bias is not None and (reach := reach_of(bias, context)) is not None:
         return recent(q, keys, context, bias, rate if drops else 0.0, reach, dense)
@@ -62,7 +62,7 @@ def attend(
     return sdpa(q, keys, context, bias)
 
 
-def _near(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None, rate: float, window: Window) -> Tensor:
+def _near(q: Tensor, keys: KVCache, context: Context, bias: BiasLayer | None, rate: float, window: Window) -> Tensor:
     """A bias takes blocks, which are contexts of their own; for it there is no fast path in steps of several tokens."""
     if q.is_meta and context.backend == "dense" and bias is None:
         return counted(q, keys, context, window)
@@ -76,17 +76,17 @@ def _near(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None, rate:
     return dense(q, keys, context, bias, rate, near) if bias is not None else masked(q, keys, context, rate, near)
 
 
-def masked(q: Tensor, keys: Keys, context: Context, rate: float, near: Tensor) -> Tensor:
+def masked(q: Tensor, keys: KVCache, context: Context, rate: float, near: Tensor) -> Tensor:
     """Short rows, of which only the pairs in `near` [B, 1 or H, L, M] count."""
     drops = rate > 0 and context.key is not None
-    if drops or context.taps is not None or context.backend == "dense":
+    if drops or context.capture is not None or context.backend == "dense":
         return dense(q, keys, context, None, rate, near)
     return F.scaled_dot_product_attention(q, keys.k, keys.v, attn_mask=context.mask() & near)
 
 
 def reach_of(bias: BiasLayer | None, context: Context) -> int | None:
     """How many rows before its queries attention has to look at; None: all that there are."""
-    if bias is None or context.taps is not None or context.backend != "auto" or torch.compiler.is_compiling():
+    if bias is None or context.capture is not None or context.backend != "auto" or torch.compiler.is_compiling():
         return None
     regular = context.kind == "causal" and context.offset is not None and context.backward is None
     if not regular or context.memory.position.shape[1] != (context.offset or 0) + context.query.position.shape[1]:
@@ -96,7 +96,7 @@ def reach_of(bias: BiasLayer | None, context: Context) -> int | None:
 
 def dense(
     q: Tensor,
-    keys: Keys,
+    keys: KVCache,
     context: Context,
     bias: BiasLayer | None = None,
     rate: float = 0.0,
@@ -116,17 +116,17 @@ def dense(
     dead = context.once("dead", lambda: _dead(context.mask())) if whole else _dead(mask)
     if dead is not None:
         weights = weights.masked_fill(dead, 0.0)
-    if context.taps is not None:
+    if context.capture is not None:
         for kind, tensor in (("scores", scores), ("weights", weights), ("values", keys.v)):
-            context.taps.keep(kind, tensor)
+            context.capture.keep(kind, tensor)
     weights = dropout(weights, rate, context.at("weights").key)
     mixed = weights @ keys.v
     return mixed if bias is None or not bias.adds_values else mixed + bias.value(weights, context)
 
 
-def sdpa(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None) -> Tensor:
+def sdpa(q: Tensor, keys: KVCache, context: Context, bias: BiasLayer | None = None) -> Tensor:
     """torch's fused kernel, with a mask only where one is needed."""
-    if bias is None and context.borders is not None and context.borders.plain and context.offset == 0:
+    if bias is None and context.layout is not None and context.layout.plain and context.offset == 0:
         if context.kind == "full":
             return F.scaled_dot_product_attention(q, keys.k, keys.v)
         if context.kind == "causal":
@@ -137,12 +137,12 @@ def sdpa(q: Tensor, keys: Keys, context: Context, bias: BiasLayer | None = None)
     return F.scaled_dot_product_attention(q, keys.k, keys.v, attn_mask=mask)
 
 
-def by_document(q: Tensor, keys: Keys, context: Context) -> Tensor:
+def by_document(q: Tensor, keys: KVCache, context: Context) -> Tensor:
     """Packed rows without the pairs between documents: gather documents of one length, attend, put them back.
 
     Linear in the row length for documents of bounded length; q, k and v travel in one gather.
     """
-    borders = context.borders
+    borders = context.layout
     assert borders is not None
     rows, heads, length, size = q.shape
     index, groups = context.once("by_length", lambda: _on(borders.by_length, q.device))

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import FORGOTTEN, Context, Side, visible
-from clozeworks.core.cache import Keys
+from clozeworks.core.batch import FORGOTTEN, Context, TokenInfo, visible
+from clozeworks.core.cache import KVCache
 from clozeworks.nn.window import Window
 
 QUERIES = 64  # of a block
@@ -25,8 +25,8 @@ class Blocks:
 
     asking: Tensor  # [n * Q] which query; behind the last one it again
     near: Tensor  # [n * K] which key; beyond the ends of the row some other, hidden
-    query: Side
-    memory: Side
+    query: TokenInfo
+    memory: TokenInfo
     left: int
     length: int
     scratch: dict[str, Any]  # shared by all layers of one pass
@@ -40,8 +40,8 @@ class Blocks:
         """[B, H, L, d] -> [B * n, H, Q, d]."""
         return self._gather(q, self.asking, self.query)
 
-    def keys(self, keys: Keys) -> Keys:
-        return Keys(self._gather(keys.k, self.near, self.memory), self._gather(keys.v, self.near, self.memory))
+    def keys(self, keys: KVCache) -> KVCache:
+        return KVCache(self._gather(keys.k, self.near, self.memory), self._gather(keys.v, self.near, self.memory))
 
     def inner(self, context: Context) -> Context:
         """What the blocks of a layer know: what is beyond the window is hidden like what may not be seen."""
@@ -50,8 +50,8 @@ class Blocks:
             rows = len(self.query.position)
             key = key.within(torch.arange(rows, device=key.seeds.device), rows)
         return dataclasses.replace(
-            context, query=self.query, memory=self.memory, kind="order", offset=self.left, borders=None, past=None,
-            most_marked=0, key=key, places=None, targets=None, scratch=self.scratch,
+            context, query=self.query, memory=self.memory, kind="order", offset=self.left, layout=None, past=None,
+            most_marked=0, key=key, positions=None, targets=None, scratch=self.scratch,
         )  # fmt: skip
 
     def back(self, mixed: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Blocks:
         return mixed.transpose(1, 2).unflatten(0, (-1, count)).flatten(1, 2)[:, : self.length].transpose(1, 2)
 
     @staticmethod
-    def _gather(x: Tensor, index: Tensor, side: Side) -> Tensor:
+    def _gather(x: Tensor, index: Tensor, side: TokenInfo) -> Tensor:
         rows, size = side.position.shape
         return x.transpose(1, 2).index_select(1, index).reshape(rows, size, x.shape[1], -1).transpose(1, 2)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Borders, Context, Side
+from clozeworks.core.batch import Context, DocumentLayout, TokenInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Documents:
     shape: tuple[int, int]  # of the rows they are packed in
 
     @staticmethod
-    def of(borders: Borders, device: torch.device) -> "Documents":
+    def of(borders: DocumentLayout, device: torch.device) -> "Documents":
         first, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
         by_length = lengths.argsort(descending=True, stable=True)
         first, lengths = first[by_length], lengths[by_length]
@@ -43,7 +43,9 @@ class Documents:
     def rows(x: Tensor) -> "Documents":
         """Every row of x [B, L, D] is one."""
         rows, width = x.shape[:2]
-        return Documents.of(Borders(tuple(range(0, rows * width, width)), (width,) * rows, rows, width), x.device)
+        return Documents.of(
+            DocumentLayout(tuple(range(0, rows * width, width)), (width,) * rows, rows, width), x.device
+        )
 
     def __len__(self) -> int:
         return len(self.first)
@@ -68,14 +70,14 @@ class Documents:
     def _cells(self) -> Tensor:
         return self.document * len(self.counts) + self.time
 
-    def partners(self, side: Side, others: "Documents", other: Side) -> Tensor:
+    def partners(self, side: TokenInfo, others: "Documents", other: TokenInfo) -> Tensor:
         """[N], on the host: for each of these, which of the others has its row and number; -1: none, it is padding."""
         if side.document.is_meta:  # shapes alone
             return torch.arange(len(self)) % len(others)
         known = {name: at for at, name in enumerate(others.names(other)) if name[1] >= 0}
         return torch.tensor([known.get(name, -1) for name in self.names(side)])
 
-    def names(self, side: Side) -> list[tuple[int, int]]:
+    def names(self, side: TokenInfo) -> list[tuple[int, int]]:
         """The row and the number of each."""
         numbers = side.document.flatten()[self.first.to(side.document.device)]
         return list(zip((self.first // self.shape[1]).tolist(), numbers.tolist(), strict=True))
@@ -86,21 +88,21 @@ def documents_of(context: Context) -> Documents:
     return context.once("documents", lambda: Documents.of(borders_of(context), context.query.document.device))
 
 
-def borders_of(context: Context) -> Borders:
+def borders_of(context: Context) -> DocumentLayout:
     """As the context tells them, or found once a pass."""
-    return context.borders or context.once("borders", lambda: found(context.query))
+    return context.layout or context.once("borders", lambda: found(context.query))
 
 
-def found(side: Side) -> Borders:
+def found(side: TokenInfo) -> DocumentLayout:
     """The borders that nobody has told: the tokens are asked."""
     rows, width = side.document.shape
     begins = torch.ones_like(side.document, dtype=torch.bool)
     begins[:, 1:] = side.document[:, 1:] != side.document[:, :-1]
     starts = begins.flatten().nonzero()[:, 0].tolist()
-    return Borders(tuple(starts), tuple(b - a for a, b in pairwise([*starts, rows * width])), rows, width)
+    return DocumentLayout(tuple(starts), tuple(b - a for a, b in pairwise([*starts, rows * width])), rows, width)
 
 
-def owners(borders: Borders, device: torch.device) -> tuple[Tensor, Tensor]:
+def owners(borders: DocumentLayout, device: torch.device) -> tuple[Tensor, Tensor]:
     """[N] the flat offsets at which documents begin, rising, and [B * L] the number among these of each token's."""
     starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
     order = starts.argsort()

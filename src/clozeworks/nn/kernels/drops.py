@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.dropout import Key, keep, keep_on_host
+from clozeworks.core.dropout import DropoutKey, keep, keep_on_host
 
 
 class Drops:
-    def __init__(self, key: Key, rate: float, shapes: Sequence[tuple[int, ...]]):
+    def __init__(self, key: DropoutKey, rate: float, shapes: Sequence[tuple[int, ...]]):
         """A seed of the key for each piece, of whose weights these are the shapes."""
         self.key, self.rate, self.shapes = key, rate, shapes
         self.states = key.states() if key.seeds.device.type == "cpu" else None

@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Borders, Side
-from clozeworks.core.dropout import Key, normal
+from clozeworks.core.batch import DocumentLayout, TokenInfo
+from clozeworks.core.dropout import DropoutKey, normal
 
 BLOCK = 1 << 20  # numbers turned together
 
@@ -24,7 +24,7 @@ def sizes(buckets: int | tuple[int, ...] | None, length: int, chunk: int) -> tup
     return 2 ** (power // 2), 2 ** (power - power // 2)
 
 
-def rotations(shape: tuple[int, ...], key: Key | None, seed: int, like: Tensor) -> Tensor:
+def rotations(shape: tuple[int, ...], key: DropoutKey | None, seed: int, like: Tensor) -> Tensor:
     """Gaussian numbers: of a key if there is one, the same for all rows of its step; else of a seed."""
     if key is not None:
         return normal(key.common(key.site, "turn"), math.prod(shape)).view(shape)
@@ -57,7 +57,7 @@ def hashed(x: Tensor, turn: Tensor, factors: tuple[int, ...]) -> Tensor:
     return found.view(heads, count, length, rounds).permute(1, 0, 3, 2)
 
 
-def ordered(buckets: Tensor, total: int, whole: int, side: Side, borders: Borders | None) -> Tensor:
+def ordered(buckets: Tensor, total: int, whole: int, side: TokenInfo, borders: DocumentLayout | None) -> Tensor:
     """Buckets [B, H, rounds, L] of `total` -> the order [B, H, rounds, whole] in which tokens stand, int32.
 
     By document, bucket and position. What fills a row from L to `whole` comes last.

@@ -13,12 +13,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Keys
+from clozeworks.core.cache import KVCache
 from clozeworks.nn.kernels.shifted import by_key
 from clozeworks.nn.mixer import Apart
 
 
-def read_only(q: Tensor, keys: Keys, apart: Apart, context: Context) -> Tensor:
+def read_only(q: Tensor, keys: KVCache, apart: Apart, context: Context) -> Tensor:
     """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]."""
     rows, heads, length, size = q.shape
     k, v, table = keys.k.to(q.dtype), keys.v.to(q.dtype), apart.table.to(q.dtype)

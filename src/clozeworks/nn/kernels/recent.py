@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import FORGOTTEN, Context, Side
-from clozeworks.core.cache import Keys
+from clozeworks.core.batch import FORGOTTEN, Context, TokenInfo
+from clozeworks.core.cache import KVCache
 from clozeworks.nn.kernels.shifted import by_distance
 from clozeworks.nn.mixer import BiasLayer
 
@@ -24,7 +24,7 @@ NOWHERE = FORGOTTEN - 1  # the document of queries that fill up the last block: 
 
 
 def recent(
-    q: Tensor, keys: Keys, context: Context, bias: BiasLayer, rate: float, reach: int, dense: Callable[..., Tensor]
+    q: Tensor, keys: KVCache, context: Context, bias: BiasLayer, rate: float, reach: int, dense: Callable[..., Tensor]
 ) -> Tensor:
     """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]; `dense` is the definition, for a bias that is all or nothing.
 
@@ -41,9 +41,9 @@ def recent(
     q = _by_block(F.pad(q, (0, 0, 0, blocks * block - length)), blocks)
     found = bias.apart(q, inner, 1 / math.sqrt(q.shape[-1]))
     if found is None:
-        out = dense(q, Keys(k, v), inner, bias, rate)
+        out = dense(q, KVCache(k, v), inner, bias, rate)
     else:
-        out = by_distance(found[0], Keys(k, v), found[1], inner, rate, bias.allowed(inner))
+        out = by_distance(found[0], KVCache(k, v), found[1], inner, rate, bias.allowed(inner))
     return out.transpose(0, 1).reshape(heads, rows, blocks * block, -1).transpose(0, 1)[:, :, :length]
 
 
@@ -54,7 +54,7 @@ def _folded(context: Context, reach: int, block: int) -> Context:
     after = blocks * block - length
     drop, before = max(offset - reach, 0), max(reach - offset, 0)
 
-    def fold(side: Side, before: int, width: int, beyond: int) -> Side:
+    def fold(side: TokenInfo, before: int, width: int, beyond: int) -> TokenInfo:
         def each(value: Tensor, blank: int = 0) -> Tensor:
             return F.pad(value, (before, after), value=blank).unfold(1, width, block).flatten(0, 1)
 
@@ -64,7 +64,7 @@ def _folded(context: Context, reach: int, block: int) -> Context:
     query = fold(context.query, 0, block, NOWHERE)
     memory = fold(context.memory.each(lambda value: value[:, drop:]), before, reach + block, FORGOTTEN)
     return dataclasses.replace(
-        context, query=query, memory=memory, offset=reach, borders=None, past=None, places=None, key=None, scratch={}
+        context, query=query, memory=memory, offset=reach, layout=None, past=None, positions=None, key=None, scratch={}
     )
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.cache import State
+from clozeworks.core.cache import RNNState
 
 GATES = 4  # input, forget, candidate, output: torch's order
 
 
 def recur(
-    entering: Tensor, recurrent: Tensor, out: Tensor | None, start: State, counts: Tensor, clip: float | None = None,
+    entering: Tensor, recurrent: Tensor, out: Tensor | None, start: RNNState, counts: Tensor, clip: float | None = None,
     clip_out: float | None = None,
-) -> tuple[Tensor, State]:  # fmt: skip
+) -> tuple[Tensor, RNNState]:  # fmt: skip
     """entering [T, 4C] in order of time, R [4C, D], P [D, C] or None, the states of N documents before the first step.
 
     Gives h of every token [T, D], and the state of each document after its last, the latter without a gradient.
@@ -26,7 +26,7 @@ def recur(
     number = torch.arange(int(counts[0]))
     lengths = (counts[:, None] > number).sum(0)
     last = (counts.cumsum(0) - counts)[lengths - 1] + number
-    return outs, State(outs.detach(), cells).rows(last.to(outs.device))
+    return outs, RNNState(outs.detach(), cells).rows(last.to(outs.device))
 
 
 class _Recurrence(torch.autograd.Function):

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Context
-from clozeworks.core.dropout import Key, dropout, keep, numbers
+from clozeworks.core.dropout import DropoutKey, dropout, keep, numbers
 
 SELF = -1e5  # the score of a token with itself, where it may look at itself only if it sees nothing else
 HIDDEN = 1e9  # what a hidden pair loses, times how far it is from being seen
@@ -59,7 +59,7 @@ class Ring:
         back = torch.empty_like(slot).scatter_(-1, order, slot)[..., :length].permute(0, 3, 1, 2)
         around = torch.arange(rounds * each, device=device)[:, None] + torch.arange(-before, after + 1, device=device)
         first = torch.arange(count * heads, device=device)[:, None, None] * (rounds * each)
-        plain = context.borders is not None and context.borders.plain and whole == length
+        plain = context.layout is not None and context.layout.plain and whole == length
         side, full = context.query, context.kind == "full"
         return Ring(
             torch.where(real, row + order, count * length).view(-1, chunk),
@@ -131,9 +131,9 @@ def dense(q: Tensor, k: Tensor | None, v: Tensor, ring: Ring, context: Context, 
         scores, mask = scores.masked_fill(itself, SELF), mask | itself
     scores = (scores + times.log()).masked_fill(~mask, -math.inf)
     weights = scores.softmax(-1)
-    if context.taps is not None:
+    if context.capture is not None:
         for kind, tensor in (("scores", scores), ("weights", weights), ("values", v)):
-            context.taps.keep(kind, tensor)
+            context.capture.keep(kind, tensor)
     return dropout(weights, rate, context.at("weights").key) @ v
 
 
@@ -141,7 +141,7 @@ def attend(q: Tensor, k: Tensor | None, v: Tensor, ring: Ring, context: Context,
     """q, k, v [B, L, H, d] -> the same; without k, keys are the queries at unit length and a token is its own key only
     where it has no other."""
     # A meta tensor has shapes only: what it is asked for is the cost, which is not that of all pairs.
-    if (context.backend == "dense" and not q.is_meta) or context.taps is not None:
+    if (context.backend == "dense" and not q.is_meta) or context.capture is not None:
         keys = None if k is None else k.transpose(1, 2)
         return dense(q.transpose(1, 2), keys, v.transpose(1, 2), ring, context, rate).transpose(1, 2)
     key, chunks = context.at("weights").key if rate else None, len(ring.tokens)
@@ -163,7 +163,9 @@ def _inverse(x: Tensor) -> Tensor:
 
 class _Ring(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor | None, v: Tensor, ring: Ring, key: Key | None, rate: float) -> Tensor:
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor | None, v: Tensor, ring: Ring, key: DropoutKey | None, rate: float
+    ) -> Tensor:
         ctx.ring, ctx.key, ctx.rate = ring, key, rate
         keys, (chunks, size) = unit(q) if k is None else k, ring.tokens.shape
         out, top, total = q.new_empty(chunks, size, q.shape[1]), q.new_empty(chunks, size), q.new_empty(chunks, size)
@@ -224,7 +226,7 @@ class _Ring(torch.autograd.Function):
         return dq, None if k is None else dk, dv, None, None, None
 
 
-def _kept(key: Key, like: Tensor, rate: float, here: slice) -> Tensor:
+def _kept(key: DropoutKey, like: Tensor, rate: float, here: slice) -> Tensor:
     return numbers(keep(key.seeds[here], None, key.site, like, rate), like.dtype)
 
 

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Context
-from clozeworks.core.cache import Keys
-from clozeworks.core.dropout import Key, keep, numbers
+from clozeworks.core.cache import KVCache
+from clozeworks.core.dropout import DropoutKey, keep, numbers
 from clozeworks.nn.mixer import Apart
 
 
 def by_distance(
-    q: Tensor, keys: Keys, apart: Apart, context: Context, rate: float, allowed: Tensor | None = None
+    q: Tensor, keys: KVCache, apart: Apart, context: Context, rate: float, allowed: Tensor | None = None
 ) -> Tensor:
     """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]; `allowed` [B, 1, L, M] says more than what is visible."""
     name = "hidden" if allowed is None else f"hidden.{id(allowed)}"
@@ -49,7 +49,7 @@ class _ByDistance(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, asked: Tensor, table: Tensor, added: Tensor | None, hidden: Tensor,
-        dead: Tensor | None, key: Key | None, rate: float,
+        dead: Tensor | None, key: DropoutKey | None, rate: float,
     ) -> Tensor:  # fmt: skip
         rows, heads, length, size = q.shape
         ctx.scale, ctx.shape, ctx.keep_scale = 1 / math.sqrt(size), (heads, rows), 1 / (1 - rate)

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Borders, Context
-from clozeworks.core.cache import Keys
-from clozeworks.core.dropout import Key, keep, numbers
+from clozeworks.core.batch import Context, DocumentLayout
+from clozeworks.core.cache import KVCache
+from clozeworks.core.dropout import DropoutKey, keep, numbers
 
 WIDTHS = torch.tensor([n << power for power in range(3, 20) for n in (2, 3)])  # 16, 24, 32, 48, 64, 96, 128, ...
 
@@ -40,7 +40,7 @@ class Tiles:
     causal: bool
 
     @staticmethod
-    def make(borders: Borders, heads: int, causal: bool, device: torch.device) -> "Tiles":
+    def make(borders: DocumentLayout, heads: int, causal: bool, device: torch.device) -> "Tiles":
         starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
         bucket = torch.bucketize(lengths, WIDTHS)
         slots, real, groups, firsts = [], [], [], []
@@ -91,16 +91,16 @@ def bands(width: int) -> list[tuple[int, int]]:
     return [(start, start + size) for start in starts[:-1]] + [(starts[-1], width)]
 
 
-def tiled(q: Tensor, keys: Keys, context: Context, rate: float) -> Tensor:
+def tiled(q: Tensor, keys: KVCache, context: Context, rate: float) -> Tensor:
     """q, k, v [B, H, L, d] of a full or causal self-attention -> [B, H, L, d]."""
-    borders, heads = context.borders, q.shape[1]
+    borders, heads = context.layout, q.shape[1]
     assert borders is not None
     causal = context.kind == "causal"
     tiles = context.once(f"tiles.{heads}", lambda: Tiles.make(borders, heads, causal, q.device))
     key = context.at("weights").key
     if key is not None:
         within, total = key.within, borders.rows * borders.width
-        key = Key(context.once("tiles.seeds", lambda: within(tiles.firsts, total).seeds), key.site)
+        key = DropoutKey(context.once("tiles.seeds", lambda: within(tiles.firsts, total).seeds), key.site)
     # The rows of one head lie apart in [B, L, H, d], which is what the projections wrote: no copy before the gather.
     rows = (tensor.transpose(1, 2).reshape(-1, q.shape[-1]) for tensor in (q, keys.k, keys.v))
     with torch.autocast("cpu" if q.is_meta else q.device.type, enabled=False):  # a meta tensor has shapes only
@@ -110,7 +110,9 @@ def tiled(q: Tensor, keys: Keys, context: Context, rate: float) -> Tensor:
 
 class _Tiled(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, heads: int, key: Key | None, rate: float):
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, heads: int, key: DropoutKey | None, rate: float
+    ):
         rate = 0.0 if key is None else rate
         ctx.tiles, ctx.heads, ctx.scale, ctx.keep_scale = tiles, heads, 1 / math.sqrt(q.shape[1]), 1 / (1 - rate)
         # Both scales go where they are cheapest: on q and v, not on the weights.

@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, Side, visible
-from clozeworks.core.cache import Keys
-from clozeworks.core.dropout import Key, numbers
+from clozeworks.core.batch import Context, TokenInfo, visible
+from clozeworks.core.cache import KVCache
+from clozeworks.core.dropout import DropoutKey, numbers
 from clozeworks.nn.kernels.drops import Drops
 from clozeworks.nn.window import Window
 
@@ -57,7 +57,7 @@ def fits(context: Context, window: Window, biased: bool = False) -> bool:
     regular = context.offset is not None and context.backward is None and not torch.compiler.is_compiling()
     short = SHORT if biased else border(context)
     long = context.memory.position.shape[1] > QUERIES + window.left + _right(context, window) + short
-    return regular and long and context.taps is None and context.backend != "dense"
+    return regular and long and context.capture is None and context.backend != "dense"
 
 
 def border(context: Context) -> int:
@@ -67,7 +67,7 @@ def border(context: Context) -> int:
     return int(given) if given.isdecimal() else SHORT
 
 
-def windowed(q: Tensor, keys: Keys, context: Context, window: Window, rate: float, marks: bool = False) -> Tensor:
+def windowed(q: Tensor, keys: KVCache, context: Context, window: Window, rate: float, marks: bool = False) -> Tensor:
     """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d] of a context that `fits`. With `marks`, marked keys are seen
     from everywhere."""
     key = context.at("weights").key if rate and not q.is_meta else None
@@ -76,11 +76,11 @@ def windowed(q: Tensor, keys: Keys, context: Context, window: Window, rate: floa
         plan = context.once(name, lambda: Plan(()) if q.is_meta else _plan(q, context, window, marks))
         if key is not None:
             count = len(plan.pieces)
-            key = Key(key.within(torch.arange(count, device=q.device), count).seeds, key.site)
+            key = DropoutKey(key.within(torch.arange(count, device=q.device), count).seeds, key.site)
         return _Windowed.apply(q, keys.k.to(q.dtype), keys.v.to(q.dtype), plan, key, rate)
 
 
-def counted(q: Tensor, keys: Keys, context: Context, window: Window) -> Tensor:
+def counted(q: Tensor, keys: KVCache, context: Context, window: Window) -> Tensor:
     """Shapes alone, for whoever counts products: every query has the keys that its window holds."""
     reach = window.left + _right(context, window) + 1
     return q @ keys.k[:, :, :reach].transpose(-1, -2) @ keys.v[:, :, :reach]
@@ -141,13 +141,13 @@ class _View:
         context = self.context
         if context.kind not in ("full", "causal"):
             return None
-        if context.borders is None:
+        if context.layout is None:
             document = context.memory.document
             found = (document[:, 1:] != document[:, :-1]).cpu()
             return [(row.nonzero()[:, 0] + 1).tolist() for row in found]
         starts: list[list[int]] = [[] for _ in self.like]
-        for start in context.borders.starts:
-            starts[start // context.borders.width].append(start % context.borders.width)
+        for start in context.layout.starts:
+            starts[start // context.layout.width].append(start % context.layout.width)
         return starts
 
     def blocks(self, row: int, step: int, residue: int) -> Iterator[tuple[slice, slice, Tensor, Tensor | None]]:
@@ -194,8 +194,8 @@ def _every(step: int, residue: int, first: int, last: int) -> slice:
     return slice(residue + step * first, residue + step * (last - 1) + 1, step)
 
 
-def _cut(side: Side, row: int, index: slice | Tensor) -> Side:
-    return Side(*(value[row, index] for value in (side.position, side.document, side.appears, side.sees)))
+def _cut(side: TokenInfo, row: int, index: slice | Tensor) -> TokenInfo:
+    return TokenInfo(*(value[row, index] for value in (side.position, side.document, side.appears, side.sees)))
 
 
 def _hide(seen: Tensor, like: Tensor) -> Tensor:
@@ -204,7 +204,7 @@ def _hide(seen: Tensor, like: Tensor) -> Tensor:
 
 class _Windowed(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, key: Key | None, rate: float) -> Tensor:
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, key: DropoutKey | None, rate: float) -> Tensor:
         ctx.plan, ctx.rate, ctx.scale = plan, 0.0 if key is None else rate, 1 / math.sqrt(q.shape[-1])
         shapes = [(piece.heads.stop - piece.heads.start, *piece.hidden.shape) for piece in plan.pieces]
         ctx.drops = drops = None if key is None else Drops(key, rate, shapes)

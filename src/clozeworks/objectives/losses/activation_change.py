@@ -23,7 +23,7 @@ class ActivationChange(Loss):
     name: ClassVar[str] = "activation_change"
     reads: ClassVar[frozenset[str]] = frozenset()
     needs: ClassVar[frozenset[str]] = frozenset({"layers"})
-    apart: ClassVar[bool] = True
+    regularizer: ClassVar[bool] = True
     weight: float = 1.0
 
     def count(self, batch: Batch) -> int:
@@ -36,6 +36,6 @@ class ActivationChange(Loss):
 
 class ActivationChangeLayer(LossLayer):
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        h, document = hidden.layers[-1].float(), batch.side.document
+        h, document = hidden.layers[-1].float(), batch.token_info.document
         near = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] != PADDING)
         return ((h[:, 1:] - h[:, :-1]).square().mean(-1) * near).sum(), {}

@@ -22,7 +22,7 @@ class ActivationSize(Loss):
     name: ClassVar[str] = "activation_size"
     reads: ClassVar[frozenset[str]] = frozenset()
     needs: ClassVar[frozenset[str]] = frozenset({"layers"})  # so that every token has its vector
-    apart: ClassVar[bool] = True
+    regularizer: ClassVar[bool] = True
     weight: float = 2.0
 
     def count(self, batch: Batch) -> int:
@@ -34,5 +34,5 @@ class ActivationSize(Loss):
 
 class ActivationSizeLayer(LossLayer):
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        real = batch.side.document != PADDING
+        real = batch.token_info.document != PADDING
         return (hidden.last.float().square().mean(-1) * real).sum(), {}

@@ -38,7 +38,7 @@ class AdaptiveNextToken(Loss):
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 
     def build(self, width: int, embed: EmbedLayer) -> "AdaptiveNextTokenLayer":

@@ -35,7 +35,7 @@ class AttentionScores(Loss):
     def count(self, batch: Batch) -> int:
         return batch.real
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.firsts[:0]
 
     def blocks(self, depth: int, of: int) -> tuple[int, ...]:
@@ -62,13 +62,13 @@ class AttentionScoresLayer(LossLayer):
 
 def pairs(batch: Batch) -> Tensor:
     """[B, 1, L, L] bool: token i sees token j, and is not padding."""
-    return (visible(batch.side, batch.side) & (batch.side.document != PADDING)[:, :, None])[:, None]
+    return (visible(batch.token_info, batch.token_info) & (batch.token_info.document != PADDING)[:, :, None])[:, None]
 
 
 def of_kind(hidden: Hidden, kind: str) -> list[Tensor]:
     """What attention kept of a kind, from the first block on."""
-    names = [name for name in hidden.taps if name.startswith(f"{kind}.")]
-    return [hidden.taps[name] for name in sorted(names, key=lambda name: int(name.rpartition(".")[2]))]
+    names = [name for name in hidden.captured if name.startswith(f"{kind}.")]
+    return [hidden.captured[name] for name in sorted(names, key=lambda name: int(name.rpartition(".")[2]))]
 
 
 def equal_heads(where: str, student: Outline, teacher: Outline, blocks: tuple[int, ...]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.objectives.losses.exact import exact
 
 
@@ -24,7 +24,7 @@ class Candidates:
     tries: int  # that it took
 
     @staticmethod
-    def draw(key: Key, count: int, vocab: int) -> "Candidates":
+    def draw(key: DropoutKey, count: int, vocab: int) -> "Candidates":
         """The same for the same key, wherever it is; on the meta device, which has shapes only, any."""
         if key.seeds.is_meta:
             return Candidates(torch.arange(count, device="meta"), count)

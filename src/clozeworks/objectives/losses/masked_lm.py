@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
 from clozeworks.nn.activation import FUNCTIONS, Activation
@@ -44,7 +44,7 @@ class MaskedLM(Loss):
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 
     def build(self, width: int, embed: EmbedLayer) -> "MaskedLMLayer":
@@ -81,10 +81,12 @@ class MaskedLMLayer(LossLayer):
             return shared["tokens"].index_select(0, batch.targets)
         return self._asked(hidden.last.flatten(0, 1) if over == "tokens" else hidden.at(batch))
 
-    def words(self, asked: Tensor) -> Words:
-        return Words(asked, self._table, self._table.new_zeros(len(self._table)) if self.bias is None else self.bias)
+    def words(self, asked: Tensor) -> WordScores:
+        return WordScores(
+            asked, self._table, self._table.new_zeros(len(self._table)) if self.bias is None else self.bias
+        )
 
-    def read(self, x: Tensor) -> Words:
+    def read(self, x: Tensor) -> WordScores:
         """From vectors [T, D]."""
         return self.words(self._asked(x))
 

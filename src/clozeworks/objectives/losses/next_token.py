@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
 from clozeworks.nn.embed import EmbedLayer
@@ -59,7 +59,7 @@ class NextToken(Loss):
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 
     def build(self, width: int, embed: EmbedLayer) -> "NextTokenLayer":
@@ -86,10 +86,10 @@ class NextTokenLayer(LossLayer):
         loss, right, certain = mixed(asked, self._table, self.bias, batch.labels, self.mix)
         return loss, {self.metric: right, CERTAIN: certain}
 
-    def read(self, x: Tensor) -> Words:
+    def read(self, x: Tensor) -> WordScores:
         """From vectors [T, D]."""
         table = self._table
-        return Words(self._asked(x), table, table.new_zeros(len(table)) if self.bias is None else self.bias)
+        return WordScores(self._asked(x), table, table.new_zeros(len(table)) if self.bias is None else self.bias)
 
     def logits(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., V]."""

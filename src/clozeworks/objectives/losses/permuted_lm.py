@@ -21,5 +21,5 @@ class PermutedLM(NextToken):
     metric: ClassVar[str] = "permuted_accuracy"
     bias: bool = True
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return None if batch.targets is None else batch.targets[:0]

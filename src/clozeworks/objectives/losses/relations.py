@@ -33,7 +33,7 @@ class Relations(Loss):
     def count(self, batch: Batch) -> int:
         return batch.real
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.firsts[:0]
 
     def blocks(self, depth: int, of: int) -> tuple[int, ...]:

@@ -28,7 +28,7 @@ class SentenceRelation(Loss):
     def count(self, batch: Batch) -> int:
         return len(batch.example["pair_label"])
 
-    def places(self, batch: Batch) -> Tensor:
+    def read_positions(self, batch: Batch) -> Tensor:
         return batch.firsts
 
     def build(self, width: int, embed: EmbedLayer) -> "SentenceRelationLayer":

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch, Hidden, Words
+from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import linear
@@ -42,7 +42,7 @@ class SoftTargets(Loss):
             return batch.real
         return 0 if batch.labels is None else len(batch.labels)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return None if self.over == "tokens" else batch.targets
 
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
@@ -61,7 +61,7 @@ class SoftTargetsLayer(LossLayer):
         self.over: Over = over
         self._head: tuple[MaskedLMLayer, ...] = ()
 
-    def meet(self, heads: Mapping[str, LossLayer]) -> None:
+    def connect(self, heads: Mapping[str, LossLayer]) -> None:
         head = heads["masked_lm"]
         assert isinstance(head, MaskedLMLayer)
         self._head = (head,)  # a reference, not a child
@@ -76,7 +76,7 @@ class SoftTargetsLayer(LossLayer):
         return divergence(student, taught, self.temperature), {}
 
 
-def divergence(student: Words, teacher: Words, temperature: float) -> Tensor:
+def divergence(student: WordScores, teacher: WordScores, temperature: float) -> Tensor:
     """The summed T^2 KL(teacher || student) of T tokens, with its gradients made on the way.
 
     As in `cross_entropy`: a piece of the tokens at a time, whose two sets of logits and their difference together take
@@ -87,7 +87,9 @@ def divergence(student: Words, teacher: Words, temperature: float) -> Tensor:
 
 class _Divergence(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor, teacher: Words, temperature: float, learns: bool):
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, bias: Tensor, teacher: WordScores, temperature: float, learns: bool
+    ):
         exact, words = torch.promote_types(x.dtype, torch.float32), min(len(table), len(teacher.table))
         total = x.new_zeros((), dtype=exact)
         d_x, d_table, d_bias = (torch.zeros_like(t) if learns else t for t in (x, table, bias))

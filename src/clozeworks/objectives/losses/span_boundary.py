@@ -52,7 +52,7 @@ class SpanBoundary(Loss):
     def divisor(self, count: int) -> float:
         return count + 1
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return None if batch.spans is None else batch.spans.edges
 
     def build(self, width: int, embed: EmbedLayer) -> "SpanBoundaryLayer":

@@ -24,7 +24,7 @@ class SpanPenalty(Loss):
     name: ClassVar[str] = "span_penalty"
     reads: ClassVar[frozenset[str]] = frozenset()
     needs: ClassVar[frozenset[str]] = frozenset({"penalties"})
-    apart: ClassVar[bool] = True
+    regularizer: ClassVar[bool] = True
 
     def count(self, batch: Batch) -> int:
         """One a batch: the mean over the batches of a step is what each of them has."""

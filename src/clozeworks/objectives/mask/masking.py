@@ -8,7 +8,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import NOTHING, Ragged, Vocabulary, ragged_arange
+from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.order import shuffled
 from clozeworks.objectives.mask.replace import Replace
@@ -53,13 +53,13 @@ class Masking(Corruption):
             raise RecipeError(f"{where}.most", self.most, "1 prediction or more, or None for no cap", "20 is usual")
 
     @abstractmethod
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         """What is to be predicted."""
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         return hide(examples, self.choose(examples, keys), keys, self.replace, vocabulary)
 
-    def budget(self, examples: Ragged, keys: np.ndarray, available: np.ndarray) -> np.ndarray:
+    def budget(self, examples: RaggedBatch, keys: np.ndarray, available: np.ndarray) -> np.ndarray:
         """How many tokens of each example to choose; available [examples]: those that are not special."""
         if self.rounding == "up":
             count = np.ceil(self.rate * available)
@@ -71,7 +71,7 @@ class Masking(Corruption):
         count = count if self.most is None else np.minimum(count, self.most)
         return np.minimum(count, available)
 
-    def choose_units(self, examples: Ragged, keys: np.ndarray, units: Units) -> Chosen:
+    def choose_units(self, examples: RaggedBatch, keys: np.ndarray, units: Units) -> Chosen:
         """Units in random order; one that is larger than what is left of the budget is skipped."""
         available = units.counts if units.size is None else ordinary(examples)
         budget = self.budget(examples, keys, available)
@@ -79,7 +79,7 @@ class Masking(Corruption):
         return spread(units, taken, rows)
 
 
-def ordinary(examples: Ragged) -> np.ndarray:
+def ordinary(examples: RaggedBatch) -> np.ndarray:
     """[examples]: how many tokens are not special."""
     before = examples.special.nonzero()[0].searchsorted(examples.first)
     return examples.lengths - (before[1:] - before[:-1])
@@ -93,7 +93,7 @@ def spread(units: Units, taken: np.ndarray, rows: np.ndarray) -> Chosen:
     return Chosen(ragged_arange(units.at[taken], size), np.repeat(rows, size))
 
 
-def hide(examples: Ragged, chosen: Chosen, keys: np.ndarray, how: Replace, vocabulary: Vocabulary) -> Ragged:
+def hide(examples: RaggedBatch, chosen: Chosen, keys: np.ndarray, how: Replace, vocabulary: Vocabulary) -> RaggedBatch:
     """Replace the chosen tokens and label them with what they were."""
     at, rows = chosen
     tokens = examples.tokens.copy()
@@ -111,7 +111,7 @@ def hide(examples: Ragged, chosen: Chosen, keys: np.ndarray, how: Replace, vocab
     return replace(examples, tokens=tokens, labels=labels)
 
 
-def run_starts(examples: Ragged, at: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def run_starts(examples: RaggedBatch, at: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """[chosen] bool, for chosen tokens in ascending order: no chosen token of its segment stands just before it."""
     starts = np.ones(len(at), dtype=bool)
     starts[1:] = (np.diff(at) > 1) | (np.diff(rows) != 0) | (np.diff(examples.segment[at]) != 0)

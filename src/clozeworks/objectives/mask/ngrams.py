@@ -6,7 +6,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import Ragged
+from clozeworks.core.examples import RaggedBatch
 from clozeworks.objectives.mask.fit import TOO_LARGE, fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, ordinary, spread
 from clozeworks.objectives.mask.order import shuffled
@@ -33,7 +33,7 @@ class MaskNgrams(Masking):
         if self.longest < 1:
             raise RecipeError(f"{where}.longest", self.longest, "1 word or more is needed", "3 is usual")
 
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         units = words(examples)
         budget = self.budget(examples, keys, ordinary(examples))
         order = shuffled(units.counts, counter_rng.fold(keys, "choose"))

@@ -7,7 +7,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, Ragged
+from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, ordinary, spread
 from clozeworks.objectives.mask.order import in_turns, shuffled
@@ -38,7 +38,7 @@ class MaskPhrases(Masking):
             needed = "a chance from 0 to 1 is needed, in the stages phrase and entity"
             raise RecipeError(f"{where}.share", self.share, needed, "0.5 is usual, None takes any unit")
 
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         if self.stage == "basic":
             return self.choose_units(examples, keys, single(examples))
         if examples.units is None:

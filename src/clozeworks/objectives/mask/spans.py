@@ -7,7 +7,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.examples import Ragged, Vocabulary, ragged_arange
+from clozeworks.core.examples import RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.masking import Chosen, Masking, Rounding, hide, run_starts
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.units import Units, joined, words
@@ -40,7 +40,7 @@ class MaskSpans(Masking):
         if self.longest < 1:
             raise RecipeError(f"{where}.longest", self.longest, "1 word or more is needed", "10 is usual")
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         chosen = self.choose(examples, keys)
         starts = run_starts(examples, *chosen)
         number = np.cumsum(starts) - 1
@@ -50,7 +50,7 @@ class MaskSpans(Masking):
         span[chosen.tokens] = number - before[chosen.rows]
         return replace(hide(examples, chosen, keys, self.replace, vocabulary), span=span)
 
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         """Ascending."""
         units = words(examples)
         tokens = np.flatnonzero(~examples.special)

@@ -6,7 +6,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import Ragged, Vocabulary
+from clozeworks.core.examples import RaggedBatch, Vocabulary
 from clozeworks.core.spec import LATE
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, hide, spread
@@ -36,14 +36,14 @@ class MaskTokens(Masking):
     def needs_counts(self) -> bool:
         return self.rare > 0 or self.replace.source == "corpus"
 
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         return self.choose_units(examples, keys, single(examples))
 
-    def corrupt(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Ragged:
+    def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         chosen = self.choose(examples, keys) if self.rare == 0 else self._choose_rare(examples, keys, vocabulary)
         return hide(examples, chosen, keys, self.replace, vocabulary)
 
-    def _choose_rare(self, examples: Ragged, keys: np.ndarray, vocabulary: Vocabulary) -> Chosen:
+    def _choose_rare(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> Chosen:
         if vocabulary.counts is None:
             raise InputError("corruption.rare", self.rare, "the token counts of the corpus are needed", "use 0")
         units = single(examples)

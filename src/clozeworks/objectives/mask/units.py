@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.core.examples import Ragged
+from clozeworks.core.examples import RaggedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,18 +27,18 @@ class Units:
         return np.ones(len(self.at), dtype=np.int64) if self.size is None else self.size
 
 
-def single(examples: Ragged) -> Units:
+def single(examples: RaggedBatch) -> Units:
     """Every token but the special ones."""
     special = np.flatnonzero(examples.special)
     return Units(np.flatnonzero(~examples.special), None, examples.first - np.searchsorted(special, examples.first))
 
 
-def words(examples: Ragged) -> Units:
+def words(examples: RaggedBatch) -> Units:
     """Words as the tokenizer or a segmenter saw them."""
     return cut(examples, examples.word_starts)
 
 
-def annotated(examples: Ragged, marks: np.ndarray, start: int, inside: int) -> Units:
+def annotated(examples: RaggedBatch, marks: np.ndarray, start: int, inside: int) -> Units:
     """The annotated stretches whose bits are `start` and `inside`, words elsewhere. A stretch may end within a word."""
     begins = (marks & start) != 0
     member = begins | ((marks & inside) != 0)
@@ -47,7 +47,7 @@ def annotated(examples: Ragged, marks: np.ndarray, start: int, inside: int) -> U
     return cut(examples, begins | changes | (examples.word_starts & ~member))
 
 
-def cut(examples: Ragged, begins: np.ndarray) -> Units:
+def cut(examples: RaggedBatch, begins: np.ndarray) -> Units:
     """Units that begin where told; a special token, another segment or another example also ends one."""
     special = examples.special
     begins = begins | special

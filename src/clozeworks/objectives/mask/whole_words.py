@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.core.examples import Ragged
+from clozeworks.core.examples import RaggedBatch
 from clozeworks.objectives.mask.masking import Chosen, Masking
 from clozeworks.objectives.mask.units import words
 
@@ -19,5 +19,5 @@ class MaskWholeWords(Masking):
     nothing; here one of the smallest words is predicted.
     """
 
-    def choose(self, examples: Ragged, keys: np.ndarray) -> Chosen:
+    def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         return self.choose_units(examples, keys, words(examples))

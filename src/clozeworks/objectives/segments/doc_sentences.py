@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.core.examples import Plan
+from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, follow
 
@@ -17,7 +17,7 @@ class DocSentences(Segments):
     share a row. A sentence longer than a row is cut; nothing is dropped.
     """
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         room = self.length - 2
         sentences = cut(text, room, room)
 
@@ -26,7 +26,7 @@ class DocSentences(Segments):
             return np.minimum(end, sentences.documents[sentences.document(begin) + 1])
 
         begin = follow(following, sentences.count)
-        return Plan(
+        return ExamplePlan(
             starts=sentences.offsets[begin],
             ends=sentences.offsets[np.append(begin[1:], sentences.count)],
             segment=np.zeros(len(begin), dtype=np.int8),

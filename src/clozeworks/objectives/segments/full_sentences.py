@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from clozeworks.core.examples import Plan, ragged_arange
+from clozeworks.core.examples import ExamplePlan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, follow
 
@@ -14,7 +14,7 @@ class FullSentences(Segments):
     """Whole sentences in order until the row is full, over document borders, with one more [SEP] at each border
     (Liu et al. 2019, 4.2). A sentence longer than a row is cut; nothing is dropped."""
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         room = self.length - 2
         sentences = cut(text, room, room)
         offsets, documents, count = sentences.offsets, sentences.documents, sentences.count
@@ -33,7 +33,7 @@ class FullSentences(Segments):
         pieces = sentences.document(end - 1) - head + 1
         of = ragged_arange(head, pieces)
         owner = np.repeat(np.arange(len(begin)), pieces)
-        return Plan(
+        return ExamplePlan(
             starts=offsets[np.maximum(documents[of], begin[owner])],
             ends=offsets[np.minimum(documents[of + 1], end[owner])],
             segment=np.zeros(len(of), dtype=np.int8),

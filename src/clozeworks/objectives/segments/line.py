@@ -58,20 +58,20 @@ class Line:
         inside, sizes = ends - self.begins[document], np.diff(self.borders)[document]
         return np.where(inside < sizes, self.borders[document] + inside, np.where(ends < self.total, BORDER, END))
 
-    def chunks(self, lanes: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Begin and end of each chunk of `length` tokens in equal lanes: the first of every lane, then the second."""
+    def chunks(self, streams: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+        """Begin and end of each chunk of `length` tokens in equal streams: the first of every stream, then the second."""
         total = self.total
-        if total < lanes:
+        if total < streams:
             raise InputError(
                 "data",
                 f"{total} tokens",
-                f"a stream in {lanes} lanes needs a token for each",
-                "prepare more text or set objective.segments.lanes lower",
+                f"a stream in {streams} streams needs a token for each",
+                "prepare more text or set objective.segments.streams lower",
             )
-        borders = np.arange(lanes + 1) * total // lanes
-        longest = -(-total // lanes)
+        borders = np.arange(streams + 1) * total // streams
+        longest = -(-total // streams)
         count = -(-longest // length)
-        # Lanes differ by a token; the shorter one keeps a token for its last chunk where it would have none.
+        # Streams differ by a token; the shorter one keeps a token for its last chunk where it would have none.
         chunk, left = np.arange(count + 1)[:, None], np.diff(borders)
         at = borders[:-1] + np.minimum(chunk * length, left - (count - chunk))
         return at[:-1].ravel(), at[1:].ravel()

@@ -7,7 +7,7 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import Plan, ragged_arange
+from clozeworks.core.examples import ExamplePlan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.line import Line
 from clozeworks.objectives.segments.sentences import cut
@@ -21,39 +21,39 @@ SPECIALS = 3
 class PairStream(Segments):
     """Rows of `reuse` tokens of one text, then what follows them as A [SEP] B [SEP] [CLS] (Yang et al. 2019, 2.5, A.1).
 
-    The corpus end to end, a [SEP] after each document, is cut into lanes as `Stream` does. Row t of a lane begins with
-    the t-th `reuse` tokens of the lane, so that a model that remembers these goes on where they ended. A is a random
+    The corpus end to end, a [SEP] after each document, is cut into streams as `Stream` does. Row t of a stream begins with
+    the t-th `reuse` tokens of the stream, so that a model that remembers these goes on where they ended. A is a random
     number of the sentences that follow, and B fills the row to exactly `length` tokens: it goes on where A ends
     (pair_label 0) or, half of the time, begins with a sentence from elsewhere (pair_label 1). If the first sentence
     alone would fill the row, A is half of it and B comes from elsewhere. Segments: 0 up to A, 1 for B, 2 for [CLS].
-    With `both`, half of the lanes hold the same text from its end to its beginning: their rows are made alike, of the
+    With `both`, half of the streams hold the same text from its end to its beginning: their rows are made alike, of the
     corpus turned round, with [CLS] last.
 
-    Fields: `lane`; `continues` (not so for the first row of an epoch); `reused`, how many tokens at the head of the row
-    are those of the lane that come once (fewer in the last rows); `backward`, with `both`; `pair_label`. Behind the end
-    of a lane is the text of the next, and behind the corpus its beginning, so every row is full.
-    Departures: the released code ends a document with a token of its own, draws B from the same lane, lets B run to the
-    end of a sentence and cuts the longer of A and B to fit, and drops the rows at the end of a lane.
+    Fields: `stream`; `continues` (not so for the first row of an epoch); `reused`, how many tokens at the head of the row
+    are those of the stream that come once (fewer in the last rows); `backward`, with `both`; `pair_label`. Behind the end
+    of a stream is the text of the next, and behind the corpus its beginning, so every row is full.
+    Departures: the released code ends a document with a token of its own, draws B from the same stream, lets B run to the
+    end of a sentence and cuts the longer of A and B to fit, and drops the rows at the end of a stream.
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
-    lanes: int = 32
+    streams: int = 32
     reuse: int = 64
     both: bool = True
 
     def check(self, where: str) -> None:
         Segments.check(self, where)
-        if self.lanes < 1:
-            raise RecipeError(f"{where}.lanes", self.lanes, "at least 1 lane is needed", "32 is usual")
-        if self.both and self.lanes % 2:
-            needed = "half of the lanes are read backward"
-            raise RecipeError(f"{where}.lanes", self.lanes, needed, f"use {self.lanes + 1}, or both = false")
+        if self.streams < 1:
+            raise RecipeError(f"{where}.streams", self.streams, "at least 1 stream is needed", "32 is usual")
+        if self.both and self.streams % 2:
+            needed = "half of the streams are read backward"
+            raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")
         most = self.length - SPECIALS - 2
         if not 2 <= self.reuse <= most:
             needed = f"a row of {self.length} tokens also holds two segments and {SPECIALS} specials"
             raise RecipeError(f"{where}.reuse", self.reuse, needed, f"use 2 to {most}; half of the length is usual")
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         self.check("objective.segments")  # a phase may have shorter rows
         line = Line.of(text)
         if line.total < 2 * self.length:
@@ -66,16 +66,16 @@ class PairStream(Segments):
             stretches, label = self._stretches(line, turned, counter_rng.fold(key, "backward"))
             ways.append((-stretches[..., ::-1], label))  # place p of the turned line is -p, counted round the line
         stretches, label = (np.concatenate(each, axis=1) for each in zip(*ways, strict=True))
-        backward = np.tile(np.arange(self.lanes) >= self.lanes // len(ways), len(label))
+        backward = np.tile(np.arange(self.streams) >= self.streams // len(ways), len(label))
         return self._plan(line, stretches.reshape(-1, 3, 2), label.ravel(), backward)
 
     def _stretches(self, line: Line, sentences: np.ndarray, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """[rows, lanes, 3, 2]: begin and end of what is reused, of A and of B; [rows, lanes]: the label.
+        """[rows, streams, 3, 2]: begin and end of what is reused, of A and of B; [rows, streams]: the label.
 
         `sentences` are the places where one begins. Places are counted on behind the end of the line.
         """
         total, many = line.total, len(sentences)
-        begin, end = line.chunks(self.lanes // (1 + self.both), self.reuse)
+        begin, end = line.chunks(self.streams // (1 + self.both), self.reuse)
         row = np.arange(len(begin))
 
         def first(place: np.ndarray) -> np.ndarray:
@@ -99,10 +99,10 @@ class PairStream(Segments):
         )
         b_begin = np.where(other, np.maximum(place(first(away + 1) - 1), over), a_end)
         bounds = [begin, end, end, a_end, b_begin, b_begin + over - a_end]
-        lanes = (-1, self.lanes // (1 + self.both))
-        return np.stack(bounds, axis=-1).reshape(*lanes, 3, 2), other.astype(np.int64).reshape(lanes)
+        streams = (-1, self.streams // (1 + self.both))
+        return np.stack(bounds, axis=-1).reshape(*streams, 3, 2), other.astype(np.int64).reshape(streams)
 
-    def _plan(self, line: Line, stretches: np.ndarray, label: np.ndarray, backward: np.ndarray) -> Plan:
+    def _plan(self, line: Line, stretches: np.ndarray, label: np.ndarray, backward: np.ndarray) -> ExamplePlan:
         """Of stretches [examples, 3, 2], in the direction of the corpus."""
         each = np.arange(len(stretches))
         sizes = stretches[..., 1] - stretches[..., 0]
@@ -122,12 +122,12 @@ class PairStream(Segments):
         closed[begins[:, [A_END, B_END]]] = True
         opened[begins[:, LAST]] = True
         fields = {
-            "lane": each % self.lanes,
-            "continues": each >= self.lanes,
+            "stream": each % self.streams,
+            "continues": each >= self.streams,
             "reused": sizes[:, 0],
             "pair_label": label,
         }
-        return Plan(
+        return ExamplePlan(
             starts=starts,
             ends=stops,
             segment=np.tile(SEGMENT, len(each)).repeat(counts.ravel()),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import Plan
+from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
 
 
@@ -33,7 +33,7 @@ class Pairs(Segments):
                 f"use {self.length // 2}",
             )
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         sentences = np.diff(text.documents)
         if (sentences != 2).any() or not len(sentences):
             at = int(np.argmax(sentences != 2)) if len(sentences) else 0
@@ -48,7 +48,7 @@ class Pairs(Segments):
         source, target = self.rooms
         kept = np.minimum(sizes, [source - 1, target - 2])
         count = len(sizes)
-        return Plan(
+        return ExamplePlan(
             starts=text.sentences[:-1],
             ends=text.sentences[:-1] + kept.ravel(),
             segment=np.tile(np.array([0, 1], dtype=np.int8), count),

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import Plan
+from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.chunks import divide, gather, shorten, targets
 from clozeworks.objectives.segments.sentences import cut, elsewhere, follow, need_documents
@@ -28,7 +28,7 @@ class SegmentPair(Segments):
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
     short: float = 0.1
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         room = self.length - 3
         sentences = cut(text, room, (room + 1) // 2)
         need_documents(sentences)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.examples import Plan
+from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.sentences import cut, elsewhere, follow, need_documents
 from clozeworks.objectives.segments.two_sides import Sides, two_sides
@@ -25,7 +25,7 @@ class SentencePair(Segments):
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
 
-    def plan(self, text: Text, key: np.ndarray) -> Plan:
+    def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         half = (self.length - 3) // 2
         sentences = cut(text, half, half, even=True)
         need_documents(sentences)

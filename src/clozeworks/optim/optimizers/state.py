@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.world import local, sharded, squares
+from clozeworks.core.world import is_sharded, local, squares
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def with_gradient(group: dict[str, Any]) -> list[Tensor]:
 def norms(tensors: list[Tensor], group: dict[str, Any]) -> Tensor:
     """The norm of each whole tensor; where the group's are sharded, all processes add up their parts, in one go."""
     found = torch.stack(torch._foreach_norm(tensors))
-    if not any(sharded(parameter) for parameter in group["params"]):
+    if not any(is_sharded(parameter) for parameter in group["params"]):
         return found
     parts = squares(found)
     torch.distributed.all_reduce(parts)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 
 FORBIDDEN = -1e4  # what a step costs that may not be taken: where nothing else is left, a path still is
 
@@ -41,7 +41,7 @@ class CRF(Spec):
         return CRFLayer(tags, self.pace, allowed if self.constrain else None)
 
 
-class CRFLayer(Fresh):
+class CRFLayer(CustomInit):
     """T words of N sequences, none of them empty, end to end; K tags. `lengths` [N] say how many words each has."""
 
     allowed: Tensor | None

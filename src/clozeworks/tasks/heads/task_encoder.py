@@ -6,8 +6,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Batch, Context, Hidden, Side
-from clozeworks.core.dropout import Key, dropout
+from clozeworks.core.batch import Batch, Context, Hidden, TokenInfo
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.bidirectional import Bidirectional
@@ -19,7 +19,7 @@ Place = Literal["input", "between", "output"]
 
 
 @dataclass(slots=True)
-class Readers(Spec):
+class TaskEncoder(Spec):
     """Two layers that read both ways, with the features of a model beside what they read (Peters et al. 2017, 2018).
 
     h_1 = reader_1([x; words]),  h_2 = reader_2([h_1; features]),  out = h_2
@@ -49,13 +49,13 @@ class Readers(Spec):
         """Of what it gives, for features of this width."""
         return 2 * self.cells + (width if "output" in self.features else 0)
 
-    def build(self, width: int, first: int, vocab: int) -> "ReadersLayer":
+    def build(self, width: int, first: int, vocab: int) -> "TaskEncoderLayer":
         """`width` of the features, `first` of what words are looked up as."""
-        return ReadersLayer(self, width, first, vocab)
+        return TaskEncoderLayer(self, width, first, vocab)
 
 
-class ReadersLayer(nn.Module):
-    def __init__(self, spec: Readers, width: int, first: int, vocab: int):
+class TaskEncoderLayer(nn.Module):
+    def __init__(self, spec: TaskEncoder, width: int, first: int, vocab: int):
         super().__init__()
         self.features, self.rate = spec.features, spec.dropout
         self.words = nn.Embedding(vocab, spec.words) if spec.words else None
@@ -77,9 +77,9 @@ class ReadersLayer(nn.Module):
         read = self._read(1, [read, features] if "between" in self.features else [read], batch, hidden.key)
         return torch.cat([read, features], -1) if "output" in self.features else read
 
-    def _read(self, layer: int, parts: list[Tensor], batch: Batch, key: Key | None) -> Tensor:
+    def _read(self, layer: int, parts: list[Tensor], batch: Batch, key: DropoutKey | None) -> Tensor:
         own = None if key is None else key.at("readers", layer)
         x = self.projections[layer](dropout(torch.cat(parts, -1), self.rate, own))
-        side = Side.make(batch.side.position, batch.side.document, "full")
-        borders = batch.borders if batch.borders.starts else None
-        return self.readers[layer](x, Context(side, side, "full", borders=borders)).last
+        side = TokenInfo.make(batch.token_info.position, batch.token_info.document, "full")
+        borders = batch.layout if batch.layout.starts else None
+        return self.readers[layer](x, Context(side, side, "full", layout=borders)).last

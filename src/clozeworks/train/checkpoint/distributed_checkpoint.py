@@ -1,7 +1,7 @@
 """Checkpoints of a world: written by the main process or by all, read by any number of processes.
 
 Replicas are alike, so the main process writes the ordinary checkpoint. Shards write a file each, into the one directory
-that the main process makes and, when all are done, commits. What lanes of text remember lies in the process that reads
+that the main process makes and, when all are done, commits. What streams of text remember lies in the process that reads
 them; the main one gathers it.
 """
 
@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.core.segment_memory import Recall
-from clozeworks.core.world import World, local, sharded
+from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.core.world import ProcessGroup, is_sharded, local
 from clozeworks.exchange import checkpoint, sharded_safetensors
 from clozeworks.exchange.tensors import assign
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe
 
 
-def find(world: World, run: Path, upto: int | None = None) -> checkpoint.Found:
+def find(world: ProcessGroup, run: Path, upto: int | None = None) -> checkpoint.Found:
     """The newest sound checkpoint, up to a step if one is given: one process verifies, all take the same."""
 
     def look() -> dict[str, Any]:
@@ -38,16 +38,16 @@ def find(world: World, run: Path, upto: int | None = None) -> checkpoint.Found:
     return checkpoint.Found(one, tuple(told["damaged"]))
 
 
-def tensors_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
+def gather_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
     """What a checkpoint holds, by the name of its file; of a shard what is held here."""
     return {
         checkpoint.MODEL: dict(model.named_parameters()),
-        checkpoint.OPTIMIZER: parameter_groups.state_of(model, optimizer),
+        checkpoint.OPTIMIZER: parameter_groups.read_state(model, optimizer),
     }
 
 
 def save(
-    world: World,
+    world: ProcessGroup,
     run: Path,
     step: int,
     tensors: dict[str, dict[str, Tensor]],
@@ -55,7 +55,7 @@ def save(
     files: dict[str, bytes],
 ) -> None:
     """Of shards, collective: all come here, and leave when the checkpoint has its name."""
-    assert all(map(sharded, tensors[checkpoint.MODEL].values())), "scatter them first"
+    assert all(map(is_sharded, tensors[checkpoint.MODEL].values())), "scatter them first"
     if world.main:
         checkpoint.save(run, step, {}, state, files, also=lambda new: _write(world, str(new), tensors))
     else:
@@ -63,10 +63,10 @@ def save(
     world.wait()
 
 
-def _write(world: World, directory: str, tensors: dict[str, dict[str, Tensor]]) -> None:
+def _write(world: ProcessGroup, directory: str, tensors: dict[str, dict[str, Tensor]]) -> None:
     """The files of this process, into the directory that the main one tells."""
     new = Path(world.first(lambda: directory))
-    with atomic_io.explained(new):
+    with atomic_io.explain_os_errors(new):
         for file, content in tensors.items():
             path = new / sharded_safetensors.part_of(file, world.rank, world.size)
             sharded_safetensors.write(path, content, world.rank, world.size)
@@ -75,36 +75,36 @@ def _write(world: World, directory: str, tensors: dict[str, dict[str, Tensor]]) 
     world.wait()
 
 
-def remembered(world: World, recall: Recall) -> dict[str, bytes]:
-    """The file of what the lanes of all processes remember, for the main one to save; collective."""
+def memory_files(world: ProcessGroup, recall: SegmentMemory) -> dict[str, bytes]:
+    """The file of what the streams of all processes remember, for the main one to save; collective."""
     longest = max(world.joined((recall.length,)))
     state = {name: world.rows(rows) for name, rows in recall.state(longest).items()}
     return {checkpoint.MEMORY: safetensors.torch.save(state)} if state and world.main else {}
 
 
-def remembered_bytes(recipe: Recipe) -> int:
+def memory_bytes(recipe: Recipe) -> int:
     """How large that file becomes."""
-    encoder, lanes = recipe.encoder, getattr(recipe.objective.segments, "lanes", 0)
+    encoder, streams = recipe.encoder, getattr(recipe.objective.segments, "streams", 0)
     if encoder.stack.stateful and encoder.stack.memory:
         width, numbers = encoder.width, 0
         for mixer in (encoder.stack.block_at(layer).mixer for layer in range(encoder.stack.depth)):
             width = mixer.out_width(width)
             numbers += width + (getattr(mixer, "cells", None) or width)
-        return 4 * lanes * numbers
-    return 4 * encoder.stack.memory * lanes * encoder.stack.depth * encoder.width
+        return 4 * streams * numbers
+    return 4 * encoder.stack.memory * streams * encoder.stack.depth * encoder.width
 
 
 def restore(
-    world: World,
+    world: ProcessGroup,
     found: checkpoint.Checkpoint,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    recall: Recall | None = None,
+    recall: SegmentMemory | None = None,
 ) -> None:
     """Fill the parameters, the optimizer and what is remembered; of a shard only its rows are read."""
     if recall is not None:
         kept = found.tensors(checkpoint.MEMORY) if (found.path / checkpoint.MEMORY).is_file() else {}
-        # Each process has the lanes that the loader gives it.
+        # Each process has the streams that the loader gives it.
         mine = {name: torch.tensor_split(rows, world.size)[world.rank] for name, rows in kept.items()}
         recall.load(mine, next(model.parameters()).device)
     if not world.sharded:
@@ -131,19 +131,19 @@ def restore(
             optimizer.state[parameters[name]][moment] = value
 
 
-def begin(world: World, fresh: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+def begin(world: ProcessGroup, fresh: nn.Module, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Fill the parameters from a whole model, and let the optimizer forget."""
     optimizer.state.clear()
     with torch.no_grad():
         for parameter, first in zip(model.parameters(), fresh.parameters(), strict=True):
-            rows = sharded_safetensors.begin_of(parameter, world.rank, world.size) if sharded(parameter) else 0
+            rows = sharded_safetensors.begin_of(parameter, world.rank, world.size) if is_sharded(parameter) else 0
             held = local(parameter)
-            held.copy_(first[rows : rows + len(held)] if sharded(parameter) else first)
+            held.copy_(first[rows : rows + len(held)] if is_sharded(parameter) else first)
 
 
-def _rows(world: World, kept: sharded_safetensors.Slices, name: str, like: Tensor) -> Tensor:
+def _rows(world: ProcessGroup, kept: sharded_safetensors.Slices, name: str, like: Tensor) -> Tensor:
     """The rows of a tensor that this process holds of one of its shape."""
-    if not sharded(like):
+    if not is_sharded(like):
         return kept.rows(name)
     begin = sharded_safetensors.begin_of(like, world.rank, world.size)
     return kept.rows(name, begin, begin + len(local(like)))

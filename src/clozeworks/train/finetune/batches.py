@@ -6,12 +6,12 @@ from typing import Any
 from clozeworks.core.batch import Batch, Kind
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import NOTHING
-from clozeworks.data.batches.labelled import Labelled, batch_of, order
+from clozeworks.data.batches.labelled import Labelled, make_batch, order
 from clozeworks.objectives.shift import next_tokens
 from clozeworks.optim.settings import Train
 
 
-class Lessons:
+class LabelledBatches:
     """Step t is a pure function of (rows, seed, t): a position says nothing that the number of the step does not."""
 
     def __init__(self, labelled: Labelled, batch: int, train: Train, kind: Kind, pad: int):
@@ -22,10 +22,10 @@ class Lessons:
         self.notes: list[str] = []
 
     @property
-    def borders(self) -> list[int]:
+    def phase_ends(self) -> list[int]:
         return [self.train.steps]
 
-    def rehearse(self) -> None:
+    def check_first_examples(self) -> None:
         if not len(self.labelled):
             raise InputError("rows", "none", "at least one is needed to learn from", "add some")
 
@@ -40,14 +40,14 @@ class Lessons:
             while at < each:
                 chosen = units[at * self.batch : (at + 1) * self.batch]
                 at, step = at + 1, step + 1
-                yield batch_of(self.labelled, chosen, self.kind, self.pad, self.train.micro_tokens)
+                yield make_batch(self.labelled, chosen, self.kind, self.pad, self.train.micro_tokens)
 
 
 def predict_words(labelled: Labelled) -> None:
     """Have each token of the examples predict the next one, their specials too."""
     if (labelled.examples.labels != NOTHING).any():
         needed = "the task has labels for tokens, which then predict no words beside them"
-        raise InputError("auxiliary", "a loss for words", needed, "leave it out")
+        raise InputError("lm_weight", "a loss for words", needed, "leave it out")
     labelled.examples.labels = next_tokens(labelled.examples)
 
 

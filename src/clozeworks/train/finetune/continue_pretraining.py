@@ -14,7 +14,7 @@ from clozeworks.data.tokens.given_words import joined
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import LayerRates, SlantedTriangular
 from clozeworks.recipe import Recipe
-from clozeworks.train.finetune.options import Wishes
+from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.finetune.recipe import WIDTH
 from clozeworks.train.run import pretrain
@@ -27,11 +27,11 @@ HELDOUT = 0.05
 DIGEST = "rows.json"  # of the texts that were prepared
 
 
-def furthered(plan: Plan, run: Path, **how: Any) -> tuple[Result, TextEncoder]:
+def continue_pretraining(plan: Plan, run: Path, **how: Any) -> tuple[Result, TextEncoder]:
     """The encoder after so many steps more of its own objective on the texts of the rows, in directories of the run."""
     text, pretrained = (run / name for name in STAGES)
-    recipe = objective_of(plan.encoder.recipe, plan.wishes.further or 0, plan.wishes)
-    found = texts_of(plan)
+    recipe = make_recipe(plan.encoder.recipe, plan.options.continue_pretraining or 0, plan.options)
+    found = collect_texts(plan)
     digest = hashlib.sha256("\0".join(found).encode("utf-8", "surrogatepass")).hexdigest()
     if not (text / MANIFEST).is_file():
         prepare([{"text": each} for each in found], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
@@ -42,7 +42,7 @@ def furthered(plan: Plan, run: Path, **how: Any) -> tuple[Result, TextEncoder]:
     return done, load(pretrained) if done.finished else plan.encoder
 
 
-def objective_of(recipe: Recipe, steps: int, wishes: Wishes | None = None) -> Recipe:
+def make_recipe(recipe: Recipe, steps: int, wishes: FinetuneOptions | None = None) -> Recipe:
     """What the encoder was trained by, for some steps more at a lower rate.
 
     Where layers are to begin to learn one after another, this stage too has a rate for each and a slanted triangle
@@ -51,20 +51,22 @@ def objective_of(recipe: Recipe, steps: int, wishes: Wishes | None = None) -> Re
     if not recipe.objective.losses or recipe.task is not None:
         given = "a model without a pretraining objective" if recipe.task is None else "a fine-tuned model"
         needed = "its own objective is what would go on"
-        raise InputError("--further", given, needed, "take the pretrained model, with its head, or leave it out")
+        raise InputError(
+            "--continue-pretraining", given, needed, "take the pretrained model, with its head, or leave it out"
+        )
     recipe = copy.deepcopy(recipe)
     usual = RECURRENT if recipe.recurrent else RATE * max(WIDTH / recipe.encoder.width, 1.0)
     recipe.train.learning_rate = min(usual, recipe.train.learning_rate)
     recipe.train.steps, recipe.train.warmup = steps, 0.1
     if wishes is not None and wishes.factor is not None:
         recipe.train.optimizer = LayerRates(recipe.train.optimizer, wishes.factor)
-    if wishes is not None and wishes.unfreeze:
+    if wishes is not None and wishes.gradual_unfreezing:
         recipe.train.schedule = SlantedTriangular()
     recipe.train.save_every = recipe.train.evaluate_every = max(steps // 4, 1)
     return recipe
 
 
-def texts_of(plan: Plan) -> list[str]:
+def collect_texts(plan: Plan) -> list[str]:
     """What a reader of the rows reads, each text once."""
     found = []
     for row in plan.train.rows:

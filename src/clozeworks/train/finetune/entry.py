@@ -7,13 +7,13 @@ from typing import Any
 from rich.console import Console
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import balance, fewer, read, repeats, split
-from clozeworks.inference.predict import columns_of
+from clozeworks.data.tables import balance, fewer, read_table, repeats, split_table
+from clozeworks.inference.predict import match_columns
 from clozeworks.inference.text_encoder import TextEncoder, load
-from clozeworks.train.finetune.options import Wishes
-from clozeworks.train.finetune.plan import Plan, kind_of, planned, truth_of
-from clozeworks.train.finetune.result import Tuned
-from clozeworks.train.finetune.run import carry_out
+from clozeworks.train.finetune.options import FinetuneOptions
+from clozeworks.train.finetune.plan import Plan, find_task, make_plan, truth_columns
+from clozeworks.train.finetune.result import FinetuneResult
+from clozeworks.train.finetune.run import run_plan
 
 StrPath = str | os.PathLike[str]
 
@@ -24,25 +24,25 @@ def plan(
     train: Any,
     dev: Any = None,
     columns: Mapping[str, str] | None = None,
-    wishes: Wishes | None = None,
+    wishes: FinetuneOptions | None = None,
 ) -> Plan:
     """What a run would do: the rows read, a share of them put aside where there are no others, the recipe made."""
-    kind, wishes = kind_of(task), wishes or Wishes()
+    kind, wishes = find_task(task), wishes or FinetuneOptions()
     encoder = model if isinstance(model, TextEncoder) else load(model)
-    truth = truth_of(kind)
-    found = read(train, columns_of(kind), truth, columns, maybe=kind.maybe)
+    truth = truth_columns(kind)
+    found = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
     rows, held, notes = found.table, None, found.notes
     if dev is not None:
-        other = read(dev, columns_of(kind), truth, columns, maybe=kind.maybe)
+        other = read_table(dev, match_columns(kind), truth, columns, maybe=kind.maybe)
         held, notes = other.table, notes + other.notes + repeats(rows, other.table)
-    elif wishes.share:
-        rows, held = split(rows, wishes.share)
+    elif wishes.dev_share:
+        rows, held = split_table(rows, wishes.dev_share)
         notes.append(f"{len(held):,} of {len(rows) + len(held):,} rows are put aside for measuring")
-    if wishes.rows is not None and wishes.rows < len(rows):
-        notes.append(f"about {wishes.rows:,} of {len(rows):,} rows are learned from")
-        rows = fewer(rows, wishes.rows)
+    if wishes.limit is not None and wishes.limit < len(rows):
+        notes.append(f"about {wishes.limit:,} of {len(rows):,} rows are learned from")
+        rows = fewer(rows, wishes.limit)
     notes += balance(rows).notes
-    made = planned(task, encoder, rows, held, wishes)
+    made = make_plan(task, encoder, rows, held, wishes)
     made.columns, made.notes = found.columns, [*notes, *made.notes]
     return made
 
@@ -60,7 +60,7 @@ def finetune(
     console: Console | None = None,
     tell: Callable[[Plan], None] | None = None,
     **options: Any,
-) -> Tuned:
+) -> FinetuneResult:
     """Train a model on labelled rows: files, `datasets` objects, frames or lists of dicts.
 
     `columns` says which column of yours is which of the task's ({"text": "review"}); `options` are those of `Wishes`:
@@ -70,7 +70,7 @@ def finetune(
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
-    found = plan(task, model, train, dev, columns, Wishes.of(options))
+    found = plan(task, model, train, dev, columns, FinetuneOptions.of(options))
     if tell is not None:
         tell(found)
-    return carry_out(found, out, device=device, progress=progress, console=console)
+    return run_plan(found, out, device=device, progress=progress, console=console)

@@ -7,13 +7,13 @@ from typing import Any
 from clozeworks.core.batch import Batch, Kind
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import found
+from clozeworks.inference.answers import predict_outputs
 from clozeworks.model import Model
-from clozeworks.optim.keep import Judged
+from clozeworks.optim.keep import Score
 from clozeworks.tasks.task import Task
 
 
-class Examiner:
+class TaskEvaluator:
     """Answers to all rows of a table at each evaluation; the best model has the highest of the task's metric, and of
     those that have it the lowest loss."""
 
@@ -24,16 +24,16 @@ class Examiner:
         self.notes: list[str] = []
 
     def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]:
-        results, loss = found(model, self.task, self.labelled, self.kind, self.pad)
-        task = self.task.settled(results, self.labelled, self.table)
+        results, loss = predict_outputs(model, self.task, self.labelled, self.kind, self.pad)
+        task = self.task.calibrate(results, self.labelled, self.table)
         answers = task.answers(results, self.labelled, self.table)
-        return {"loss": loss, **task.score(answers, self.table), **task.facts()}
+        return {"loss": loss, **task.score(answers, self.table), **task.calibrated_fields()}
 
-    def judge(self, figures: dict[str, Any]) -> Judged:
+    def score(self, figures: dict[str, Any]) -> Score:
         loss = figures["loss"]
         return -figures[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
 
-    def enough(self, judged: dict[int, Judged]) -> bool:
+    def should_stop(self, judged: dict[int, Score]) -> bool:
         """By the metric alone: a lower loss does not make a run go on."""
         if self.patience is None or not judged:
             return False

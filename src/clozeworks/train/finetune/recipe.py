@@ -7,20 +7,20 @@ from typing import Literal
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
-from clozeworks.exchange.templates import frame_of as frame_of
-from clozeworks.nn.pooling import SentenceVector
+from clozeworks.exchange.templates import infer_template as infer_template
+from clozeworks.nn.pooling import Pooling
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss
 from clozeworks.optim.optimizers.optimizer import Optimizer
-from clozeworks.optim.settings import AdamW, Keep, Train, Tune
+from clozeworks.optim.settings import AdamW, Finetune, Keep, Train
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.frame import Frame
+from clozeworks.tasks.embed import SentenceEmbedding
+from clozeworks.tasks.seq2seq import Seq2Seq
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import Task
-from clozeworks.tasks.towers import Towers
-from clozeworks.tasks.write import Write
+from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune import seq2seq
 from clozeworks.train.finetune.batches import steps_an_epoch
 
@@ -31,9 +31,9 @@ FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
 LONGER = 3  # times as many steps for an encoder that begins with nothing
 
 
-def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
+def choose_summary(recipe: Recipe, frame: InputTemplate, pooled: bool) -> Summary:
     """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
-    if recipe.recurrent or recipe.encoder.stack.ways == 2:  # no token of a text has read all of it both ways
+    if recipe.recurrent or recipe.encoder.stack.directions == 2:  # no token of a text has read all of it both ways
         return _of_all()
     if recipe.reading == "causal":
         return Summary("last", None)
@@ -44,11 +44,11 @@ def summary_of(recipe: Recipe, frame: Frame, pooled: bool) -> Summary:
     return Summary(frame.summary, "own", "tanh", early=frame.summary == "first", width=width)
 
 
-def above(task: Classify | Choice) -> Summary:
+def choose_summary_above(task: Classify | Choice) -> Summary:
     """What stands for an example where a task reads more than the last layer, which is all that a pooler has seen."""
-    if task.readers is not None:
+    if task.task_encoder is not None:
         return _of_all()
-    return Summary(task.frame.summary, "own") if task.everywhere and task.pools else task.summary
+    return Summary(task.template.summary, "own") if task.everywhere and task.pools else task.summary
 
 
 def _of_all() -> Summary:
@@ -56,43 +56,43 @@ def _of_all() -> Summary:
     return Summary("concat", "own", "relu", early=True, width=HIDDEN)
 
 
-def asked_of(recipe: Recipe) -> Literal["first", "second"]:
+def question_side(recipe: Recipe) -> Literal["first", "second"]:
     """The text that a question with options is of: read one way, it follows its context (Radford et al. 2018, 3.3)."""
     return "first" if recipe.reading == "causal" else "second"
 
 
-def towers_of(recipe: Recipe, frame: Frame, length: int | None = None) -> Towers:
+def make_embedding_task(recipe: Recipe, frame: InputTemplate, length: int | None = None) -> SentenceEmbedding:
     """Pairs whose vectors are made as those of the encoder are; `length`, where one is asked for, holds for both."""
-    vector = copy.deepcopy(recipe.sentence) or SentenceVector()
+    vector = copy.deepcopy(recipe.pooling) or Pooling()
     most = min(length or vector.length or frame.length, frame.length)
     vector.length = most if most < recipe.length else None
-    return Towers(frame=dataclasses.replace(frame, length=most), vector=vector)
+    return SentenceEmbedding(template=dataclasses.replace(frame, length=most), pooling=vector)
 
 
-def rate_of(recipe: Recipe) -> float:
+def choose_learning_rate(recipe: Recipe) -> float:
     """Narrower models are trained at higher rates, in pretraining and after it; recurrent ones at their own."""
     if recipe.recurrent:
         return RECURRENT
     return RATE * max(WIDTH / recipe.encoder.width, 1.0)
 
 
-def optimizer_of(recipe: Recipe) -> Optimizer:
+def choose_optimizer(recipe: Recipe) -> Optimizer:
     """Recurrent models forget moments sooner (Howard & Ruder 2018, 4.1)."""
     return AdamW(betas=(0.7, 0.99)) if recipe.recurrent else AdamW()
 
 
-def epochs_of(units: int, batch: int, scratch: bool = False) -> int:
+def choose_epochs(units: int, batch: int, scratch: bool = False) -> int:
     """As many as published, more where they would be few steps, and more again from fresh weights."""
     times = LONGER if scratch else 1
-    return times * min(max(Tune().epochs, -(-FEW // steps_an_epoch(units, batch))), MOST)
+    return times * min(max(Finetune().epochs, -(-FEW // steps_an_epoch(units, batch))), MOST)
 
 
-def fitted(
+def make_finetune_recipe(
     recipe: Recipe,
     task: Task,
     table: Table,
     units: int,
-    tune: Tune | None = None,
+    tune: Finetune | None = None,
     train: Train | None = None,
     auxiliary: float = 0.0,
     decoder: Recipe | None = None,
@@ -105,20 +105,20 @@ def fitted(
     writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
     """
     recipe = copy.deepcopy(recipe)
-    if isinstance(task, Write):
-        seq2seq.prepare(recipe, task, decoder)
+    if isinstance(task, Seq2Seq):
+        seq2seq.add_decoder(recipe, task, decoder)
     recipe.objective.losses = (task, _words(recipe, auxiliary)) if auxiliary else (task,)
     recipe.distil = None
-    if isinstance(task, Towers):
-        recipe.sentence = copy.deepcopy(task.vector)
+    if isinstance(task, SentenceEmbedding):
+        recipe.pooling = copy.deepcopy(task.pooling)
     if not task.pools:
         recipe.encoder.pooler = None
     if tune is None:
-        tune = Tune()
-        tune.epochs = epochs_of(units, tune.batch)
-    each = steps_an_epoch(units, tune.batch)
-    recipe.tune = tune
-    recipe.train = train or Train(learning_rate=rate_of(recipe), warmup=0.1, guard=None)
+        tune = Finetune()
+        tune.epochs = choose_epochs(units, tune.batch_size)
+    each = steps_an_epoch(units, tune.batch_size)
+    recipe.finetune = tune
+    recipe.train = train or Train(learning_rate=choose_learning_rate(recipe), warmup=0.1, guard=None)
     recipe.train = dataclasses.replace(
         recipe.train, steps=each * tune.epochs, evaluate_every=each, save_every=each, keep=Keep(last=1, best=True)
     )
@@ -130,12 +130,12 @@ def _words(recipe: Recipe, weight: float) -> Loss:
     """The loss that the encoder was pretrained with, or that of its kind."""
     if recipe.reading != "causal":
         needed, todo = "next tokens are predicted by models that read one way", "use 0"
-        raise RecipeError(f"{recipe.name}.auxiliary", weight, needed, todo)
+        raise RecipeError(f"{recipe.name}.lm_weight", weight, needed, todo)
     own = [loss for loss in recipe.objective.losses if loss.scores is not None and "labels" in loss.reads]
     return dataclasses.replace(own[0] if own else NextToken(), weight=weight)
 
 
-def expect(table: Table, task: Task, truth: bool = True) -> None:
+def require_columns(table: Table, task: Task, truth: bool = True) -> None:
     """Refuse a table without the columns that the task reads."""
     wanted = (*task.columns, *(task.truth if truth else ()))
     for at, row in enumerate(table.rows):

@@ -11,7 +11,7 @@ from clozeworks.train.session import Result
 
 
 @dataclass(frozen=True)
-class Tuned:
+class FinetuneResult:
     """A model directory, and how good its answers are on rows that it has not learned from.
 
     With several seeds, `figures` and `intervals` are those of the best of them, which is the model of `out`.
@@ -21,7 +21,7 @@ class Tuned:
     task: str
     rows: dict[str, int]  # of each table
     runs: dict[int, Result]  # by seed
-    figures: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # figures at the best step of each
     notes: list[str] = field(default_factory=list)

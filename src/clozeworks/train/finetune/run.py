@@ -13,64 +13,64 @@ from clozeworks.evaluate.examination import examine
 from clozeworks.exchange import files, tensors
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.train import metrics_log, run_dir
-from clozeworks.train.finetune.continue_pretraining import furthered
+from clozeworks.train.finetune.continue_pretraining import continue_pretraining
 from clozeworks.train.finetune.plan import Plan
-from clozeworks.train.finetune.result import Tuned
+from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.seq2seq import join_models
-from clozeworks.train.finetune.train import finetune
+from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.session import Result
 
 SEEDS = "seeds.json"
 
 
-def carry_out(
+def run_plan(
     plan: Plan,
     out: str | os.PathLike[str],
     *,
     device: str = "auto",
     progress: bool = True,
     console: Console | None = None,
-) -> Tuned:
+) -> FinetuneResult:
     """Train as planned; the same call goes on where it stopped, and in the end `out` is a model directory."""
-    run, several = Path(out), plan.wishes.seeds > 1
+    run, several = Path(out), plan.options.seeds > 1
     _expect(run, several)
     rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
     source, signal = plan.encoder, 0
-    if plan.wishes.further:
+    if plan.options.continue_pretraining:
         if not several:
             run_dir.expect(run)
-        done, source = furthered(plan, run, **how)
+        done, source = continue_pretraining(plan, run, **how)
         if not done.finished:
-            return Tuned(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
+            return FinetuneResult(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
     first, runs = plan.recipe.train.seed, {}
-    for seed in range(first, first + plan.wishes.seeds):
+    for seed in range(first, first + plan.options.seeds):
         place = run / f"seed-{seed}" if several else run
-        runs[seed] = done = one(plan, place, seed, None if plan.wishes.from_scratch else source, **how)
+        runs[seed] = done = run_seed(plan, place, seed, None if plan.options.from_scratch else source, **how)
         signal = done.signal
         if not done.finished:
             break
     notes = [*plan.notes, *(note for done in runs.values() for note in done.notes)]
-    tuned = Tuned(run, plan.task.name, rows, runs, notes=list(dict.fromkeys(notes)), signal=signal)
-    return _measured(plan, tuned, several) if tuned.finished else tuned
+    tuned = FinetuneResult(run, plan.task.name, rows, runs, notes=list(dict.fromkeys(notes)), signal=signal)
+    return _evaluate_best(plan, tuned, several) if tuned.finished else tuned
 
 
-def one(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **how: Any) -> Result:
+def run_seed(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **how: Any) -> Result:
     """The run of one seed."""
     recipe = copy.deepcopy(plan.recipe)
     recipe.train.seed = seed
     begin, notes = source, list[str]()
     if source is not None and plan.decoder is not None:
         begin, notes = join_models(recipe, source, plan.decoder)
-    how |= {"source": begin, "examples": plan.examples, "words": plan.words}
-    result = finetune(recipe, plan.tokenizer, plan.train, plan.dev, place, **how)
+    how |= {"source": begin, "examples": plan.examples, "words": plan.word_vectors}
+    result = finetune_run(recipe, plan.tokenizer, plan.train, plan.dev, place, **how)
     result.notes.extend(notes)
     return result
 
 
-def _measured(plan: Plan, tuned: Tuned, several: bool) -> Tuned:
+def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> FinetuneResult:
     """The best of the seeds as the model of the directory, and its figures."""
-    figures = {seed: _figures(done) for seed, done in tuned.runs.items()}
+    figures = {seed: _dev_metrics(done) for seed, done in tuned.runs.items()}
     if several:
         metric = plan.task.metric
         best = max(figures, key=lambda n: (figures[n].get(metric, 0.0), -(figures[n].get("loss") or 0.0), -n))
@@ -84,10 +84,12 @@ def _measured(plan: Plan, tuned: Tuned, several: bool) -> Tuned:
     task = model.recipe.task
     assert task is not None
     found = examine(model.model, task, plan.dev, plan.tokenizer, model.kind)
-    return Tuned(tuned.out, tuned.task, tuned.rows, tuned.runs, found.figures, found.intervals, figures, tuned.notes)
+    return FinetuneResult(
+        tuned.out, tuned.task, tuned.rows, tuned.runs, found.figures, found.intervals, figures, tuned.notes
+    )
 
 
-def _figures(done: Result) -> dict[str, float]:
+def _dev_metrics(done: Result) -> dict[str, float]:
     """Those of the evaluation that chose the model of a run."""
     rows = [row for row in metrics_log.read(done.run / run_dir.METRICS) if row.get("split") == "heldout"]
     found = [row for row in rows if row["step"] == done.best]

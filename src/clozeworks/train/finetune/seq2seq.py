@@ -13,23 +13,28 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import transfer
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.write import Form, Write
+from clozeworks.tasks.seq2seq import Form, Seq2Seq
+from clozeworks.tasks.template import InputTemplate
 
 TARGET = 128  # tokens that a target has room for, where the source keeps as many
 
 
-def write_of(recipe: Recipe, frame: Frame, form: Form = "decoder") -> Write:
+def make_seq2seq_task(recipe: Recipe, frame: InputTemplate, form: Form = "decoder") -> Seq2Seq:
     """The task for an encoder: a model that reads one way writes so too, and the head that it was pretrained with
     predicts the words."""
     if form == "prefix" and recipe.reading == "causal":
         form = "causal"
-    return Write(frame=frame, form=form, target_length=min(TARGET, frame.length // 2), words=words_of(recipe))
+    return Seq2Seq(
+        template=frame,
+        architecture=form,
+        target_length=min(TARGET, frame.length // 2),
+        words=choose_language_head(recipe),
+    )
 
 
-def words_of(recipe: Recipe) -> MaskedLM | NextToken:
+def choose_language_head(recipe: Recipe) -> MaskedLM | NextToken:
     for loss in recipe.objective.losses:
-        if isinstance(loss, Write):
+        if isinstance(loss, Seq2Seq):
             return copy.deepcopy(loss.words)
         if isinstance(loss, MaskedLM):
             return copy.deepcopy(loss)
@@ -38,23 +43,23 @@ def words_of(recipe: Recipe) -> MaskedLM | NextToken:
     return MaskedLM()
 
 
-def prepare(recipe: Recipe, task: Write, decoder: Recipe | None = None) -> None:
+def add_decoder(recipe: Recipe, task: Seq2Seq, decoder: Recipe | None = None) -> None:
     """Give the recipe what the form of the task needs: a decoder, of the encoder's own stack or another's."""
     recipe.encoder.stack.memory = 0  # a source is read whole
-    if task.form != "decoder":
+    if task.architecture != "decoder":
         if decoder is not None:
-            given, needed = f"form={task.form} and a decoder", "one stack reads and writes there"
+            given, needed = f"form={task.architecture} and a decoder", "one stack reads and writes there"
             raise InputError(recipe.name, given, needed, "use form=decoder")
         return
     if recipe.decoder is None or decoder is not None:
-        recipe.decoder = decoder_of(recipe, decoder or recipe, task.share)
+        recipe.decoder = make_decoder(recipe, decoder or recipe, task.share)
     elif recipe.decoder.start is not None or recipe.decoder.end is not None:
         needed = "a target begins after [CLS] and ends with [SEP]"
         raise RecipeError(f"{recipe.name}.decoder", "other tokens", needed, "use start=None and end=None")
     recipe.objective.corruption = None  # rows are read as they are
 
 
-def decoder_of(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
+def make_decoder(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
     """The stack of an encoder that reads one way and across to a source, as wide and of the same vocabulary."""
     for name in ("width", "vocab"):
         mine, theirs = getattr(recipe.encoder, name), getattr(other.encoder, name)
@@ -63,12 +68,12 @@ def decoder_of(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
             raise InputError(f"{other.name}.encoder.{name}", theirs, needed, "take another decoder")
     stack = copy.deepcopy(other.encoder.stack)
     blocks = stack.block if isinstance(stack.block, tuple) else (stack.block,)
-    blocks = tuple(_crossed(block, f"{other.name}.encoder.stack.block") for block in blocks)
+    blocks = tuple(_add_cross_attention(block, f"{other.name}.encoder.stack.block") for block in blocks)
     stack.block, stack.memory = blocks if isinstance(stack.block, tuple) else blocks[0], 0
     return Decoder(stack, None if share else copy.deepcopy(other.encoder.embed))
 
 
-def _crossed(block: Block, where: str) -> Block:
+def _add_cross_attention(block: Block, where: str) -> Block:
     heads = [(part.heads, part.dropout) for _, part in walk(block.mixer) if isinstance(part, Attention)]
     heads += [(getattr(part, "heads", None), getattr(part, "dropout", 0.0)) for _, part in walk(block.mixer)]
     found = next(((count, rate) for count, rate in heads if count), None)

@@ -21,19 +21,19 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import checkpoint, tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe
-from clozeworks.starts.word_vectors import begin_of
+from clozeworks.starts.word_vectors import describe_start
 from clozeworks.train import metrics_log, run_dir
-from clozeworks.train.finetune.batches import Lessons, predict_words
-from clozeworks.train.finetune.evaluator import Examiner
-from clozeworks.train.finetune.recipe import expect
+from clozeworks.train.finetune.batches import LabelledBatches, predict_words
+from clozeworks.train.finetune.evaluator import TaskEvaluator
+from clozeworks.train.finetune.recipe import require_columns
 from clozeworks.train.resources import allocator
-from clozeworks.train.run import precision_of
+from clozeworks.train.run import choose_precision
 from clozeworks.train.session import Result, Session
 from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
 
-def finetune(
+def finetune_run(
     recipe: Recipe,
     tokenizer: Tokenizer,
     train: Table,
@@ -55,24 +55,27 @@ def finetune(
     task's metric on `dev`, or without that the last one, is left in `out` as a model directory of its own.
     """
     allocator.keep_freed()
-    task, tune, run = recipe.task, recipe.tune, Path(out)
+    task, tune, run = recipe.task, recipe.finetune, Path(out)
     if task is None or tune is None:
         raise InputError(recipe.name, "a recipe without a task", "it is trained on text", "use pretrain")
     for table in (train, *([dev] if dev else [])):
-        expect(table, task)
+        require_columns(table, task)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     model = None if source is None else source.model
-    facts = {"precision": precision_of(recipe, device), "source": begin_of(model, words), "teacher": None}
-    now = {"tokenizer": tokenizer.fingerprint, "data": [record(table) for table in (train, *([dev] if dev else []))]}
+    facts = {"precision": choose_precision(recipe, device), "source": describe_start(model, words), "teacher": None}
+    now = {
+        "tokenizer": tokenizer.fingerprint,
+        "data": [describe_table(table) for table in (train, *([dev] if dev else []))],
+    }
     run_dir.compare(run, recipe, now, facts)
     rows = task.examples(train, tokenizer) if examples is None else examples
     if any("labels" in loss.reads for loss in recipe.objective.losses):
         rows = copy.deepcopy(rows)
         predict_words(rows)
-    lessons = Lessons(rows, tune.batch, recipe.train, recipe.reading, tokenizer.filler)
-    examiner = Examiner(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
+    lessons = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)
+    examiner = TaskEvaluator(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
     session = Session(recipe, lessons, examiner, tokenizer, run, device, model, words=words)
-    with atomic_io.held(run, "is training into it"):
+    with atomic_io.hold_lock(run, "is training into it"):
         kept = run_dir.compare(run, recipe, now, facts)  # again: only now does nobody else write there
         state = session.restore(kept)
         run_dir.enter(run, recipe, kept)
@@ -92,21 +95,21 @@ def publish(run: Path, result: Result, recipe: Recipe) -> None:
     temporary = run / f".{tensors.FILE}"
     tensors.write(temporary, found)
     os.replace(temporary, run / tensors.FILE)
-    atomic_io.write_json(run / run_dir.RECIPE, to_dict(settled(run, result, recipe)))
+    atomic_io.write_json(run / run_dir.RECIPE, to_dict(calibrate_recipe(run, result, recipe)))
 
 
-def settled(run: Path, result: Result, recipe: Recipe) -> Recipe:
+def calibrate_recipe(run: Path, result: Result, recipe: Recipe) -> Recipe:
     """The recipe with the facts of its task that the evaluation of the best step found."""
     task, rows = recipe.task, metrics_log.read(run / run_dir.METRICS)
     measured = [row for row in rows if row.get("split") == "heldout" and row["step"] == result.best]
     if task is None or not measured:
         return recipe
-    facts = {name: measured[-1][name] for name in task.facts() if name in measured[-1]}
+    facts = {name: measured[-1][name] for name in task.calibrated_fields() if name in measured[-1]}
     losses = tuple(dataclasses.replace(task, **facts) if loss is task else loss for loss in recipe.objective.losses)
     return dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=losses))
 
 
-def record(table: Table) -> dict[str, Any]:
+def describe_table(table: Table) -> dict[str, Any]:
     """What is written down of a table."""
     content = json.dumps(table.rows, sort_keys=True, ensure_ascii=False, default=str).encode()
     return {

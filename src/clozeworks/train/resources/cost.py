@@ -11,8 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Context, Memory, Spans, from_padded
 from clozeworks.exchange.bundle import Bundle
-from clozeworks.recipe import Recipe, assembled, count_parameters
-from clozeworks.train.resources.footprint import peak_of
+from clozeworks.recipe import Recipe, assemble, count_parameters
+from clozeworks.train.resources.footprint import measure_peak
 from clozeworks.train.teacher import Teacher
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
@@ -28,7 +28,7 @@ class _Dense(Batch):
     __slots__ = ()
 
     def context(self, **more: Any) -> Context:
-        return Batch.context(self, **{**more, "backend": "dense", "places": None})
+        return Batch.context(self, **{**more, "backend": "dense", "positions": None})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Cost:
         return inside, sum(exact)
 
 
-def cost_of(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
+def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
     """Of full rows, each one document, in fp32; of what is compared with a teacher, only where one is given.
 
     Where the lengths of documents differ from batch to batch, fewer bytes are alive, but under dropout on weights of
@@ -104,8 +104,8 @@ def cost_of(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
     length, train = recipe.longest(), recipe.train
     rows = max(1, (train.micro_tokens or train.batch_tokens) // length)
     with torch.device("meta"):
-        model = assembled(recipe)
-        taught = None if teacher is None else assembled(teacher.recipe)
+        model = assemble(recipe)
+        taught = None if teacher is None else assemble(teacher.recipe)
     for stack in model.stacks:
         stack.recompute = train.recompute
     batch = _batch(recipe, rows, length)
@@ -123,7 +123,7 @@ def cost_of(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=peak_of(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.top.depth)),
+        passes=measure_peak(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.top.depth)),
         teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
 
@@ -136,7 +136,7 @@ def multiply_adds(recipe: Recipe, length: int) -> int:
     """
     spec.check(recipe, recipe.name)
     with torch.device("meta"):
-        model = assembled(recipe, heads=False)
+        model = assemble(recipe, heads=False)
     causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
     batch = from_padded(torch.zeros(1, length, dtype=torch.long), kind="causal" if causal else "full").to("meta")
     if model.decoder is not None:
@@ -173,7 +173,7 @@ def _batch(recipe: Recipe, rows: int, length: int) -> Batch:
         borders = batch.labels[: len(batch.labels) // SPAN * 2]
         batch.spans = Spans(batch.labels, batch.labels, batch.labels, batch.labels, borders, (len(batch.labels),))
     if (memory := recipe.encoder.stack.memory) and not stateful:  # as full as it gets
-        past = from_padded(torch.zeros(rows, memory, dtype=torch.long)).to("meta").side.earlier(memory)
+        past = from_padded(torch.zeros(rows, memory, dtype=torch.long)).to("meta").token_info.earlier(memory)
         held = torch.zeros(rows, memory, recipe.encoder.width, device="meta")
         batch.past = Memory((held,) * recipe.encoder.stack.depth, past)
     for name in recipe.objective.segments.writes:

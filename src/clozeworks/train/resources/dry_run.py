@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import torch
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.model import Model
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build
 from clozeworks.train.loop import accumulate
-from clozeworks.train.pretraining_batches import Feed, phase_ends
+from clozeworks.train.pretraining_batches import PretrainingBatches, phase_ends
 from clozeworks.train.resources import memory_check
-from clozeworks.train.resources.cost import cost_of
-from clozeworks.train.run import StrPath, fitted, open_data, precision_of
-from clozeworks.train.teacher import Teacher, expect, teacher_of
+from clozeworks.train.resources.cost import measure_cost
+from clozeworks.train.run import StrPath, choose_precision, fit_to_data, open_data
+from clozeworks.train.teacher import Teacher, check_teacher, make_teacher
 
 PATIENCE = 10.0  # seconds of measuring for each length
 
@@ -44,20 +44,22 @@ def forecast(
     teacher: Bundle | None = None,
 ) -> Forecast:
     corpora, tokenizer = open_data(data)
-    recipe = fitted(recipe, tokenizer, source)
-    expect(recipe, tokenizer, teacher)
+    recipe = fit_to_data(recipe, tokenizer, source)
+    check_teacher(recipe, tokenizer, teacher)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    cost, train = cost_of(recipe, teacher), recipe.train
-    memory = memory_check.room(cost, device)
+    cost, train = measure_cost(recipe, teacher), recipe.train
+    memory = memory_check.free_bytes(cost, device)
     model = build(recipe).to(device)
     adam, teach = (
-        parameter_groups.optimizer(model, train.optimizer, train.learning_rate),
-        teacher_of(teacher, recipe, device),
+        parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate),
+        make_teacher(teacher, recipe, device),
     )
-    precision = precision_of(recipe, device)
+    precision = choose_precision(recipe, device)
     seconds, tokens, before = 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
-        batches = iter(Feed(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None}))
+        batches = iter(
+            PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None})
+        )
         micro = next(batches)
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
         piece, update = _measure(model, adam, micro[0].to(device), precision, teach)
@@ -87,7 +89,7 @@ def _measure(
     while len(gradients) < 4 and (len(gradients) < 2 or time.perf_counter() - begin < PATIENCE):
         adam.zero_grad(set_to_none=True)
         start = time.perf_counter()
-        key = Key.make(0, len(gradients))
+        key = DropoutKey.make(0, len(gradients))
         accumulate(model, [batch], [key], precision, teach=teach)  # pyright: ignore[reportArgumentType]
         middle = time.perf_counter()
         adam.step()

@@ -16,12 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
 from clozeworks.train.teacher import Teacher
 
 
-def peak_of(model: Model, batches: Sequence[Batch], teacher: Teacher | None = None) -> int:
+def measure_peak(model: Model, batches: Sequence[Batch], teacher: Teacher | None = None) -> int:
     """Bytes of activations, gradients and temporaries at the worst moment of these micro-batches of one step."""
     meter = Meter()
     meter.ignore(model.parameters())
@@ -29,7 +29,7 @@ def peak_of(model: Model, batches: Sequence[Batch], teacher: Teacher | None = No
         meter.ignore(teacher.model.parameters())
     with meter, Fused():
         for number, batch in enumerate(batches):
-            output = model(batch if teacher is None else teacher(batch), Key.make(0, 0, number).to("meta"))
+            output = model(batch if teacher is None else teacher(batch), DropoutKey.make(0, 0, number).to("meta"))
             torch.stack(list(output.losses.values())).sum().backward()
     return meter.peak
 

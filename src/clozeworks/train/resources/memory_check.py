@@ -10,7 +10,7 @@ import torch
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.machine import doctor
 from clozeworks.recipe import Recipe
-from clozeworks.train.resources.cost import Cost, cost_of
+from clozeworks.train.resources.cost import Cost, measure_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +26,16 @@ class Room:
         return self.free is None or self.need - self.held <= self.free
 
 
-def room(cost: Cost, device: str) -> Room:
+def free_bytes(cost: Cost, device: str) -> Room:
     """Of a device its own memory, where Python and the copy that is saved are not."""
     if device.startswith("cuda"):
         return Room(cost.on_device, torch.cuda.memory_reserved(device), torch.cuda.mem_get_info(device)[0])
-    return Room(cost.memory, held(), doctor.memory()[1])
+    return Room(cost.memory, held_bytes(), doctor.memory()[1])
 
 
-def told(recipe: Recipe, device: str, teacher: Bundle | None = None) -> str:
+def describe(recipe: Recipe, device: str, teacher: Bundle | None = None) -> str:
     """One sentence for the user: what is needed, what is free, and what to do if that is too little."""
-    found = room(cost_of(recipe, teacher), device)
+    found = free_bytes(measure_cost(recipe, teacher), device)
     need = f"needs about {gigabytes(found.need)} of memory"
     if found.free is None:
         return need
@@ -52,12 +52,12 @@ def advice(recipe: Recipe, device: str, teacher: Bundle | None = None) -> int | 
     tokens = recipe.train.micro_tokens or recipe.train.batch_tokens
     while (tokens := tokens // 2) >= recipe.longest():
         recipe.train.micro_tokens = tokens
-        if room(cost_of(recipe, teacher), device).fits:
+        if free_bytes(measure_cost(recipe, teacher), device).fits:
             return tokens
     return None
 
 
-def held() -> int:
+def held_bytes() -> int:
     """Bytes of this process in memory; 0 where the system does not tell."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import torch
 
-from clozeworks.core.batch import Batch, Borders
+from clozeworks.core.batch import Batch, DocumentLayout
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.model import Model
 from clozeworks.train.screen.panel import Guess
@@ -12,7 +12,7 @@ from clozeworks.train.screen.panel import Guess
 AROUND = 40  # tokens of context on each side, more than a line holds
 
 
-class Guesser:
+class SampleGuess:
     """Batches go through it to the loop; `look` takes one hidden token of the last of them.
 
     No key is given to the model, so no dropout is drawn, and no generator is asked for anything. A model with memory
@@ -60,28 +60,30 @@ def first_example(batch: Batch) -> Batch | None:
     if batch.targets is None or batch.labels is None or not len(batch.targets):
         return None
     first = int(batch.targets[0])
-    places = zip(batch.borders.starts, batch.borders.lengths, strict=True)
+    places = zip(batch.layout.starts, batch.layout.lengths, strict=True)
     start, length = next((s, n) for s, n in places if s <= first < s + n)
-    row, column = divmod(start, batch.borders.width)
+    row, column = divmod(start, batch.layout.width)
     cut = lambda value: value[row : row + 1, column : column + length]  # noqa: E731
     mine = (batch.targets >= start) & (batch.targets < start + length)
     return Batch(
         cut(batch.tokens),
-        batch.side.each(cut),
+        batch.token_info.each(cut),
         batch.kind,
-        Borders((0,), (length,), 1, length),
+        DocumentLayout((0,), (length,), 1, length),
         firsts=torch.zeros(1, dtype=torch.long),
         targets=batch.targets[mine] - start,
         labels=batch.labels[mine],
         real=length,
-        source=None if batch.source is None else same_pair(batch.source, row, int(batch.side.document[row, column])),
+        source=None
+        if batch.source is None
+        else same_pair(batch.source, row, int(batch.token_info.document[row, column])),
     )
 
 
 def same_pair(source: Batch, row: int, document: int) -> Batch:
     """Of a source, the document of this number."""
-    columns = (source.side.document[row] == document).nonzero()[:, 0]
+    columns = (source.token_info.document[row] == document).nonzero()[:, 0]
     cut = lambda value: value[row : row + 1, columns]  # noqa: E731
     length = len(columns)
-    borders, firsts = Borders((0,), (length,), 1, length), torch.zeros(1, dtype=torch.long)
-    return Batch(cut(source.tokens), source.side.each(cut), source.kind, borders, firsts, real=length)
+    borders, firsts = DocumentLayout((0,), (length,), 1, length), torch.zeros(1, dtype=torch.long)
+    return Batch(cut(source.tokens), source.token_info.each(cut), source.kind, borders, firsts, real=length)

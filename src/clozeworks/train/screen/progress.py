@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
-from clozeworks.train.guard import Passed
+from clozeworks.train.guard import SkippedRange
 from clozeworks.train.loop import Step
 from clozeworks.train.metrics_log import peak_memory
 from clozeworks.train.screen.panel import Curve, Guess, Panel
@@ -21,7 +21,7 @@ LOOK = 10.0  # seconds between two guesses, at least
 COST = 0.01  # share of the time that guesses may take
 
 
-class Line:
+class ProgressLine:
     """Loss, masked accuracy, tokens a second without padding, time left, memory.
 
     On a terminal also the curve of the losses, the last held-out figures, and now and then what `guess` gives. `past`
@@ -93,7 +93,7 @@ class Line:
         if self.show:
             self._print(text)
 
-    def back(self, step: int, passed: Passed) -> None:
+    def back(self, step: int, passed: SkippedRange) -> None:
         """The guard went back to a step."""
         self.say(
             f"{passed.reason} for steps in a row from step {passed.first:,} on: back to step {step:,}, "

@@ -8,7 +8,7 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import take_layers, transfer
 
 
-def begun(
+def begin_model(
     recipe: Recipe, source: Model | None, teacher: Bundle | None, tokenizer: Tokenizer | None = None
 ) -> tuple[Model, list[str]]:
     """The model as a run begins with it, and what to tell of that: a source has the first word, then the teacher.

@@ -11,22 +11,22 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.batch import visible
-from clozeworks.core.dropout import Key
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING
 from clozeworks.core.spec import walk
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.names.bert import HEAD_NAMES, encoder_names
-from clozeworks.inference.answers import answers, found
+from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.model import Model
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.write import Search, Write, WriteLayer
-from clozeworks.train.finetune.recipe import fitted
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.seq2seq import Search, Seq2Seq, Seq2SeqLayer
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["red", "old", "sad", "big", "new", "hot"]
 FORMS = ["decoder", "prefix", "causal"]
@@ -53,15 +53,15 @@ def small(tokenizer: Tokenizer, name: str = "bert_tiny") -> Recipe:
     return base
 
 
-def task_of(form: str, length: int = 32, **more: object) -> Write:
-    return Write(frame=Frame(length=length), form=form, target_length=8, **more)  # pyright: ignore[reportArgumentType]
+def task_of(form: str, length: int = 32, **more: object) -> Seq2Seq:
+    return Seq2Seq(template=InputTemplate(length=length), architecture=form, target_length=8, **more)  # pyright: ignore[reportArgumentType]
 
 
-def recipe(tokenizer: Tokenizer, task: Write, rows: Table, **tune: int) -> Recipe:
+def recipe(tokenizer: Tokenizer, task: Seq2Seq, rows: Table, **tune: int) -> Recipe:
     base = small(tokenizer)
     base.encoder.width, base.encoder.stack.depth, base.encoder.init = 64, 1, 0.05
     train = Train(learning_rate=3e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 4, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
 
 
 def lively(made: Recipe, seed: int = 0) -> Model:
@@ -76,17 +76,17 @@ def lively(made: Recipe, seed: int = 0) -> Model:
     return model
 
 
-def logits(model: Model, task: Write, rows: Table, tokenizer: Tokenizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def logits(model: Model, task: Seq2Seq, rows: Table, tokenizer: Tokenizer) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Of each row the logits of what is predicted, and the labels, from one packed batch."""
     labelled = task.examples(rows, tokenizer)
-    (batch,) = batch_of(labelled, np.arange(len(rows)), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(len(rows)), "full", 0)
     assert batch.targets is not None
     assert batch.labels is not None
-    head = model.head("write")
-    assert isinstance(head, WriteLayer)
+    head = model.head("seq2seq")
+    assert isinstance(head, Seq2SeqLayer)
     with torch.no_grad():
         found = head.logits(model.read(batch, (task,)).at(batch))
-    owner = batch.side.document.flatten()[batch.targets]
+    owner = batch.token_info.document.flatten()[batch.targets]
     places = [(owner == place).nonzero()[:, 0] for place in np.argsort(np.array(batch.index))]
     return [(found[at], batch.labels[at]) for at in places]
 
@@ -127,8 +127,8 @@ def test_a_target_that_is_cut_has_no_end(tokenizer: Tokenizer):
 
 def test_who_sees_whom(tokenizer: Tokenizer):
     rows = Table("rows", [{"source": "red old", "target": "big new sad"}, {"source": "hot", "target": "old"}])
-    (batch,) = batch_of(task_of("prefix").examples(rows, tokenizer), np.arange(2), "full", 0)
-    seen = visible(batch.side, batch.side)[0].int().tolist()
+    (batch,) = make_batch(task_of("prefix").examples(rows, tokenizer), np.arange(2), "full", 0)
+    seen = visible(batch.token_info, batch.token_info)[0].int().tolist()
     assert batch.kind == "prefix"
     assert [row[:7] for row in seen[:7]] == [[1, 1, 1, 1, 0, 0, 0]] * 4 + [
         [1, 1, 1, 1, 1, 0, 0], [1, 1, 1, 1, 1, 1, 0], [1, 1, 1, 1, 1, 1, 1]
@@ -139,14 +139,14 @@ def test_who_sees_whom(tokenizer: Tokenizer):
 @pytest.mark.parametrize("form", FORMS)
 def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer, form: str):
     rows = table(12)
-    task = task_of(form, search=Search(beams=3)).fitted(rows)
+    task = task_of(form, search=Search(beams=3)).with_labels(rows)
     model = lively(recipe(tokenizer, task, rows))
-    together, loss = found(model, task, task.examples(rows, tokenizer), "full", 0)
+    together, loss = predict_outputs(model, task, task.examples(rows, tokenizer), "full", 0)
     words = logits(model, task, rows, tokenizer)
     assert len({tuple(row[1:]) for row in together}) > 4
     for at in range(12):
         one = rows.some([at])
-        alone, _ = found(model, task, task.examples(one, tokenizer, truth=False), "full", 0)
+        alone, _ = predict_outputs(model, task, task.examples(one, tokenizer, truth=False), "full", 0)
         assert alone[0][1:].tolist() == together[at][1:].tolist()
         assert alone[0][0] == pytest.approx(together[at][0], abs=1e-4)
         torch.testing.assert_close(logits(model, task, one, tokenizer)[0][0], words[at][0], rtol=0, atol=1e-4)
@@ -159,9 +159,9 @@ def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer, form: str):
 def test_what_is_written_is_as_likely_as_it_was_read(tokenizer: Tokenizer, form: str):
     """The score of a search is the sum of what teacher forcing gives its tokens."""
     rows = table(8, most=6)
-    task = task_of(form, search=Search(beams=2)).fitted(rows)
+    task = task_of(form, search=Search(beams=2)).with_labels(rows)
     model = lively(recipe(tokenizer, task, rows), 3)
-    written, _ = found(model, task, task.examples(rows, tokenizer, truth=False), "full", 0)
+    written, _ = predict_outputs(model, task, task.examples(rows, tokenizer, truth=False), "full", 0)
     told = task.answers(written, task.examples(rows, tokenizer, truth=False), rows)
     longer = dataclasses.replace(task, target_length=12)
     assert sum(one["text"] != "" for one in told) > 4
@@ -176,26 +176,26 @@ def test_what_is_written_is_as_likely_as_it_was_read(tokenizer: Tokenizer, form:
 @pytest.mark.parametrize("form", ["decoder", "prefix"])
 def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path, form: str):
     rows, dev = table(320, most=2, turned=False), table(24, 1, most=2, turned=False)
-    task = task_of(form, smoothing=0.05, search=Search(2), judged="rougeL").fitted(rows)
+    task = task_of(form, smoothing=0.05, search=Search(2), judged="rougeL").with_labels(rows)
     made = recipe(tokenizer, task, rows, batch=32)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["exact_match"] > 0.9
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task is not None
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     assert np.mean([one["text"] == row["target"] for one, row in zip(told, dev.rows, strict=True)]) > 0.9
     assert loss is not None
     assert set(told[0]) == {"text", "score"}
-    blank, nothing = answers(loaded.model, task, Table("x", [{"source": " "}]), tokenizer, "full")
+    blank, nothing = predict_records(loaded.model, task, Table("x", [{"source": " "}]), tokenizer, "full")
     assert (blank, nothing) == ([{"text": "", "score": 0.0}], None)
 
 
 def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path):
     rows = table(40)
-    made = recipe(tokenizer, task_of("decoder", search=Search(1)).fitted(rows), rows, epochs=2)
-    whole = finetune(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
+    made = recipe(tokenizer, task_of("decoder", search=Search(1)).with_labels(rows), rows, epochs=2)
+    whole = finetune_run(made, tokenizer, rows, rows, tmp_path / "whole", progress=False)
 
     class Stop:
         def write(self, row: dict) -> None:
@@ -205,9 +205,9 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
         def close(self) -> None: ...
 
     made.train.log_every = 1
-    cut = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
+    cut = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False, writers=[Stop()])
     assert not cut.finished
-    resumed = finetune(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
+    resumed = finetune_run(made, tokenizer, rows, rows, tmp_path / "cut", progress=False)
     assert resumed.resumed == cut.step == 7
     for file in ("model.safetensors", "optimizer.safetensors"):
         assert (whole.checkpoint / file).read_bytes() == (resumed.checkpoint / file).read_bytes()
@@ -215,10 +215,10 @@ def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path
 
 def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path):
     rows = table(16)
-    made = recipe(tokenizer, task_of("decoder", search=Search(1)).fitted(rows), rows, epochs=1)
-    made.tune = Tune(epochs=1, batch=8, freeze=True)
+    made = recipe(tokenizer, task_of("decoder", search=Search(1)).with_labels(rows), rows, epochs=1)
+    made.finetune = Finetune(epochs=1, batch_size=8, freeze=True)
     before = build(made)
-    finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False)
+    finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False)
     after = cw.load(tmp_path / "run").model
     same = {name: a.equal(b) for (name, a), b in zip(before.named_parameters(), after.parameters(), strict=True)}
     assert all(stays for name, stays in same.items() if name.startswith("encoder."))
@@ -227,17 +227,17 @@ def test_a_frozen_encoder_stays_as_it_is(tokenizer: Tokenizer, tmp_path: Path):
 
 def test_a_frozen_encoder_drops_nothing(tokenizer: Tokenizer):
     rows = table(6)
-    made = recipe(tokenizer, task_of("decoder").fitted(rows), rows)
+    made = recipe(tokenizer, task_of("decoder").with_labels(rows), rows)
     assert made.decoder is not None
     assert made.decoder.embed is not None
     for _, part in walk(made.decoder):
         if hasattr(part, "dropout"):
             part.dropout = 0.0
-    (batch,) = batch_of(task_of("decoder").examples(rows, tokenizer), np.arange(6), "full", 0)
+    (batch,) = make_batch(task_of("decoder").examples(rows, tokenizer), np.arange(6), "full", 0)
     model = build(made)
-    losses = [[float(model(batch, Key.make(seed)).losses["write"].detach()) for seed in (1, 2)]]
+    losses = [[float(model(batch, DropoutKey.make(seed)).losses["seq2seq"].detach()) for seed in (1, 2)]]
     model.freeze()
-    losses += [[float(model(batch, Key.make(seed)).losses["write"].detach()) for seed in (1, 2)]]
+    losses += [[float(model(batch, DropoutKey.make(seed)).losses["seq2seq"].detach()) for seed in (1, 2)]]
     assert losses[0][0] != losses[0][1]
     assert losses[1][0] == losses[1][1]
 
@@ -245,12 +245,12 @@ def test_a_frozen_encoder_drops_nothing(tokenizer: Tokenizer):
 def test_micro_batches_change_nothing(tokenizer: Tokenizer):
     rows = table(60)
     for form in FORMS:
-        task = task_of(form).fitted(rows)
+        task = task_of(form).with_labels(rows)
         model, labelled = lively(recipe(tokenizer, task, rows)), task.examples(rows, tokenizer)
         losses = []
         for most in (None, 300):
-            batches = batch_of(labelled, np.arange(60), "full", 0, most)
-            losses.append(sum(float(model(batch).losses["write"].detach()) for batch in batches))
+            batches = make_batch(labelled, np.arange(60), "full", 0, most)
+            losses.append(sum(float(model(batch).losses["seq2seq"].detach()) for batch in batches))
             assert sorted(sum((batch.index for batch in batches), ())) == list(range(60))
         assert len(batches) > 1
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
@@ -259,7 +259,7 @@ def test_micro_batches_change_nothing(tokenizer: Tokenizer):
 def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     rows = Table("train.csv", [{"source": "red", "target": "old"}, {"source": "red", "target": "  "}], [2, 3])
     with pytest.raises(InputError, match=r"train.csv, line 3: an empty target; there must be something to write"):
-        task_of("prefix").fitted(rows)
+        task_of("prefix").with_labels(rows)
     with pytest.raises(InputError, match="an empty target"):
         task_of("decoder").examples(rows, tokenizer)
 
@@ -274,7 +274,7 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     ],
 )
 def test_settings_that_cannot_be_are_refused(tokenizer: Tokenizer, change: dict, sentence: str):
-    task = Write(**{"frame": Frame(length=32), "target_length": 8, **change})
+    task = Seq2Seq(**{"template": InputTemplate(length=32), "target_length": 8, **change})
     with pytest.raises(RecipeError, match=sentence):
         recipe(tokenizer, task, table(4))
 
@@ -284,13 +284,13 @@ def test_figures(tokenizer: Tokenizer):
         "x", [{"source": "a", "target": "The cat sat on the mat."}, {"source": "b", "target": "A dog ran off."}]
     )
     told = [{"text": "the cat sat on the mat.", "score": 0.0}, {"text": "a dog ran.", "score": 0.0}]
-    figures = Write().score(told, rows)
+    figures = Seq2Seq().score(told, rows)
     assert set(figures) == {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
     assert figures["exact_match"] == 0.5
     assert figures["rougeL"] == pytest.approx((1 + 6 / 7) / 2)
     assert figures["bleu"] > 60
-    assert Write().metric == "bleu"
-    assert Write(judged="rougeL").metric == "rougeL"
+    assert Seq2Seq().metric == "bleu"
+    assert Seq2Seq(metric_name="rougeL").metric == "rougeL"
 
 
 transformers = pytest.importorskip("transformers")
@@ -318,7 +318,7 @@ def theirs(ours: Model, name: str, prefix: str, **config: object):
             ("cross_norm", "crossattention.output.LayerNorm"),
         )
     )  # fmt: skip
-    names += tuple((mine.replace("heads.masked_lm", "heads.write.words"), other) for mine, other in HEAD_NAMES)
+    names += tuple((mine.replace("heads.masked_lm", "heads.seq2seq.words"), other) for mine, other in HEAD_NAMES)
     found = {}
     for mine, other in names:
         mine = mine.replace("{i}", "0").replace("encoder.", prefix + ".", 1) if mine.startswith("encoder.") else mine
@@ -334,7 +334,7 @@ def theirs(ours: Model, name: str, prefix: str, **config: object):
 
 def test_the_decoder_is_theirs(tokenizer: Tokenizer):
     rows = table(9, most=6)
-    task = task_of("decoder").fitted(rows)
+    task = task_of("decoder").with_labels(rows)
     ours = lively(recipe(tokenizer, task, rows))
     decoder = theirs(ours, "BertLMHeadModel", "decoder", is_decoder=True, add_cross_attention=True)
     model = transformers.EncoderDecoderModel(encoder=theirs(ours, "BertModel", "encoder"), decoder=decoder).eval()
@@ -351,7 +351,7 @@ def test_the_decoder_is_theirs(tokenizer: Tokenizer):
 @pytest.mark.parametrize("form", ["prefix", "causal"])
 def test_one_stack_is_theirs_under_a_mask(tokenizer: Tokenizer, form: str):
     rows = table(9, most=6)
-    task = task_of(form).fitted(rows)
+    task = task_of(form).with_labels(rows)
     ours = lively(recipe(tokenizer, task, rows))
     model = theirs(ours, "BertForMaskedLM", "encoder")
     read = task.examples(rows, tokenizer).examples

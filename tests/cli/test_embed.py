@@ -9,12 +9,12 @@ import pytest
 import clozeworks as cw
 from clozeworks.cli.main import main
 from clozeworks.metrics.scores import spearman
-from clozeworks.nn.pooling import SentenceVector
+from clozeworks.nn.pooling import Pooling
 from tests.command_line import facts, refused
 from tests.labelled import rows, write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-QUICK = ["--epochs", "4", "--batch", "8", "--length", "16", "--set", "train.learning_rate=3e-3"]
+QUICK = ["--epochs", "4", "--batch-size", "8", "--max-length", "16", "--set", "train.learning_rate=3e-3"]
 
 
 def pairs(count: int, seed: int, score: bool = True) -> list[dict]:
@@ -36,7 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(road: Path, files: Path, out: Path, *more: object, train: str = "train", dev: str = "dev") -> list[str]:
-    words = ["finetune", "towers", "--model", road / "run", "--train", files / f"{train}.jsonl", "--out", out, *QUICK]
+    words = ["finetune", "embed", "--model", road / "run", "--train", files / f"{train}.jsonl", "--out", out, *QUICK]
     return [str(word) for word in [*words, "--dev", files / f"{dev}.jsonl", *more]]
 
 
@@ -56,7 +56,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
         figures.append(spearman([row["score"] for row in dev], (a * b).sum(1).tolist()))
     assert figures[1] > figures[0]
     assert figures[1] == pytest.approx(told["spearman"], abs=1e-6)
-    assert tuned.recipe.sentence == SentenceVector(length=16)
+    assert tuned.recipe.pooling == Pooling(length=16)
     shown = facts(capsys, "evaluate", tmp_path / "run", "--test", files / "dev.jsonl")
     assert shown["spearman"] == pytest.approx(told["spearman"])
     assert shown["worst"][0]["told"].startswith("cosine ")
@@ -66,7 +66,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     for again in ("classify", "towers"):  # its vectors are still made so
         kept = [{**row, "text": row["sentence1"], "label": row["score"]} for row in dev]
         done = cw.finetune(again, tuned, kept, out=tmp_path / again, epochs=1, share=0.0, progress=False)
-        assert done.model.recipe.sentence == tuned.recipe.sentence
+        assert done.model.recipe.pooling == tuned.recipe.pooling
 
 
 def test_pairs_that_belong_together_are_found_among_others(road: Path, files: Path, tmp_path: Path, capsys):
@@ -93,19 +93,19 @@ def test_others_read_it(road: Path, files: Path, tmp_path: Path, capsys):
         np.testing.assert_allclose(again.encode(texts, "mean"), own.encode(texts), atol=1e-6)
         assert (again.recipe.task is None) == (to != "clozeworks")
         assert "sentence-similarity" in (out / "README.md").read_text()
-    assert cw.load(tmp_path / "sentence-transformers").recipe.sentence == SentenceVector(length=16)
+    assert cw.load(tmp_path / "sentence-transformers").recipe.pooling == Pooling(length=16)
 
 
 @pytest.mark.parametrize(
     ("more", "told"),
     [
         (["--freeze"], "here the encoder is all there is"),
-        (["--unfreeze"], "here the encoder is all there is"),
+        (["--gradual-unfreezing"], "here the encoder is all there is"),
         (["--features", "sum"], "here the encoder is all there is"),
-        (["--set", "task.loss=batch", "--set", "train.micro_tokens=64"], "compares the rows of a step"),
-        (["--batch", "1"], "compares the rows of a step"),
+        (["--set", "task.loss=in_batch_negatives", "--set", "train.micro_tokens=64"], "compares the rows of a step"),
+        (["--batch-size", "1"], "compares the rows of a step"),
         (["--set", "task.loss=cosin"], "cosine"),
-        (["--set", "sentence.pool=max"], "change task.vector instead"),
+        (["--set", "pooling.mode=max"], "change task.pooling instead"),
         (["--columns", "score=points"], "no column 'points'"),
     ],
 )

@@ -10,20 +10,20 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.data.batches.labelled import batch_of
+from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
+from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.metrics.scores import pearson, spearman
-from clozeworks.nn.pooling import SentenceVector
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.nn.pooling import Pooling
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.reading import SumLayers
-from clozeworks.tasks.towers import Towers
-from clozeworks.train.finetune.recipe import fitted, frame_of, towers_of
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.embed import SentenceEmbedding
+from clozeworks.tasks.layer_selection import SumLayers
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import infer_template, make_embedding_task, make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 from tests.tasks.test_families import FAMILIES, known
 
@@ -48,27 +48,27 @@ def table(count: int = 48, seed: int = 0, graded: bool = True, name: str = "rows
     return Table(name, rows)
 
 
-def recipe(tokenizer: Tokenizer, task: Towers, rows: Table, **more: object) -> Recipe:
+def recipe(tokenizer: Tokenizer, task: SentenceEmbedding, rows: Table, **more: object) -> Recipe:
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
-    tune = Tune(**{"epochs": 8, "batch": 8, **more})  # pyright: ignore[reportArgumentType]
-    return fitted(base, task, rows, len(rows), tune, Train(learning_rate=1e-3, guard=None))
+    tune = Finetune(**{"epochs": 8, "batch_size": 8, **more})  # pyright: ignore[reportArgumentType]
+    return make_finetune_recipe(base, task, rows, len(rows), tune, Train(learning_rate=1e-3, guard=None))
 
 
-def fresh(**more: object) -> Towers:
-    return Towers(frame=Frame(length=32), vector=SentenceVector(length=32), **more)  # pyright: ignore[reportArgumentType]
+def fresh(**more: object) -> SentenceEmbedding:
+    return SentenceEmbedding(template=InputTemplate(length=32), pooling=Pooling(length=32), **more)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("loss", ["cosine", "order", "batch"])
+@pytest.mark.parametrize("loss", ["cosine", "cosent", "in_batch_negatives"])
 def test_it_learns_what_encode_gives(tokenizer: Tokenizer, tmp_path: Path, loss):
-    rows, dev = (table(n, seed, loss != "batch") for n, seed in ((96, 0), (48, 1)))
-    task = fresh(loss=loss).fitted(rows)
+    rows, dev = (table(n, seed, loss != "in_batch_negatives") for n, seed in ((96, 0), (48, 1)))
+    task = fresh(loss=loss).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=10)
     before = TextEncoder(build(made).eval(), tokenizer, made)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
-    assert loaded.recipe.sentence == task.vector
+    assert loaded.recipe.pooling == task.pooling
     figures = [figures_of(encoder, dev) for encoder in (before, loaded)]
     assert figures[1][task.metric] > figures[0][task.metric] + 0.1
     best = min((row for row in read(tmp_path / "run")), key=lambda row: (-row[task.metric], row["step"]))
@@ -103,32 +103,34 @@ def figures_of(encoder: TextEncoder, rows: Table) -> dict[str, float]:
 @pytest.mark.parametrize("pool", ["mean", "max"])
 def test_every_family_is_trained_as_it_encodes(family: str, pool):
     base, words = known(family)
-    base.sentence = SentenceVector(pool)
+    base.pooling = Pooling(pool)
     rows = Table(
         "rows", [{"text_a": f"a {a}", "text_b": f"{b} b a", "score": 1.0 * (a > b)} for a in "fps" for b in "pws"]
     )
-    task = towers_of(base, frame_of(base, words), 24).fitted(rows)
-    made = fitted(base, task, rows, len(rows))
+    task = make_embedding_task(base, infer_template(base, words), 24).with_labels(rows)
+    made = make_finetune_recipe(base, task, rows, len(rows))
     encoder = TextEncoder(build(made).eval(), words, made)
-    values, _ = found(encoder.model, task, task.examples(rows, words), made.reading, words.filler)
+    values, _ = predict_outputs(encoder.model, task, task.examples(rows, words), made.reading, words.filler)
     texts = [row[name] for row in rows.rows for name in task.columns]
     np.testing.assert_allclose(np.stack(values), encoder.encode(texts), atol=1e-5)
     if family.startswith("reformer"):
         return  # what hashing finds of a long text depends on what stands beside it
     long = Table("rows", [{"text_a": "a b " * 40, "text_b": "b " * 30}])
-    values, _ = found(encoder.model, task, task.examples(long, words, truth=False), made.reading, words.filler)
+    values, _ = predict_outputs(
+        encoder.model, task, task.examples(long, words, truth=False), made.reading, words.filler
+    )
     np.testing.assert_allclose(np.stack(values), encoder.encode(["a b " * 40, "b " * 30]), atol=1e-5)
 
 
 def test_a_pooler_and_a_first_token_are_trained_too(tokenizer: Tokenizer):
     rows = table(6)
     for pool in ("first", "pooled"):
-        task = dataclasses.replace(fresh(), vector=SentenceVector(pool, prompt="the ", length=32)).fitted(rows)
+        task = dataclasses.replace(fresh(), pooling=Pooling(pool, prompt="the ", length=32)).with_labels(rows)
         made = recipe(tokenizer, task, rows)
         if pool == "pooled":
             assert made.encoder.pooler is not None
         encoder = TextEncoder(build(made).eval(), tokenizer, made)
-        values, _ = found(encoder.model, task, task.examples(rows, tokenizer), "full", 0)
+        values, _ = predict_outputs(encoder.model, task, task.examples(rows, tokenizer), "full", 0)
         texts = [row[name] for row in rows.rows for name in task.columns]
         np.testing.assert_allclose(np.stack(values), encoder.encode(texts), atol=1e-5)
 
@@ -136,18 +138,18 @@ def test_a_pooler_and_a_first_token_are_trained_too(tokenizer: Tokenizer):
 def gradients(model: torch.nn.Module, batches: list) -> tuple[dict[str, torch.Tensor], float]:
     model.zero_grad()
     parts = accumulate(model, batches, [None] * len(batches))  # pyright: ignore[reportArgumentType]
-    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, parts["towers"].item()
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}, parts["embed"].item()
 
 
-@pytest.mark.parametrize("loss", ["cosine", "order", "batch"])
+@pytest.mark.parametrize("loss", ["cosine", "cosent", "in_batch_negatives"])
 def test_packing_changes_no_gradient(tokenizer: Tokenizer, loss):
-    rows = table(24, graded=loss != "batch")
-    task = fresh(loss=loss, both=True).fitted(rows)
+    rows = table(24, graded=loss != "in_batch_negatives")
+    task = fresh(loss=loss, both=True).with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).double()
     labelled = task.examples(rows, tokenizer)
-    (packed,) = batch_of(labelled, np.arange(24), "full", 0)
+    (packed,) = make_batch(labelled, np.arange(24), "full", 0)
     shuffled = np.random.default_rng(1).permutation(24)
-    (other,) = batch_of(labelled, shuffled, "full", 0)
+    (other,) = make_batch(labelled, shuffled, "full", 0)
     (apart,) = one_a_row(labelled, shuffled)
     assert len(apart.tokens) == 24 > len(packed.tokens)
     expected, value = gradients(model, [packed])
@@ -156,7 +158,7 @@ def test_packing_changes_no_gradient(tokenizer: Tokenizer, loss):
         assert same == pytest.approx(value, rel=1e-9)
         for name, each in expected.items():
             torch.testing.assert_close(told[name], each, rtol=1e-5, atol=1e-6)
-    vectors = np.stack(found(model, task, labelled, "full", 0)[0])
+    vectors = np.stack(predict_outputs(model, task, labelled, "full", 0)[0])
     assert value == pytest.approx(plain(task, vectors, rows), rel=1e-6)
 
 
@@ -165,17 +167,17 @@ def one_a_row(labelled, units: np.ndarray) -> list:
 
     before, module.ROW = module.ROW, 1
     try:
-        return batch_of(labelled, units, "full", 0)
+        return make_batch(labelled, units, "full", 0)
     finally:
         module.ROW = before
 
 
-def plain(task: Towers, vectors: np.ndarray, rows: Table) -> float:
+def plain(task: SentenceEmbedding, vectors: np.ndarray, rows: Table) -> float:
     """The loss of a step of all rows, written down once more."""
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     a, b = vectors[::2], vectors[1::2]
     cosine = (a * b).sum(1)
-    if task.loss == "batch":
+    if task.loss == "in_batch_negatives":
         total = 0.0
         for one, other, mine, its in ((a, b, "text_a", "text_b"), (b, a, "text_b", "text_a")):
             for i, row in enumerate(rows.rows):
@@ -193,10 +195,10 @@ def plain(task: Towers, vectors: np.ndarray, rows: Table) -> float:
 
 def test_one_pair_by_itself_may_be_cut_into_pieces_and_rows_of_a_step_may_not(tokenizer: Tokenizer):
     rows = table(40)
-    task = fresh(loss="cosine").fitted(rows)
+    task = fresh(loss="cosine").with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).double()
     labelled = task.examples(rows, tokenizer)
-    (whole,), cut = (batch_of(labelled, np.arange(40), "full", 0, most) for most in (None, 256))
+    (whole,), cut = (make_batch(labelled, np.arange(40), "full", 0, most) for most in (None, 256))
     assert len(cut) > 1
     for batch in cut:
         assert torch.bincount(batch.example["unit"]).tolist() == [2] * len(batch.index)
@@ -205,33 +207,33 @@ def test_one_pair_by_itself_may_be_cut_into_pieces_and_rows_of_a_step_may_not(to
     assert same == pytest.approx(value, rel=1e-9)
     for name, each in expected.items():
         torch.testing.assert_close(told[name], each, rtol=1e-5, atol=1e-6)
-    for loss in ("order", "batch"):
-        made = recipe(tokenizer, fresh(loss=loss).fitted(rows), rows)
+    for loss in ("cosent", "in_batch_negatives"):
+        made = recipe(tokenizer, fresh(loss=loss).with_labels(rows), rows)
         made.train.micro_tokens = 256
         with pytest.raises(
             RecipeError, match=r"micro_tokens = 256: Towers compares the rows of a step with one another"
         ):
             build(made)
-        with pytest.raises(RecipeError, match=r"tune.batch = 1: Towers compares the rows"):
-            recipe(tokenizer, fresh(loss=loss).fitted(rows), rows, batch=1)
+        with pytest.raises(RecipeError, match=r"finetune.batch_size = 1: Towers compares the rows"):
+            recipe(tokenizer, fresh(loss=loss).with_labels(rows), rows, batch=1)
 
 
 def test_the_loss_of_an_evaluation_knows_no_batches(tokenizer: Tokenizer, monkeypatch):
     rows = table(70, graded=False)
-    for loss, given in (("batch", rows), ("order", table(70))):
-        task = fresh(loss=loss, both=True).fitted(given)
+    for loss, given in (("in_batch_negatives", rows), ("cosent", table(70))):
+        task = fresh(loss=loss, both=True).with_labels(given)
         model = build(recipe(tokenizer, task, given)).eval()
         labelled = task.examples(given, tokenizer)
-        results, value = found(model, task, labelled, "full", 0)
+        results, value = predict_outputs(model, task, labelled, "full", 0)
         monkeypatch.setattr("clozeworks.inference.answers.TOKENS", 40)
-        assert found(model, task, labelled, "full", 0)[1] == pytest.approx(value, rel=1e-4)
+        assert predict_outputs(model, task, labelled, "full", 0)[1] == pytest.approx(value, rel=1e-4)
         monkeypatch.undo()
         groups = [Table("rows", given.rows[at : at + 32]) for at in (0, 32, 64)]
         parts = [
             plain(task, np.stack(results[2 * at : 2 * at + 64]), group)
             for at, group in zip((0, 32, 64), groups, strict=True)
         ]
-        weights = [32, 32, 6] if loss == "batch" else None
+        weights = [32, 32, 6] if loss == "in_batch_negatives" else None
         assert value == pytest.approx(np.average(parts, weights=weights), rel=1e-4)
 
 
@@ -239,10 +241,10 @@ def test_scores_of_two_kinds_and_a_third_text(tokenizer: Tokenizer):
     rows = table(12, graded=False)
     for n, row in enumerate(rows.rows):
         row["score"] = float(n % 3 != 0)
-    assert fresh().fitted(rows).loss == "order"
-    task = fresh(loss="batch").fitted(rows)
+    assert fresh().with_labels(rows).loss == "cosent"
+    task = fresh(loss="in_batch_negatives").with_labels(rows)
     assert task.graded
-    (batch,) = batch_of(task.examples(rows, tokenizer), np.arange(12), "full", 0)
+    (batch,) = make_batch(task.examples(rows, tokenizer), np.arange(12), "full", 0)
     assert task.count(batch) == 8
     for row in rows.rows:
         row["text_c"] = "this one"
@@ -250,28 +252,28 @@ def test_scores_of_two_kinds_and_a_third_text(tokenizer: Tokenizer):
     assert len(labelled.examples) == 36
     assert len(task.examples(rows, tokenizer, truth=False).examples) == 24  # an answer is about two texts
     model = build(recipe(tokenizer, task, rows)).eval()
-    (batch,) = batch_of(labelled, np.arange(12), "full", 0)
+    (batch,) = make_batch(labelled, np.arange(12), "full", 0)
     assert task.count(batch) == 8
     output = model(batch)
-    assert output.losses["towers"].isfinite()
+    assert output.losses["embed"].isfinite()
     assert 0 <= output.metrics["towers_accuracy"][1].item() <= 8
-    told, loss = answers(model, task, rows, tokenizer, "full", truth=True)
+    told, loss = predict_records(model, task, rows, tokenizer, "full", truth=True)
     assert loss is not None
     assert set(task.score(told, rows)) == {"spearman", "pearson"}
 
 
 def test_what_it_is_chosen_by_depends_on_the_rows_to_measure_on(tokenizer: Tokenizer, tmp_path: Path):
     rows, dev = table(24, graded=False), table(16, 1)
-    task = fresh().fitted(rows)
-    assert (task.loss, task.metric) == ("batch", "mrr")
+    task = fresh().with_labels(rows)
+    assert (task.loss, task.metric) == ("in_batch_negatives", "mrr")
     task = task.measured(dev)
     assert task.metric == "spearman"
-    done = finetune(recipe(tokenizer, task, rows, epochs=1), tokenizer, rows, dev, tmp_path / "run", progress=False)
+    done = finetune_run(recipe(tokenizer, task, rows, epochs=1), tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert {"spearman", "pearson", "loss"} <= done.heldout.keys()
     same = Table("rows", [{**row, "score": 1} for row in rows.rows])
-    assert (fresh().fitted(same).loss, fresh().fitted(same).metric) == ("batch", "mrr")
-    told, _ = answers(build(recipe(tokenizer, task, rows)).eval(), task, same, tokenizer, "full", truth=True)
+    assert (fresh().with_labels(same).loss, fresh().with_labels(same).metric) == ("in_batch_negatives", "mrr")
+    told, _ = predict_records(build(recipe(tokenizer, task, rows)).eval(), task, same, tokenizer, "full", truth=True)
     assert set(task.score(told, same)) == {"mrr", "accuracy"}
 
 
@@ -284,28 +286,28 @@ def test_what_it_is_chosen_by_depends_on_the_rows_to_measure_on(tokenizer: Token
         ([{"score": 1.0}, {"score": "nan"}], None, "a.csv, line 3: score 'nan'; a number is needed"),
         ([{"score": 0}, {"score": 0}], None, "every score 0; pairs that belong together, or scores that differ"),
         ([{"score": 1}, {"score": 1}], "cosine", "every score 1; loss cosine learns from scores that differ"),
-        ([{}, {}], "order", "no scores; loss order learns from scores that differ"),
+        ([{}, {}], "cosent", "no scores; loss cosent learns from scores that differ"),
     ],
 )
 def test_bad_rows_are_refused(rows, loss, told):
     given = Table("a.csv", [{"text_a": "a", "text_b": "b", **row} for row in rows], [2, 3][: len(rows)])
     with pytest.raises(InputError, match=told):
-        fresh(loss=loss).fitted(given)
+        fresh(loss=loss).with_labels(given)
 
 
 def test_what_cannot_be_is_refused(tokenizer: Tokenizer):
     rows = table(8)
     with pytest.raises(InputError, match="rows, row 1: no score; the model learns from scores"):
-        fresh().fitted(rows).examples(table(4, graded=False), tokenizer)
+        fresh().with_labels(rows).examples(table(4, graded=False), tokenizer)
     for more, told in (
         ({"scale": 0.0}, "a positive factor"),
         ({"low": 2.0, "high": 1.0}, "less than high, 1.0, is needed"),
         ({"reading": SumLayers()}, "vectors are made of the last layer"),
-        ({"vector": SentenceVector(length=16)}, "texts are cut after 32 tokens"),
+        ({"vector": Pooling(length=16)}, "texts are cut after 32 tokens"),
     ):
         with pytest.raises(RecipeError, match=told):
             dataclasses.replace(fresh(), **more).check("task")
-    made = recipe(tokenizer, fresh().fitted(rows), rows)
-    made.sentence = SentenceVector("max")
+    made = recipe(tokenizer, fresh().with_labels(rows), rows)
+    made.pooling = Pooling("max")
     with pytest.raises(RecipeError, match="encode makes vectors as the task learns them"):
         build(made)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from clozeworks.tasks.contrast import fits, ordered, picked, ranks, squared
+from clozeworks.tasks.contrastive import fits, ordered, picked, ranks, squared
 
 DRAW = np.random.default_rng(0)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.tasks.frame import Frame, cuts
+from clozeworks.tasks.template import InputTemplate, cuts
 
 
 @pytest.fixture(scope="module")
@@ -17,10 +17,10 @@ def tokenizer() -> Tokenizer:
 
 def test_one_text_and_two(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b c", "d e"])
-    one = Frame().lay(tokenizer, [a]).examples
+    one = InputTemplate().lay(tokenizer, [a]).examples
     assert [tokenizer.token(t) for t in one.tokens] == ["[CLS]", "a", "b", "c", "[SEP]"]
     assert one.segment.tolist() == [0] * 5
-    laid = Frame().lay(tokenizer, [a, b], [b, a])
+    laid = InputTemplate().lay(tokenizer, [a, b], [b, a])
     two = laid.examples
     assert [tokenizer.token(t) for t in two.tokens[:8]] == ["[CLS]", "a", "b", "c", "[SEP]", "d", "e", "[SEP]"]
     assert two.segment[:8].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
@@ -32,7 +32,7 @@ def test_one_text_and_two(tokenizer: Tokenizer):
 
 def test_a_summary_that_comes_last_has_a_segment_of_its_own(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b", "c"])
-    frame = Frame((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", own_segment=2, marks=True)
+    frame = InputTemplate((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", own_segment=2, marks=True)
     two = frame.lay(tokenizer, [a], [b]).examples
     assert [tokenizer.token(t) for t in two.tokens] == ["a", "b", "[SEP]", "c", "[SEP]", "[CLS]"]
     assert two.segment.tolist() == [0, 0, 0, 1, 1, 2]
@@ -48,7 +48,7 @@ def test_a_summary_that_comes_last_has_a_segment_of_its_own(tokenizer: Tokenizer
 
 def test_two_texts_are_found_again_in_rows_of_ids(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b", "c d e"])
-    frame = Frame(("[CLS]",), ("[SEP]", "[SEP]"), ("[SEP]",))
+    frame = InputTemplate(("[CLS]",), ("[SEP]", "[SEP]"), ("[SEP]",))
     rows = [frame.lay(tokenizer, [x], [y]) for x, y in ((a, b), (b, a))]
     tokens = torch.from_numpy(np.stack([row.examples.tokens for row in rows]))
     first, second = frame.sides(tokens, tokenizer)
@@ -59,7 +59,7 @@ def test_two_texts_are_found_again_in_rows_of_ids(tokenizer: Tokenizer):
 
 def test_nothing_is_longer_than_the_frame(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b c d e f", "g h i j"])
-    frame = Frame(length=9)
+    frame = InputTemplate(length=9)
     kept = {cut: frame.lay(tokenizer, [a], [b], cut).at.tolist() for cut in ("longer", "first", "second")}
     assert kept["longer"] == [-1, 0, 1, 2, -1, 0, 1, 2, -1]
     assert kept["first"] == [-1, 0, 1, -1, 0, 1, 2, 3, -1]
@@ -77,6 +77,6 @@ def test_cuts_fill_the_room_and_no_more(a: int, b: int, room: int, cut):
 
 
 def test_no_text_is_no_trouble(tokenizer: Tokenizer):
-    empty = Frame().lay(tokenizer, [])
+    empty = InputTemplate().lay(tokenizer, [])
     assert len(empty.examples) == 0
     assert empty.at.dtype == np.int64

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden, Kind
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.labelled import Labelled
@@ -23,8 +23,8 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
-from clozeworks.tasks.frame import Frame
 from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.template import InputTemplate
 
 Form = Literal["decoder", "prefix", "causal"]
 KINDS: dict[Form, Kind] = {"decoder": "causal", "prefix": "prefix", "causal": "causal"}
@@ -46,7 +46,7 @@ class Search(Spec):
 
 
 @dataclass(slots=True)
-class Write(Task):
+class Seq2Seq(Task):
     """p(y | x) = prod_t p(y_t | y_<t, x): cross-entropy of each token of a target, the end among them, given those
     before it and the source.
 
@@ -63,33 +63,33 @@ class Write(Task):
     the frame is for the source, where one stack reads both for the two together. `smoothing` is that of `NextToken`.
     """
 
-    name: ClassVar[str] = "write"
+    name: ClassVar[str] = "seq2seq"
     columns: ClassVar[tuple[str, ...]] = ("source",)
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
-    form: Form = "decoder"
+    architecture: Form = "decoder"
     target_length: int = 128
     words: MaskedLM | NextToken = field(default_factory=MaskedLM)
     share: bool = False
-    smoothing: float = 0.0
+    label_smoothing: float = 0.0
     search: Search = field(default_factory=Search)
-    judged: Literal["bleu", "rougeL"] = "bleu"
+    metric_name: Literal["bleu", "rougeL"] = "bleu"
 
     def check(self, where: str) -> None:
         if self.target_length < 2:
             needed = "a token and the end are needed"
             raise RecipeError(f"{where}.target_length", self.target_length, needed, "128 is usual")
-        least = self.frame.around(pair=True) + 1
-        if self.form != "decoder" and self.frame.length - self.target_length < least:
-            needed = f"of a length of {self.frame.length} the source needs {least} at least"
-            todo = f"use {self.frame.length // 2}, or a greater frame.length"
+        least = self.template.around(pair=True) + 1
+        if self.architecture != "decoder" and self.template.length - self.target_length < least:
+            needed = f"of a length of {self.template.length} the source needs {least} at least"
+            todo = f"use {self.template.length // 2}, or a greater frame.length"
             raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
         self.only_the_last(where, "the next token is predicted from the last layer")
-        if not 0 <= self.smoothing < 1:
-            raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
+        if not 0 <= self.label_smoothing < 1:
+            raise RecipeError(f"{where}.smoothing", self.label_smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
 
     @property
     def metric(self) -> str:
-        return self.judged
+        return self.metric_name
 
     @property
     def truth(self) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ class Write(Task):
 
     @property
     def kind(self) -> Kind:
-        return KINDS[self.form]
+        return KINDS[self.architecture]
 
     @property
     def sides(self) -> int:
-        return 2 if self.form == "decoder" else 1
+        return 2 if self.architecture == "decoder" else 1
 
     def computed(self, batch: Batch) -> bool:
         return self.count(batch) > 0
@@ -109,13 +109,13 @@ class Write(Task):
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)
 
-    def places(self, batch: Batch) -> Tensor | None:
+    def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 
-    def build(self, width: int, embed: EmbedLayer) -> "WriteLayer":
-        return WriteLayer(self, width, embed)
+    def build(self, width: int, embed: EmbedLayer) -> "Seq2SeqLayer":
+        return Seq2SeqLayer(self, width, embed)
 
-    def fitted(self, table: Table) -> "Write":
+    def with_labels(self, table: Table) -> "Seq2Seq":
         for at, row in enumerate(table.rows):
             _target(row["target"], table, at)
         return dataclasses.replace(self)
@@ -130,11 +130,11 @@ class Write(Task):
         target = self._target(tokenizer, found)
         joined = sides.join(source, target)
         if truth:
-            _label(joined, self.form, self.end(tokenizer), [len(one.ids) < self.target_length for one in found])
-        if self.form == "prefix":
+            _label(joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in found])
+        if self.architecture == "prefix":
             inside = np.maximum(joined.position - np.repeat(joined.fields[sides.SOURCE], joined.lengths) + 1, 0)
             joined.order = inside.astype(np.int32)
-        if self.form != "decoder" and not self.frame.segments:
+        if self.architecture != "decoder" and not self.template.segments:
             joined.segment[:] = 0
         whole = Labelled.one_each(joined)
         whole.kind, whole.two_sided, whole.tokenizer = self.kind, self.sides == 2, tokenizer
@@ -142,23 +142,23 @@ class Write(Task):
 
     def start(self, tokenizer: Tokenizer) -> int:
         """What the first token of a target is predicted from: one stack has read it, as the last one of the source."""
-        names = self.frame.between[-1:] if self.form != "decoder" else self.frame.opening[:1]
-        return self.frame.ids(tokenizer, names)[0] if names else tokenizer.need("cls")
+        names = self.template.between[-1:] if self.architecture != "decoder" else self.template.opening[:1]
+        return self.template.ids(tokenizer, names)[0] if names else tokenizer.need("cls")
 
     def end(self, tokenizer: Tokenizer) -> int:
-        return self.frame.ids(tokenizer, self.frame.closing[:1])[0]
+        return self.template.ids(tokenizer, self.template.closing[:1])[0]
 
-    def _source(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> Ragged:
-        frame = self.frame
-        if self.form != "decoder":
+    def _source(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
+        frame = self.template
+        if self.architecture != "decoder":
             room = frame.length - self.target_length + 1  # the end of a target is not read
             frame = dataclasses.replace(frame, closing=frame.between, length=room, own_segment=None)
         return frame.lay(tokenizer, texts).examples
 
-    def _target(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> Ragged:
-        begins = (tokenizer.token(self.start(tokenizer)),) if self.form == "decoder" else ()
+    def _target(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
+        begins = (tokenizer.token(self.start(tokenizer)),) if self.architecture == "decoder" else ()
         length = self.target_length - 1 + len(begins)
-        return Frame(begins, (), (), segments=False, length=length).lay(tokenizer, texts).examples
+        return InputTemplate(begins, (), (), segments=False, length=length).lay(tokenizer, texts).examples
 
     def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """Of what was `found` in each row: the score, then the tokens."""
@@ -190,7 +190,7 @@ def _nothing(table: Table, row: int) -> InputError:
     )
 
 
-def _label(joined: Ragged, form: Form, end: int, whole: Sequence[bool]) -> None:
+def _label(joined: RaggedBatch, form: Form, end: int, whole: Sequence[bool]) -> None:
     """Each token of a target is the label of the one before it; the last one's is the end, unless it was cut."""
     source = np.repeat(joined.fields[sides.SOURCE], joined.lengths)
     labels = np.append(joined.tokens[1:], NOTHING)
@@ -199,11 +199,11 @@ def _label(joined: Ragged, form: Form, end: int, whole: Sequence[bool]) -> None:
     joined.labels = np.where(joined.position < begins, NOTHING, labels).astype(np.int32)
 
 
-class WriteLayer(TaskLayer):
-    def __init__(self, spec: Write, width: int, embed: EmbedLayer):
+class Seq2SeqLayer(TaskLayer):
+    def __init__(self, spec: Seq2Seq, width: int, embed: EmbedLayer):
         super().__init__()
         self.words = spec.words.build(width, embed)
-        self.mix = NextToken(smoothing=spec.smoothing).mix(embed.words.vocab)
+        self.mix = NextToken(smoothing=spec.label_smoothing).mix(embed.words.vocab)
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.labels is not None

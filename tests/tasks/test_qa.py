@@ -15,17 +15,17 @@ from hypothesis import strategies as st
 import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.spec import check
-from clozeworks.data.batches.labelled import Labelled, batch_of
+from clozeworks.data.batches.labelled import Labelled, make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.inference.answers import answers, found
-from clozeworks.optim.settings import Train, Tune
+from clozeworks.inference.answers import predict_outputs, predict_records
+from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.frame import Frame
-from clozeworks.tasks.reading import JoinLayers
-from clozeworks.tasks.span import END, START, Span
-from clozeworks.train.finetune.recipe import fitted, frame_of
-from clozeworks.train.finetune.train import finetune
+from clozeworks.tasks.layer_selection import JoinLayers
+from clozeworks.tasks.qa import END, START, QuestionAnswering
+from clozeworks.tasks.template import InputTemplate
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.train import finetune_run
 
 FOOD, OTHER = ["apple", "bread", "rice"], ["ann", "bob", "cy", "has", "milk", "tea", "and"]
 
@@ -51,18 +51,18 @@ def table(count: int = 48, seed: int = 0, silent: bool = False) -> Table:
     return Table("rows", rows)
 
 
-def recipe(tokenizer: Tokenizer, task: Span, rows: Table, **tune: int) -> Recipe:
+def recipe(tokenizer: Tokenizer, task: QuestionAnswering, rows: Table, **tune: int) -> Recipe:
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=3e-3, guard=None)
-    return fitted(base, task, rows, len(rows), Tune(**{"epochs": 4, "batch": 8, **tune}), train)
+    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
 
 
-def fresh(length: int = 40, **more: Any) -> Span:
-    return Span(frame=Frame(length=length), **more)
+def fresh(length: int = 40, **more: Any) -> QuestionAnswering:
+    return QuestionAnswering(template=InputTemplate(length=length), **more)
 
 
-def perfect(task: Span, labelled: Labelled) -> list[np.ndarray]:
+def perfect(task: QuestionAnswering, labelled: Labelled) -> list[np.ndarray]:
     """What a head finds that knows the truth."""
     results = [np.zeros((length, 2), np.float32) for length in labelled.examples.lengths]
     for column, name in enumerate((START, END)):
@@ -73,16 +73,16 @@ def perfect(task: Span, labelled: Labelled) -> list[np.ndarray]:
 
 def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path):
     rows, dev = table(48), table(24, 1)
-    made = recipe(tokenizer, fresh().fitted(rows), rows)
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["f1"] > 0.9
     assert "threshold" not in done.heldout
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
-    assert isinstance(task, Span)
+    assert isinstance(task, QuestionAnswering)
     assert task.threshold is None
-    told, loss = answers(loaded.model, task, dev, tokenizer, "full", truth=True)
+    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
     assert task.score(told, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
     assert loss is not None
     for answer, row in zip(told, dev.rows, strict=True):
@@ -99,28 +99,28 @@ def _figures(run: Path, name: str) -> list[float]:
 
 def test_a_threshold_is_found_on_other_rows_and_stays_with_the_model(tokenizer: Tokenizer, tmp_path: Path):
     rows, dev = table(48, silent=True), table(40, 1, silent=True)
-    made = recipe(tokenizer, fresh().fitted(rows), rows)
-    assert isinstance(made.task, Span)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows)
+    assert isinstance(made.task, QuestionAnswering)
     assert made.task.threshold == 0
-    done = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert {"HasAns_f1", "NoAns_exact", "threshold"} <= set(done.heldout)
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
-    assert isinstance(task, Span)
+    assert isinstance(task, QuestionAnswering)
     f1, loss = (_figures(tmp_path / "run", name) for name in ("f1", "loss"))
     best = max(range(len(f1)), key=lambda step: (f1[step], -loss[step]))
     assert task.threshold == _figures(tmp_path / "run", "threshold")[best] != 0
-    told, _ = answers(loaded.model, task, dev, tokenizer, "full")
+    told, _ = predict_records(loaded.model, task, dev, tokenizer, "full")
     assert task.score(told, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
     assert any(answer["no_answer"] for answer in told)
     assert all((answer["answer"] == "") == answer["no_answer"] for answer in told)
     for threshold in (-99.0, 99.0):
         other = fresh(threshold=threshold)
-        result, _ = answers(loaded.model, other, dev, tokenizer, "full")
+        result, _ = predict_records(loaded.model, other, dev, tokenizer, "full")
         assert {answer["no_answer"] for answer in result} == {threshold < 0}
         assert other.score(result, dev)["f1"] <= task.score(told, dev)["f1"]
-    again = finetune(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
+    again = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert again.step == done.step
     assert cw.load(tmp_path / "run").recipe.task == task
 
@@ -140,9 +140,9 @@ def trained(name: str) -> Tokenizer:
     return Tokenizer.train([TEXTS[name] + " what ? 什么"], kind, 400, lang=lang)
 
 
-def framed(tokenizer: Tokenizer, length: int) -> Frame:
+def framed(tokenizer: Tokenizer, length: int) -> InputTemplate:
     opening, between, closing = tokenizer.framed() or ((), (), ())
-    return Frame(opening, between, closing, length=length)
+    return InputTemplate(opening, between, closing, length=length)
 
 
 def having(offsets: np.ndarray, begin: int, end: int) -> np.ndarray:
@@ -172,14 +172,14 @@ def test_a_perfect_model_gives_every_answer_back(name: str, data):
     tokenizer = trained(name)
     context = " ".join([TEXTS[name]] * data.draw(st.integers(1, 6)))
     offsets = tokenizer.encode([context])[0].offsets
-    task = Span(
-        frame=framed(tokenizer, data.draw(st.integers(30, 140))),
+    task = QuestionAnswering(
+        template=framed(tokenizer, data.draw(st.integers(30, 140))),
         stride=data.draw(st.integers(0, 64)),
         longest=data.draw(st.integers(1, 30)),
         question=data.draw(st.integers(1, 9)),
     )
     question = "什么 什么 ?" if name == "chinese" else "what what ?"
-    room = task.frame.length - task.frame.around(True) - 9
+    room = task.template.length - task.template.around(True) - 9
     allowed = min(task.longest, min(task.stride, max(room // 2, task.longest - 1), room - 1) + 1)
     i = data.draw(st.integers(0, len(offsets) - 1))
     j = min(data.draw(st.integers(i, i + allowed - 1)), len(offsets) - 1)
@@ -190,7 +190,7 @@ def test_a_perfect_model_gives_every_answer_back(name: str, data):
     row = {"question": question, "context": context, "answers": [{"text": context[begin:end], "start": begin}]}
     rows = Table("rows", [row])
     labelled = task.examples(rows, tokenizer)
-    assert (labelled.examples.lengths <= task.frame.length).all()
+    assert (labelled.examples.lengths <= task.template.length).all()
     (told,) = task.answers(perfect(task, labelled), labelled, rows)
     assert (told["answer"], told["start"], told["end"]) == (context[begin:end], begin, end)
     assert task.score([told], rows) == {"exact_match": 1, "f1": 1} or not any(map(str.isalnum, told["answer"]))
@@ -213,15 +213,17 @@ def test_windows_of_a_long_passage(tokenizer: Tokenizer):
     )
     assert labelled.row.tolist() == [0, 0, 1, 1]
     assert examples.fields[START].tolist() == examples.fields[END].tolist() == [0, 10, 6, 0]
-    last = Frame((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", length=13)
-    turned = Span(frame=last, stride=3, longest=2).examples(rows, tokenizer).examples
+    last = InputTemplate((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", length=13)
+    turned = QuestionAnswering(template=last, stride=3, longest=2).examples(rows, tokenizer).examples
     assert turned.fields[START].tolist() == [12, 9, 5, 11]
-    assert Span(frame=last).examples(rows, tokenizer, truth=False).examples.fields == {}
+    assert QuestionAnswering(template=last).examples(rows, tokenizer, truth=False).examples.fields == {}
 
 
 def test_the_question_is_marked_and_cut(tokenizer: Tokenizer):
     rows = Table("rows", [{"question": "what has ann ?", "context": "ann has tea", "answers": []}])
-    marked = Span(frame=Frame(length=32, marks=True), question=2).examples(rows, tokenizer).examples
+    marked = (
+        QuestionAnswering(template=InputTemplate(length=32, marks=True), question=2).examples(rows, tokenizer).examples
+    )
     assert [tokenizer.token(t) for t in marked.tokens] == [
         "[CLS]",
         "what",
@@ -280,15 +282,15 @@ def test_a_passage_without_tokens_has_no_answer(tokenizer: Tokenizer):
 
 def test_rows_beside_it_change_no_answer_and_no_loss(tokenizer: Tokenizer):
     rows = table(20, silent=True)
-    task = fresh(13).fitted(rows)
+    task = fresh(13).with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
     labelled = task.examples(rows, tokenizer)
     assert len(labelled) > len(rows)
-    together, loss = found(model, task, labelled, "full", 0)
+    together, loss = predict_outputs(model, task, labelled, "full", 0)
     total, at = 0.0, 0
     for row in range(20):
         one = task.examples(rows.some([row]), tokenizer)
-        alone, own = found(model, task, one, "full", 0)
+        alone, own = predict_outputs(model, task, one, "full", 0)
         assert own is not None
         total += own * len(one)
         for result in alone:
@@ -301,11 +303,13 @@ def test_rows_beside_it_change_no_answer_and_no_loss(tokenizer: Tokenizer):
 def test_every_way_of_reading(tokenizer: Tokenizer, name: str):
     rows, base = table(6, silent=True), cw.recipe(name)
     base.encoder.vocab, base.encoder.stack.depth = tokenizer.size, 2
-    task = Span(frame=frame_of(base, tokenizer)).fitted(rows)
-    made = fitted(base, task, rows, len(rows))
+    task = QuestionAnswering(template=infer_template(base, tokenizer)).with_labels(rows)
+    made = make_finetune_recipe(base, task, rows, len(rows))
     model = build(made)
-    together, loss = found(model, task, task.examples(rows, tokenizer), made.reading, 0)
-    alone = [found(model, task, task.examples(rows.some([row]), tokenizer), made.reading, 0) for row in range(6)]
+    together, loss = predict_outputs(model, task, task.examples(rows, tokenizer), made.reading, 0)
+    alone = [
+        predict_outputs(model, task, task.examples(rows.some([row]), tokenizer), made.reading, 0) for row in range(6)
+    ]
     for one, (other, _) in zip(together, alone, strict=True):
         np.testing.assert_allclose(one, other[0], atol=1e-5)
     assert loss == pytest.approx(np.mean([own for _, own in alone if own is not None]), rel=1e-4)
@@ -313,10 +317,10 @@ def test_every_way_of_reading(tokenizer: Tokenizer, name: str):
 
 def test_dropout_and_layers(tokenizer: Tokenizer, tmp_path: Path):
     rows = table(32)
-    task = fresh(dropout=0.1, reading=JoinLayers(2)).fitted(rows)
+    task = fresh(dropout=0.1, reading=JoinLayers(2)).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=1)
-    assert build(made).get_parameter("heads.span.out.weight").shape == (2, 256)
-    assert finetune(made, tokenizer, rows, None, tmp_path / "run", progress=False).finished
+    assert build(made).get_parameter("heads.qa.out.weight").shape == (2, 256)
+    assert finetune_run(made, tokenizer, rows, None, tmp_path / "run", progress=False).finished
 
 
 def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_path: Path):
@@ -330,24 +334,24 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
     theirs = BertForQuestionAnswering(config).eval()
     theirs.bert.save_pretrained(tmp_path)
     rows = table(6, silent=True)
-    task = fresh().fitted(rows)
+    task = fresh().with_labels(rows)
     base = cw.load(tmp_path)
-    ours = build(fitted(base.recipe, task, rows, len(rows)))
+    ours = build(make_finetune_recipe(base.recipe, task, rows, len(rows)))
     ours.encoder.load_state_dict(base.model.encoder.state_dict(), strict=False)
     with torch.no_grad():
-        ours.get_parameter("heads.span.out.weight").copy_(theirs.qa_outputs.weight)
-        ours.get_parameter("heads.span.out.bias").normal_()
-        theirs.qa_outputs.bias.copy_(ours.get_parameter("heads.span.out.bias"))
+        ours.get_parameter("heads.qa.out.weight").copy_(theirs.qa_outputs.weight)
+        ours.get_parameter("heads.qa.out.bias").normal_()
+        theirs.qa_outputs.bias.copy_(ours.get_parameter("heads.qa.out.bias"))
     labelled = task.examples(rows, tokenizer)
-    results, _ = found(ours, task, labelled, "full", 0)
+    results, _ = predict_outputs(ours, task, labelled, "full", 0)
     for unit, result in enumerate(results):
-        (batch,) = batch_of(labelled, np.array([unit]), "full", 0)
+        (batch,) = make_batch(labelled, np.array([unit]), "full", 0)
         with torch.no_grad():
             wanted = theirs(
-                input_ids=batch.tokens, token_type_ids=batch.side.segment,
+                input_ids=batch.tokens, token_type_ids=batch.token_info.segment,
                 start_positions=batch.example[START], end_positions=batch.example[END],
             )  # fmt: skip
-            loss = ours(batch).losses["span"]
+            loss = ours(batch).losses["qa"]
         torch.testing.assert_close(torch.from_numpy(result[:, 0]), wanted.start_logits[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(torch.from_numpy(result[:, 1]), wanted.end_logits[0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(loss, wanted.loss, atol=1e-5, rtol=1e-5)
@@ -359,7 +363,7 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     with pytest.raises(InputError, match=r"dev.json, line 9: answer 'tea' at 7; the passage must have it there"):
         fresh().examples(wrong, tokenizer)
     with pytest.raises(InputError, match="no question with an answer"):
-        fresh().fitted(Table("train.json", [{**row, "answers": []}]))
+        fresh().with_labels(Table("train.json", [{**row, "answers": []}]))
 
 
 @pytest.mark.parametrize(

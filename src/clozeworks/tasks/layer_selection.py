@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from clozeworks.core.batch import Hidden
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
-from clozeworks.nn.init import Fresh
+from clozeworks.nn.init import CustomInit
 
 EPS = 1e-12
 
@@ -110,7 +110,7 @@ class ScalarMix(Reading):
         return ScalarMixLayer(self.depth + 1, self.norm)
 
 
-class ScalarMixLayer(ReadingLayer, Fresh):
+class ScalarMixLayer(ReadingLayer, CustomInit):
     def __init__(self, layers: int, norm: bool = False):
         super().__init__()
         self.norm = norm

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import NOTHING, Ragged
+from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 
@@ -17,7 +17,7 @@ Cut = Literal["longer", "first", "second"]
 
 
 @dataclass(slots=True)
-class Frame(Spec):
+class InputTemplate(Spec):
     """opening a closing, or opening a between b closing; tokens by their names in the tokenizer.
 
     [CLS] a [SEP] b [SEP] (Devlin et al. 2018, 3.2); <s> a </s></s> b </s> (Liu et al. 2019, code); a <sep> b <sep>
@@ -58,7 +58,7 @@ class Frame(Spec):
         second: Sequence[Encoding] | None = None,
         cut: Cut = "longer",
         mark: Literal["summary", "first", "second"] = "summary",
-    ) -> "Laid":
+    ) -> "TemplatedExamples":
         """Examples of one text or two each, what is too long cut at the end of the `longer`, `first` or `second` text.
 
         `mark`: with `marks`, the summary alone is marked, the first text and all before it, or the second with all
@@ -99,7 +99,7 @@ class Frame(Spec):
         sides = _joined(side, np.int8)
         word_starts = np.zeros(len(sides), bool)
         word_starts[sides >= 0] = _joined(starts, bool)
-        ragged = Ragged(
+        ragged = RaggedBatch(
             tokens=_joined(tokens, np.int32),
             first=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
             segment=_joined(segment, np.int8),
@@ -108,7 +108,7 @@ class Frame(Spec):
             labels=np.full(len(sides), NOTHING, np.int32),
             marked=_joined(marked, bool) if self.marks else None,
         )
-        return Laid(ragged, sides, _joined(at, np.int64))
+        return TemplatedExamples(ragged, sides, _joined(at, np.int64))
 
     def sides(self, tokens: Tensor, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
         """[B, L] bool each: of rows of two texts, what is before the specials between them, and what is behind."""
@@ -119,10 +119,10 @@ class Frame(Spec):
 
 
 @dataclass(slots=True)
-class Laid:
+class TemplatedExamples:
     """Examples, and of each of their tokens which text it is of (-1: a special) and which token of that text."""
 
-    examples: Ragged
+    examples: RaggedBatch
     side: np.ndarray  # int8 [tokens]
     at: np.ndarray  # int64 [tokens]
 

@@ -18,33 +18,33 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.nn.pooling import SentenceVector, apart, pooled
-from clozeworks.tasks.contrast import ordered, picked, ranks, squared
+from clozeworks.nn.pooling import Pooling, pool_tokens, unpack
+from clozeworks.tasks.contrastive import ordered, picked, ranks, squared
 from clozeworks.tasks.task import Task, TaskLayer
 
-TARGET, TEXT = "towers_target", "towers_text"  # columns of the batch
+TARGET, TEXT = "embed_target", "embed_text"  # columns of the batch
 GROUP = 32  # rows that are compared with one another where a loss is measured, in the order of the table
 THIRD = "text_c"
 
 
 @dataclass(slots=True)
-class Towers(Task):
+class SentenceEmbedding(Task):
     """cosine(u, v) of the vectors of two texts, both made as `vector` says, by one encoder and apart from each other
     (Reimers & Gurevych 2019): it has no weights of its own, and what learns is what `encode` gives.
 
     `loss`: cosine, the square of its distance from the score, which from `low` to `high` is 0 to 1; order, whether of
     two pairs the one with the higher score is the more alike; batch, whether a finds its b among those of all rows of
     the step (`both`: and b its a). Pairs without scores, or with one and the same, belong together; where scores
-    differ, under `batch` those do that have `high`, and the others are wrong answers. A third text is a wrong answer
+    differ, under `in_batch_negatives` those do that have `high`, and the others are wrong answers. A third text is a wrong answer
     too. None: order where there are scores, else batch. These two compare rows of a step with one another, so it is
     one micro-batch. `graded`: rows to measure on have scores.
     """
 
-    name: ClassVar[str] = "towers"
+    name: ClassVar[str] = "embed"
     columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
     maybe: ClassVar[tuple[str, ...]] = ("score", THIRD)
-    vector: SentenceVector = field(default_factory=SentenceVector)
-    loss: Literal["cosine", "order", "batch"] | None = None
+    pooling: Pooling = field(default_factory=Pooling)
+    loss: Literal["cosine", "cosent", "in_batch_negatives"] | None = None
     scale: float = 20.0
     both: bool = False
     low: float | None = None
@@ -57,9 +57,9 @@ class Towers(Task):
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise RecipeError(f"{where}.low", self.low, f"less than high, {self.high}, is needed", "change it")
         self.only_the_last(where, "vectors are made of the last layer")
-        if self.vector.length is not None and self.vector.length != self.frame.length:
-            needed = f"texts are cut after {self.frame.length} tokens, and vectors are made of the same"
-            raise RecipeError(f"{where}.vector.length", self.vector.length, needed, "use --length for both")
+        if self.pooling.length is not None and self.pooling.length != self.template.length:
+            needed = f"texts are cut after {self.template.length} tokens, and vectors are made of the same"
+            raise RecipeError(f"{where}.pooling.length", self.pooling.length, needed, "use --max-length for both")
 
     @property
     def metric(self) -> str:
@@ -71,11 +71,11 @@ class Towers(Task):
 
     @property
     def pools(self) -> bool:
-        return self.vector.pool == "pooled"
+        return self.pooling.mode == "pooled"
 
     @property
-    def whole(self) -> bool:
-        return self.loss in ("order", "batch")
+    def needs_whole_step(self) -> bool:
+        return self.loss in ("cosent", "in_batch_negatives")
 
     def computed(self, batch: Batch) -> bool:
         return TARGET in batch.example
@@ -83,58 +83,60 @@ class Towers(Task):
     def count(self, batch: Batch) -> int:
         if not self.computed(batch):
             return 0
-        return int(_rows(batch.example[TARGET], batch).sum()) if self.loss == "batch" else len(batch.index)
+        return int(_rows(batch.example[TARGET], batch).sum()) if self.loss == "in_batch_negatives" else len(batch.index)
 
     def divisor(self, count: int) -> float:
-        return 1.0 if self.loss == "order" else count
+        return 1.0 if self.loss == "cosent" else count
 
-    def places(self, batch: Batch) -> Tensor | None:
-        return batch.firsts if self.vector.pool in ("first", "pooled") else None
+    def read_positions(self, batch: Batch) -> Tensor | None:
+        return batch.firsts if self.pooling.mode in ("first", "pooled") else None
 
-    def build(self, width: int, embed: EmbedLayer) -> "TowersLayer":
-        return TowersLayer(self)
+    def build(self, width: int, embed: EmbedLayer) -> "SentenceEmbeddingLayer":
+        return SentenceEmbeddingLayer(self)
 
-    def fitted(self, table: Table) -> "Towers":
+    def with_labels(self, table: Table) -> "SentenceEmbedding":
         scores = scores_of(table)
         graded = differ(scores)
         if len(table) < 2:
             needed = "a pair is learned from beside others"
             raise InputError(table.name, f"{len(table)} row" + "s" * (not len(table)), needed, "add some")
-        if not graded and self.loss in ("cosine", "order"):
+        if not graded and self.loss in ("cosine", "cosent"):
             given = "no scores" if scores is None else f"every score {scores[0]:g}"
-            raise InputError(table.name, given, f"loss {self.loss} learns from scores that differ", "use loss batch")
+            raise InputError(
+                table.name, given, f"loss {self.loss} learns from scores that differ", "use loss in_batch_negatives"
+            )
         if not graded and scores is not None and scores[0] <= 0:
             needed = "pairs that belong together, or scores that differ, are needed"
             raise InputError(table.name, f"every score {scores[0]:g}", needed, "add rows with higher ones")
         if not graded or scores is None:
-            return dataclasses.replace(self, loss="batch", low=None, high=None, graded=False)
+            return dataclasses.replace(self, loss="in_batch_negatives", low=None, high=None, graded=False)
         low, high = (
             given if given is not None else float(found)
             for given, found in ((self.low, scores.min()), (self.high, scores.max()))
         )
-        return dataclasses.replace(self, loss=self.loss or "order", low=low, high=high, graded=True)
+        return dataclasses.replace(self, loss=self.loss or "cosent", low=low, high=high, graded=True)
 
-    def measured(self, table: Table) -> "Towers":
+    def measured(self, table: Table) -> "SentenceEmbedding":
         """A copy that is chosen by the figures that these rows give."""
         return dataclasses.replace(self, graded=differ(scores_of(table)))
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         names = (*self.columns, *([THIRD] if truth and table.rows and THIRD in table.rows[0] else []))
-        texts = [self.vector.prompt + row[name] for row in table.rows for name in names]
+        texts = [self.pooling.prompt + row[name] for row in table.rows for name in names]
         encodings = tokenizer.encode(texts)
-        examples = self.frame.lay(tokenizer, encodings).examples
+        examples = self.template.lay(tokenizer, encodings).examples
         if truth:
             examples.fields[TARGET] = np.repeat(self._targets(table), len(names))
-            examples.fields[TEXT] = numbered(encodings, self.frame.length - self.frame.around(pair=False))
+            examples.fields[TEXT] = numbered(encodings, self.template.length - self.template.around(pair=False))
         return Labelled(examples, len(names) * np.arange(len(table) + 1), np.arange(len(table)))
 
     def _targets(self, table: Table) -> np.ndarray:
-        """Of each row what its cosine should be, or under `batch` whether its texts belong together."""
+        """Of each row what its cosine should be, or under `in_batch_negatives` whether its texts belong together."""
         scores = scores_of(table)
-        if scores is None and self.loss != "batch":
+        if scores is None and self.loss != "in_batch_negatives":
             needed, todo = "the model learns from scores", "name the column (columns score=NAME)"
             raise InputError(table.where(0) if len(table) else table.name, "no score", needed, todo)
-        if self.loss == "batch":
+        if self.loss == "in_batch_negatives":
             high = None if scores is None else scores.max() if self.high is None else self.high
             return np.ones(len(table), np.float32) if scores is None else (scores >= high).astype(np.float32)
         assert scores is not None
@@ -145,7 +147,7 @@ class Towers(Task):
     def judged(self, vectors: Tensor, text: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Summed loss and metrics of rows: vectors [N, k, D], text [N, k], target [N]."""
         vectors = F.normalize(vectors, dim=-1)
-        if self.loss == "batch":
+        if self.loss == "in_batch_negatives":
             loss, first = picked(vectors, text, target > 0, self.scale, self.both)
             return loss, {"towers_accuracy": first}
         cosine = (vectors[:, 0] * vectors[:, 1]).sum(-1)
@@ -160,7 +162,7 @@ class Towers(Task):
         for begin in range(0, len(labelled), GROUP):
             some = slice(begin, begin + GROUP)
             total += float(self.judged(vectors[some], text[some], target[some, 0])[0])
-            count += int(target[some, 0].sum()) if self.loss == "batch" else 1
+            count += int(target[some, 0].sum()) if self.loss == "in_batch_negatives" else 1
         return total / count if count else None
 
     def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
@@ -223,16 +225,16 @@ def _shaped(found: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows:
     return vectors, text, target
 
 
-class TowersLayer(TaskLayer):
-    def __init__(self, spec: Towers):
+class SentenceEmbeddingLayer(TaskLayer):
+    def __init__(self, spec: SentenceEmbedding):
         super().__init__()
         self.spec = spec
 
     def vectors(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N, D], one a text, as `encode` makes them."""
         assert batch.lasts is not None
-        last, mask = apart(hidden.last.float(), batch.firsts, batch.lasts)
-        return pooled(last, mask, hidden.pooled, self.spec.vector.pool).float()
+        last, mask = unpack(hidden.last.float(), batch.firsts, batch.lasts)
+        return pool_tokens(last, mask, hidden.pooled, self.spec.pooling.mode).float()
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         rows = len(batch.index)

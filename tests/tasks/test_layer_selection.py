@@ -4,7 +4,7 @@ import torch
 
 from clozeworks.core import spec
 from clozeworks.core.batch import Hidden
-from clozeworks.tasks.reading import ScalarMix
+from clozeworks.tasks.layer_selection import ScalarMix
 
 
 def test_a_mix_of_layers_brought_to_one_scale():

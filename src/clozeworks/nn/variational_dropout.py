@@ -7,7 +7,7 @@ from clozeworks.core.dropout import dropout
 from clozeworks.nn.kernels.documents import borders_of, owners
 
 
-def locked(x: Tensor, rate: float, context: Context) -> Tensor:
+def drop_variationally(x: Tensor, rate: float, context: Context) -> Tensor:
     """x [B, L, D], or [W, D] at `context.places`, with the same units dropped at every token of a text.
 
     "Variational" dropout of recurrent models (Gal & Ghahramani 2016; Merity et al. 2018, 4.2). What is dropped of a
@@ -21,6 +21,6 @@ def locked(x: Tensor, rate: float, context: Context) -> Tensor:
     kept = dropout(x.new_ones(len(starts), x.shape[-1]), rate, context.key.within(starts, borders.rows * borders.width))
     if x.ndim == 3 and borders.plain:
         return x * kept[:, None]
-    if context.places is not None and x.ndim == 2:
-        owner = owner.index_select(0, context.places)
+    if context.positions is not None and x.ndim == 2:
+        owner = owner.index_select(0, context.positions)
     return x * kept.index_select(0, owner).view(x.shape)

@@ -7,12 +7,12 @@ import pytest
 
 import clozeworks as cw
 from clozeworks.cli.main import main
-from clozeworks.tasks.write import Write
+from clozeworks.tasks.seq2seq import Seq2Seq
 from tests.command_line import facts, refused
 from tests.labelled import write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-QUICK = ["--epochs", "1", "--batch", "8", "--length", "32", "--set", "task.target_length=8",
+QUICK = ["--epochs", "1", "--batch-size", "8", "--max-length", "32", "--set", "task.target_length=8",
          "--set", "train.precision=fp32", "--set", "task.search.beams=2"]  # fmt: skip
 
 
@@ -43,14 +43,14 @@ def command(road: Path, files: Path, out: Path, *more: object) -> list[str]:
 @pytest.mark.parametrize("form", ["decoder", "prefix"])
 def test_from_pairs_to_answers(road: Path, files: Path, tmp_path: Path, capsys, form: str):
     run = tmp_path / "run"
-    told = facts(capsys, *command(road, files, run, "--form", form))
+    told = facts(capsys, *command(road, files, run, "--architecture", form))
     names = {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
     assert names <= set(told)
     assert names <= set(told["intervals"])
     note = "the decoder starts as the encoder, its cross-attention from fresh weights"
     assert (note in told["notes"]) == (form == "decoder")
     loaded = cw.load(run)
-    assert isinstance(loaded.recipe.task, Write)
+    assert isinstance(loaded.recipe.task, Seq2Seq)
     assert (loaded.recipe.decoder is not None) == (form == "decoder")
     words = ["evaluate", run, "--test", files / "dev.jsonl", "--columns", "source=en", "target=de"]
     again = facts(capsys, *words)
@@ -76,12 +76,23 @@ def test_another_model_for_the_decoder(road: Path, files: Path, tmp_path: Path, 
 
 
 def test_what_cannot_be_is_refused(road: Path, files: Path, tmp_path: Path, capsys):
-    told = refused(capsys, *command(road, files, tmp_path / "run", "--form", "prefix", "--decoder", road / "run"))
+    told = refused(
+        capsys, *command(road, files, tmp_path / "run", "--architecture", "prefix", "--decoder", road / "run")
+    )
     assert "one stack reads and writes there" in told
     words = ["finetune", "classify", "--model", road / "run", "--train", files / "train.jsonl", "--out", tmp_path / "x"]
     words += ["--dev", files / "dev.jsonl", "--columns", "text=en", "label=de"]
-    told = refused(capsys, *words, "--form", "prefix")
+    told = refused(capsys, *words, "--architecture", "prefix")
     assert "it is about texts that are written" in told
     write(tmp_path / "empty.jsonl", [{"source": "a", "target": "b"}, {"source": "a", "target": " "}] * 4)
-    words = ["finetune", "write", "--model", road / "run", "--train", tmp_path / "empty.jsonl", "--out", tmp_path / "x"]
+    words = [
+        "finetune",
+        "seq2seq",
+        "--model",
+        road / "run",
+        "--train",
+        tmp_path / "empty.jsonl",
+        "--out",
+        tmp_path / "x",
+    ]
     assert "target" in refused(capsys, *words)

@@ -28,7 +28,7 @@ OTHERS = 4  # answers that are told beside the best one
 
 
 @dataclass(slots=True)
-class Span(Task):
+class QuestionAnswering(Task):
     """start_i, end_i = W h_i + b at every token of question and passage (Devlin et al. 2018, 4.2).
 
     Loss: the mean of two cross-entropies, each over all tokens of the example; without an answer in it both point to
@@ -42,7 +42,7 @@ class Span(Task):
     by itself.
     """
 
-    name: ClassVar[str] = "span"
+    name: ClassVar[str] = "qa"
     columns: ClassVar[tuple[str, ...]] = ("question", "context")
     stride: int = 128
     question: int = 64
@@ -75,10 +75,10 @@ class Span(Task):
     def count(self, batch: Batch) -> int:
         return len(batch.example[START]) if self.computed(batch) else 0
 
-    def build(self, width: int, embed: EmbedLayer) -> "SpanLayer":
-        return SpanLayer(self, width, embed)
+    def build(self, width: int, embed: EmbedLayer) -> "QuestionAnsweringLayer":
+        return QuestionAnsweringLayer(self, width, embed)
 
-    def fitted(self, table: Table) -> "Span":
+    def with_labels(self, table: Table) -> "QuestionAnswering":
         """A threshold of 0 where some questions have no answer, until other rows tell a better one."""
         there = [bool(row["answers"]) for row in table.rows]
         if not any(there):
@@ -94,14 +94,14 @@ class Span(Task):
         asked, read, begins, rows = [], [], [], []
         for at, row in enumerate(table.rows):
             question, passage = encoded[row["question"]], encoded[row["context"]]
-            most = self.frame.length - self.frame.around(pair=True)
+            most = self.template.length - self.template.around(pair=True)
             question = _part(question, 0, min(self.question, most // 2))
             for begin, end in self._windows(len(passage.ids), most - len(question.ids)):
                 asked.append(question)
                 read.append(_part(passage, begin, end))
                 begins.append(begin)
                 rows.append(at)
-        laid = self.frame.lay(tokenizer, asked, read, mark="first")
+        laid = self.template.lay(tokenizer, asked, read, mark="first")
         examples, inside = laid.examples, laid.side == 1
         offsets = np.full((len(examples.tokens), 2), -1, np.int64)
         offsets[inside] = np.concatenate([np.zeros((0, 2), np.int64), *(part.offsets for part in read)])
@@ -109,7 +109,7 @@ class Span(Task):
             placed = [self._place(row, encoded[row["context"]], table, at) for at, row in enumerate(table.rows)]
             shift = self._summaries(examples.lengths)
             places = np.stack([shift, shift])
-            before = len(self.frame.opening) + len(self.frame.between)
+            before = len(self.template.opening) + len(self.template.between)
             for number, row in enumerate(rows):
                 answer, begin = placed[row], begins[number]
                 if answer is not None and begin <= answer[0] and answer[1] < begin + len(read[number].ids):
@@ -118,14 +118,14 @@ class Span(Task):
         return Labelled(examples, np.arange(len(rows) + 1), np.array(rows, np.int64), offsets)
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
-        return None if tokenizer is None else self.frame.sides(tokens, tokenizer)[0].long()
+        return None if tokenizer is None else self.template.sides(tokens, tokenizer)[0].long()
 
     def _windows(self, length: int, room: int) -> list[tuple[int, int]]:
         return windows(length, room, min(self.stride, max(room // 2, self.longest - 1), room - 1))
 
     def _summaries(self, lengths: np.ndarray) -> np.ndarray:
         """Where in each example its summary token is."""
-        return np.zeros_like(lengths) if self.frame.summary == "first" else lengths - 1
+        return np.zeros_like(lengths) if self.template.summary == "first" else lengths - 1
 
     def _place(self, row: Row, passage: Encoding, table: Table, at: int) -> tuple[int, int] | None:
         """The first and the last token of the first of the right answers."""
@@ -155,7 +155,7 @@ class Span(Task):
         first, candidates, nothing = labelled.examples.first, dict[tuple[int, int], float](), math.inf
         for number in numbers:
             logits, offsets = found[number], labelled.offsets[first[number] : first[number + 1]]
-            summary = 0 if self.frame.summary == "first" else len(logits) - 1
+            summary = 0 if self.template.summary == "first" else len(logits) - 1
             nothing = min(nothing, float(logits[summary].sum(dtype=np.float64)))
             inside = np.flatnonzero(offsets[:, 0] >= 0)
             starts, ends = logits[inside].T
@@ -177,7 +177,7 @@ class Span(Task):
         name = at if row.get("id") is None else row["id"]
         return {"id": name, **best, "no_answer": silent, "margin": margin, "others": others[:OTHERS]}
 
-    def settled(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Span":
+    def settled(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "QuestionAnswering":
         """The threshold with the highest F1 on these rows."""
         right = _texts(table)
         if self.threshold is None or all(right):
@@ -192,7 +192,7 @@ class Span(Task):
         threshold = best_threshold(np.array([answers[at]["margin"] for at in chosen]), given, silent)
         return dataclasses.replace(self, threshold=threshold)
 
-    def facts(self) -> dict[str, float]:
+    def calibrated_fields(self) -> dict[str, float]:
         return {} if self.threshold is None else {"threshold": self.threshold}
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
@@ -208,8 +208,8 @@ def _part(encoding: Encoding, begin: int, end: int) -> Encoding:
     return Encoding(*(column[begin:end] for column in encoding))
 
 
-class SpanLayer(HeadLayer):
-    def __init__(self, spec: Span, width: int, embed: EmbedLayer):
+class QuestionAnsweringLayer(HeadLayer):
+    def __init__(self, spec: QuestionAnswering, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.dropout = spec.dropout
         self.out = Linear(self.width, 2)
@@ -225,13 +225,13 @@ class SpanLayer(HeadLayer):
         loss = F.cross_entropy(logits, truth, reduction="sum") / 2
         return loss, {"span_accuracy": (logits.argmax(1) == truth).all(1).sum()}
 
-    def shown(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
+    def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         start, end = self.logits(hidden, batch).unbind(-1)
         return {"start_logits": start, "end_logits": end}
 
     def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         logits = self.logits(hidden, batch).flatten(0, 1).float().cpu().numpy()
-        borders, examples = batch.borders, len(batch.firsts)
+        borders, examples = batch.layout, len(batch.firsts)
         places = zip(borders.starts[:examples], borders.lengths[:examples], strict=True)
         return [logits[start : start + length].copy() for start, length in places]
 
@@ -239,7 +239,7 @@ class SpanLayer(HeadLayer):
 def _apart(logits: Tensor, batch: Batch) -> Tensor:
     """[B, L, 2] -> [N, longest, 2]: each example from its first token on, -inf behind its last."""
     assert batch.lasts is not None
-    along = torch.arange(max(batch.borders.lengths[: len(batch.firsts)]), device=logits.device)
+    along = torch.arange(max(batch.layout.lengths[: len(batch.firsts)]), device=logits.device)
     places = batch.firsts[:, None] + along
     beyond = places > batch.lasts[:, None]
     return logits.flatten(0, 1)[torch.where(beyond, 0, places)].masked_fill(beyond[..., None], -math.inf)
