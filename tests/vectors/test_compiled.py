@@ -36,8 +36,15 @@ def package(tmp_path):
     """A copy of the library, as small as the kernels need it."""
     there = tmp_path / "lib" / "clozeworks"
     (there / "vectors").mkdir(parents=True)
+    (there / "core").mkdir()
     (there / "__init__.py").write_text("")
-    for name in ("errors.py", "vectors/__init__.py", "vectors/compiled.py", "vectors/noise.py"):
+    for name in (
+        "core/__init__.py",
+        "core/errors.py",
+        "vectors/__init__.py",
+        "vectors/compiled.py",
+        "vectors/noise.py",
+    ):
         shutil.copy(SOURCE / name, there / name)
     (there / "vectors" / "other.py").write_text("\n@compiled\n")
     return there.parent

@@ -14,8 +14,8 @@ from clozeworks.cli import translate
 from clozeworks.cli.arguments import Options
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.shards.corpus import Corpus
-from clozeworks.data.text.documents import Counts
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate import heldout

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.compressed import open_bytes
+from clozeworks.data.records.compressed import open_bytes
 from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.vectors.search import ROOM, cosines, unit
 from clozeworks.vectors.table import Vectors, products

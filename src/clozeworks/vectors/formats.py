@@ -19,7 +19,7 @@ from safetensors.numpy import save_file
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.compressed import open_bytes, packing_of
+from clozeworks.data.records.compressed import open_bytes, packing_of
 from clozeworks.vectors.rows import header_of, is_binary, read_bytes, read_text, write_rows
 from clozeworks.vectors.stored import BREAKS, MEND, Errors, Stored
 

@@ -7,9 +7,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.shards.prepare import engine_of, language, segmenter_name
 from clozeworks.data.shards.units import units
-from clozeworks.data.text.documents import Counts, Document
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.segmenters import Segmenter
 from clozeworks.vectors.splitting import Splitting

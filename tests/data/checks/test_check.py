@@ -148,7 +148,7 @@ def test_skip_is_recommended_where_replace_would_stop(tmp_path):
     good = rows(*({"text": text} for text in chinese())).encode()
     report = look(tmp_path, good + b'{"text": "\xff"}\n{not json\n', "a.jsonl")
     assert found(report, "1 sequence of bytes in 1 file cannot be decoded: ", "wrong")
-    assert found(report, "a.jsonl line 32: not JSON", "wrong")
+    assert found(report, "a.jsonl, line 32: not JSON", "wrong")
     assert report.options()["--errors"] == "skip"
 
 
@@ -169,7 +169,7 @@ def test_lines_of_undecodable_bytes(tmp_path):
 def test_rows_that_cannot_be_read(tmp_path):
     good = rows(*({"text": text} for text in prose()))
     report = look(tmp_path, good + "{not json\n" + good, "a.jsonl")
-    assert found(report, "a.jsonl line 31: not JSON", "wrong")
+    assert found(report, "a.jsonl, line 31: not JSON", "wrong")
     assert report.options()["--errors"] == "skip"
     assert report.facts["documents"] == 60
     assert not look(tmp_path, good, "a.jsonl").wrong
@@ -185,7 +185,7 @@ def test_a_missing_field_names_those_there_are(tmp_path):
 
 def test_a_row_without_the_field_among_good_ones(tmp_path):
     report = look(tmp_path, rows({"text": "One."}, {"body": "Two."}, {"text": "Three."}), "a.jsonl")
-    assert found(report, "a.jsonl line 2: no field 'text'", "wrong")
+    assert found(report, "a.jsonl, line 2: no field 'text'", "wrong")
     assert report.facts["documents"] == 2
 
 
@@ -244,7 +244,7 @@ def test_links_that_lead_nowhere(tmp_path):
 
 def test_standard_input_is_looked_at_and_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"body": "One."}\n')))
-    assert found(check("-", Reading()), "standard input line 1: no field", "wrong")
+    assert found(check("-", Reading()), "standard input, line 1: no field", "wrong")
 
 
 # ---- characters

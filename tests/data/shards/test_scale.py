@@ -173,8 +173,7 @@ def test_bad_input_leaves_nothing_but_does_not_touch_the_work_of_others(corpus, 
 def test_a_worker_that_dies_is_told_and_its_work_kept(tmp_path, corpus):
     script = f"""
         import os
-        from clozeworks.data.shards import engines
-from clozeworks.data.shards import units
+        from clozeworks.data.shards import units
         from clozeworks.data.shards.prepare import prepare
         from clozeworks.core.errors import InputError
 
@@ -408,8 +407,8 @@ def test_a_lock_falls_with_its_process(tmp_path):
     code = f"""
 import time
 from pathlib import Path
-from clozeworks.core import atomic_io as atomic
-with atomic.held(Path({str(tmp_path)!r}), "is at work"):
+from clozeworks.core import atomic_io
+with atomic_io.hold_lock(Path({str(tmp_path)!r}), "is at work"):
     print("held", flush=True)
     time.sleep(60)
 """

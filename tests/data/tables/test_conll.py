@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read_table
-from clozeworks.data.tables.conll import conll_rows
+from clozeworks.data.tables.conll import read_conll
 
 ENGLISH = """-DOCSTART- -X- O O
 
@@ -64,7 +64,7 @@ SENTENCE = st.lists(st.tuples(WORD, WORD), min_size=1, max_size=5)
 def test_what_is_written_is_read_back(sentences, mark: str, end: str):
     text = (end * 2).join(end.join(f"{token}{mark}{tag}" for token, tag in sentence) for sentence in sentences)
     lines = enumerate((line + "\n" for line in text.split("\n")), 1)
-    rows = [row for _, row in conll_rows(lines, "a")]
+    rows = [row for _, row in read_conll(lines, "a")]
     assert [list(zip(row["tokens"], row["tags"], strict=True)) for row in rows] == sentences
 
 

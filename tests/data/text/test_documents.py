@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.listing import list_files
 from clozeworks.data.text import lines, parts
-from clozeworks.data.text.documents import Counts, list_files
 from clozeworks.data.text.reader import read_documents
 
 
@@ -77,11 +78,11 @@ def test_marks_at_the_start_and_windows_lines(tmp_path):
         ("a.txt", b"\n \n\n", ["a.txt", "no document"]),
         ("a.jsonl", b'{"text": " "}\n', ["a.jsonl", "no document"]),
         ("a.pdf", b"x", ["a.pdf", "'.pdf'", ".txt, .text, .md, .jsonl", ".gz, .zst, .xz, .bz2", ".parquet"]),
-        ("a.jsonl", b'{"text": "x"}\n{"text": \n', ["a.jsonl line 2", "not JSON", "--errors skip"]),
-        ("a.jsonl", b'["x"]\n', ["a.jsonl line 1", "list"]),
+        ("a.jsonl", b'{"text": "x"}\n{"text": \n', ["a.jsonl, line 2", "not JSON", "--errors skip"]),
+        ("a.jsonl", b'["x"]\n', ["a.jsonl, line 1", "list"]),
         ("a.jsonl", b'{"txt": "x", "id": 1}\n', ["line 1", "no field 'text'", "txt, id", "did you mean txt?"]),
         ("a.jsonl", b'{"text": ["x"]}\n', ["line 1", "'text' holds a list of str", "a string is needed"]),
-        ("a.txt", b"One.\nTw\xff\n", ["a.txt line 2, byte 7", "0xff", "--errors replace or skip"]),
+        ("a.txt", b"One.\nTw\xff\n", ["a.txt, line 2, byte 7", "0xff", "--errors replace or skip"]),
         ("a.txt", "今天的天气很好。".encode("gb18030"), ["line 1, byte 0", "GB18030", "--encoding gb18030 (or auto)"]),
         ("a.txt", "One".encode("utf-16"), ["line 1", "UTF-16-LE", "--encoding utf-16-le"]),
         ("a.txt", "One sentence stands.".encode("utf-16-le"), ["line 1", "NUL", "--encoding utf-16-le"]),

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.text import parts, segmented
-from clozeworks.data.text.documents import Counts, Document
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.text.segmented import joined, spaced
 from tests.conftest import SHARED
@@ -61,7 +62,7 @@ def test_what_is_no_source_is_refused(tmp_path):
     assert "one dict" in refusal({"text": "x"})
     assert "one bytes" in refusal(b"x")
     assert "one int" in refusal(3)
-    assert "documents row 2: an int" in refusal([{"text": "x"}, 3])
+    assert "documents, row 2: an int" in refusal([{"text": "x"}, 3])
     assert "no document" in refusal([{"text": " "}])
     assert "no document" in refusal(iter([]), spool=tmp_path / "spool")
     assert "no field 'text'" in refusal([{"body": "x"}])

@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.text import parts
-from clozeworks.data.text.documents import Counts, Document
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.normal import RUN, moved, normalise
 from clozeworks.data.text.reader import Reader, Reading
 
@@ -101,7 +102,7 @@ def test_spans_follow_their_text():
 )
 def test_bad_spans_are_refused_or_left_out(spans):
     row = {"text": "some text", "phrases": spans}
-    with pytest.raises(InputError, match=r"documents row 1: phrases .*inside the text"):
+    with pytest.raises(InputError, match=r"documents, row 1: phrases .*inside the text"):
         rows([row])
     counts = Counts()
     document = next(iter(Reader([row], Reading(errors="skip"), None).documents(counts)))

@@ -19,8 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text import lines, parts, tables
-from clozeworks.data.text.documents import Counts, Document
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.text import files, lines, parts
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
 
 PACKERS = {"": bytes, ".gz": gzip.compress, ".zst": zstandard.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
@@ -89,7 +90,7 @@ def test_lines_come_back_from_every_encoding_and_compression(tmp_path_factory, o
     file.write_bytes(PACKERS[packed]("\n\n".join(bodies).encode(encoding)))
     with pytest.MonkeyPatch.context() as patch:  # characters and newlines fall across the borders of pieces
         patch.setattr(lines, "LINE_BYTES", data.draw(st.integers(8, 40)))
-        patch.setattr("clozeworks.data.text.encodings.CHUNK", data.draw(st.integers(1, 9)))
+        patch.setattr("clozeworks.data.records.encodings.CHUNK", data.draw(st.integers(1, 9)))
         assert texts(file, encoding=encoding) == bodies
 
 
@@ -126,10 +127,10 @@ def test_arrow_files_name_the_missing_package(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "needles"),
     [
-        ("a.csv", "body,id\nx,1\n", ["a.csv line 1", "no column 'text'", "body, id", "--field NAME"]),
-        ("a.csv", 'text,id\n"x\ny",1\nz\n', ["a.csv line 4", "1 cells under 2 headers", "--errors skip"]),
-        ("a.tsv", 'text\tid\n"x" y\t1\n', ["a.tsv line 2", "quotes inside quotes doubled"]),
-        ("a.csv", 'text\n"never closed\n', ["a.csv line 2", "unexpected end"]),
+        ("a.csv", "body,id\nx,1\n", ["a.csv, line 1", "no column 'text'", "body, id", "--field NAME"]),
+        ("a.csv", 'text,id\n"x\ny",1\nz\n', ["a.csv, line 4", "1 cell under 2 names", "--errors skip"]),
+        ("a.tsv", 'text\tid\n"x" y\t1\n', ["a.tsv, line 2", "quotes inside quotes doubled"]),
+        ("a.csv", 'text\n"never closed\n', ["a.csv, line 2", "unexpected end"]),
         ("a.csv", "text\n", ["a.csv", "no document"]),
     ],
 )
@@ -163,7 +164,7 @@ def test_skip_forgives_rows_but_not_a_misspelt_field(tmp_path):
 def test_rows_have_a_limit(tmp_path, monkeypatch):
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps({"text": "x" * 5000}))
-    monkeypatch.setattr(tables, "ROW_BYTES", 1000)
+    monkeypatch.setattr(files, "ROW_BYTES", 1000)
     assert "a row holds one document" in refusal(file)
 
 
@@ -282,7 +283,7 @@ def test_unknown_settings_are_refused(options, needles):
 
 SCRIPT = """
 import resource, sys
-from clozeworks.data.text.documents import Counts
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.text.reader import Reader, Reading
 if sys.argv[2] == "arrow":
     import pyarrow.parquet

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.wording import describe
 from clozeworks.data.text import parts
-from clozeworks.data.text.documents import Counts, Document
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.data.text.segmented import described, words_of
+from clozeworks.data.text.segmented import words_of
 from clozeworks.data.text.sentences import split_sentences
 
 MELON = {"text": "我喜欢西瓜", "words": ["我", "喜欢", "西瓜"]}
@@ -51,7 +53,7 @@ def test_every_format_brings_them(tmp_path):
 )
 def test_words_of_another_text_are_refused_or_counted(words):
     row = {"text": "我喜欢西瓜", "words": words}
-    assert "documents row 2" in refusal([MELON, row])
+    assert "documents, row 2" in refusal([MELON, row])
     for errors in ("replace", "skip"):
         counts = Counts()
         found = read([MELON, row], counts, errors=errors)
@@ -112,8 +114,8 @@ def test_long_documents_keep_their_words_and_spans(words, size):
     ("value", "told"),
     [(3, "an int"), (2.5, "a float"), (b"x", "bytes"), ([1, "x"], "a list of int and str"), ({}, "a dict")],
 )
-def test_values_are_described(value, told):
-    assert described(value) == told
+def test_values_are_describe(value, told):
+    assert describe(value) == told
 
 
 def test_a_field_that_is_no_text_names_those_that_are():

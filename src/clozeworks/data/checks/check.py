@@ -21,12 +21,12 @@ from clozeworks.data.checks.raw import Raw, look
 from clozeworks.data.checks.reading import about_reading
 from clozeworks.data.checks.sample import CHARACTERS, SEGMENTED, Sample
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.text.compressed import open_bytes, packing_of
-from clozeworks.data.text.documents import Counts
+from clozeworks.data.records.compressed import open_bytes, packing_of
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.listing import ARROW, PACKED, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.text.files import INPUT, keep_input
-from clozeworks.data.text.listing import ARROW, PACKED, TEXT, Passed, kind_of, list_files
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.data.text.signatures import refuse_other
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
 __all__ = ["Finding", "Report", "check"]

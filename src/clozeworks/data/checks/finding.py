@@ -9,7 +9,8 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.checks.layout import Layout
 from clozeworks.data.checks.raw import Raw
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.text.documents import Counts, Reading
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.text.documents import Reading
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
 Kind = Literal["wrong", "note", "fine"]

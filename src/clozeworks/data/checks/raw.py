@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from clozeworks.data.text.compressed import open_bytes
-from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
-from clozeworks.data.text.frequent import FREQUENT
-from clozeworks.data.text.mixture import find_mixture
+from clozeworks.data.records.compressed import open_bytes
+from clozeworks.data.records.encoding_tables import FREQUENT
+from clozeworks.data.records.encodings import AUTO, Transcoded, detect_file, is_utf8
+from clozeworks.data.records.mixture import find_mixture
 
 CHUNK = 1 << 20
 PLACES = 3  # lines named

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from clozeworks.data.checks.finding import File, Finding, Seen, amount, listed, share
-from clozeworks.data.text.encodings import AUTO
+from clozeworks.data.records.encodings import AUTO
 
 
 def about_reading(seen: Seen) -> Iterator[Finding]:

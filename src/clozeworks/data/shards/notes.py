@@ -4,6 +4,7 @@ import re
 from importlib.util import find_spec
 from typing import Any
 
+from clozeworks.data.records.wording import pluralize
 from clozeworks.data.text.sentences import LONGEST
 
 Manifest = dict[str, Any]
@@ -57,15 +58,10 @@ def _reading(manifest: Manifest) -> list[str]:
         (dropped["empty_pairs"], "pair", "with an empty side left out"),
         (dropped["copies"], "copy", "of another document left out"),
     ]
-    notes = [f"{many(count, what)} {how}" for count, what, how in said if count]
+    notes = [f"{pluralize(count, what)} {how}" for count, what, how in said if count]
     if dropped["long_sentences_cut"]:
         notes.append(f"stretches of more than {LONGEST:,} characters without a border were cut, nothing was lost")
     return notes
-
-
-def many(count: int, what: str) -> str:
-    """1 file, 2 files, 3 copies."""
-    return f"{count:,} {what if count == 1 else what[:-1] + 'ies' if what.endswith('y') else what + 's'}"
 
 
 def _words(manifest: Manifest) -> list[str]:
@@ -81,7 +77,7 @@ def _words(manifest: Manifest) -> list[str]:
     problems = {name: count for name, count in words.items() if name.startswith("segmenter") and count}
     for name, count in problems.items():
         said = f" ({words['complaints'][0]})" if words.get("complaints") else ""
-        notes.append(f"{many(count, 'sentence')} left to the tokenizer's own borders: {name}{said}")
+        notes.append(f"{pluralize(count, 'sentence')} left to the tokenizer's own borders: {name}{said}")
     if words.get("misaligned"):
-        notes.append(f"{many(words['misaligned'], 'word border')} inside a token left to the tokenizer")
+        notes.append(f"{pluralize(words['misaligned'], 'word border')} inside a token left to the tokenizer")
     return notes

@@ -18,12 +18,13 @@ from typing import Any, Literal
 from clozeworks.core import atomic_io, checksummed_json
 from clozeworks.core.characters import is_han
 from clozeworks.core.errors import InputError, suggest
+from clozeworks.data.records.counts import Counts, Errors
 from clozeworks.data.shards import engines, merge, units
 from clozeworks.data.shards.corpus import FORMAT, MANIFEST, SPLITS, Counted, describe_split, fingerprint, read_manifest
 from clozeworks.data.shards.notes import notes_of
 from clozeworks.data.shards.work import Work, work
 from clozeworks.data.shards.writer import ShardWriter
-from clozeworks.data.text.documents import Counts, Document, Errors
+from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.files import CONFIG, FILE
 from clozeworks.data.tokens.segmenters import Segmenter, portable

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.wording import describe
 from clozeworks.data.tables.table import Row
 from clozeworks.data.tables.values import is_missing, plain
-from clozeworks.data.text.segmented import described
 
 STARTS = ("answer_start", "start")
 _WHOLE = re.compile(r"-?\d+(\.0*)?")
@@ -53,7 +53,7 @@ def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str,
             return found
     if _is_true(row.get("is_impossible")):
         return []
-    given = f"nothing in column {column!r}" if _is_blank(value) else f"column {column!r} holds {described(value)}"
+    given = f"nothing in column {column!r}" if _is_blank(value) else f"column {column!r} holds {describe(value)}"
     needed = "answers with text and start are needed"
     raise InputError(where, given, needed, 'write [{"text": "...", "start": 0}], and [] where there is none')
 

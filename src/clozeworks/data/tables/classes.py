@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from clozeworks.data.shards.notes import many
+from clozeworks.data.records.wording import pluralize
 from clozeworks.data.tables.table import Table
 
 LARGE = 0.8  # share of the largest class from which on accuracy says little
@@ -45,7 +45,8 @@ def _notes(table: Table, counts: dict[str, int], share: float) -> list[str]:
         most = next(iter(counts))
         notes.append(f"{share:.0%} of the rows are {most}: who always says so is right as often; look at f1 or mcc")
     if NONE in counts and len(counts) > 2:
-        notes.append(f"{many(counts[NONE], 'row')} with the label {NONE!r}: people who did not agree? then remove them")
+        rows = pluralize(counts[NONE], "row")
+        notes.append(f"{rows} with the label {NONE!r}: people who did not agree? then remove them")
     few = [name for name, count in counts.items() if count < FEW <= len(table) // len(counts)]
     if few:
         told = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.wording import describe
 from clozeworks.data.tables.table import PLACES, Row
 from clozeworks.data.tables.values import plain
-from clozeworks.data.text.segmented import described
 from clozeworks.data.tokens.cut import Span, characters, cut
 
 STARTS = ("start", "start_offset", "start_idx", "start_pos", "begin")
@@ -106,7 +106,7 @@ def _entity(one: Any, where: str) -> Entity:
 def _refused(one: Any, where: str) -> InputError:
     needed = "where an entity starts, where it ends and what it is are needed"
     todo = 'write {"start": 0, "end": 3, "label": "PER"}'
-    return InputError(where, f"an entity as {described(one)}: {str(one)[:60]}", needed, todo)
+    return InputError(where, f"an entity as {describe(one)}: {str(one)[:60]}", needed, todo)
 
 
 def _placed(entity: Entity, text: str, where: str) -> tuple[int, int, str]:

@@ -1,26 +1,25 @@
 """Files of labelled rows: each read by its ending, its compression, and as UTF-8."""
 
 import difflib
-import json
 import os
 import shlex
-import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables.arrow import from_arrow
-from clozeworks.data.tables.conll import conll_rows, universal_rows
-from clozeworks.data.tables.delimited import table_rows
-from clozeworks.data.tables.nested import json_document
-from clozeworks.data.tables.source import Source
-from clozeworks.data.text.compressed import NAMES, open_bytes
-from clozeworks.data.text.documents import Counts, Reading
-from clozeworks.data.text.encodings import detect_file
-from clozeworks.data.text.lines import Lines
-from clozeworks.data.text.listing import ARROW, ROWS, TABLES, kind_of
-from clozeworks.data.text.signatures import refuse_other
+from clozeworks.data.records.arrow import ArrowFile
+from clozeworks.data.records.compressed import NAMES, open_bytes
+from clozeworks.data.records.delimited import read_delimited
+from clozeworks.data.records.encodings import detect_file
+from clozeworks.data.records.json_lines import read_json_lines
+from clozeworks.data.records.lines import Lines, open_input
+from clozeworks.data.records.listing import ARROW, ROWS, TABLES, kind_of
+from clozeworks.data.records.signatures import refuse_other
+from clozeworks.data.records.source import Source, select_named
+from clozeworks.data.tables.conll import read_conll, read_treebank
+from clozeworks.data.tables.nested import read_json_document
 
 INPUT = "-"  # standard input
 TEXT = ".txt"
@@ -29,88 +28,68 @@ CONLL = (".conll", ".bio", ".bioes", ".iob", ".iob2", ".bmes", ".ner")
 KINDS = (*ROWS, ".json", *TABLES, *ARROW)
 
 
-def from_file(
+def read_file(
     path: str | os.PathLike[str], columns: Collection[str], kind: str | None = None, named: Collection[str] = ()
 ) -> Source:
-    """The rows of a file; `kind` is an ending that tells its format where its own does not. Columns that are `named` by
-    numbers alone may be those of a table without a header."""
+    """The records of a file; `kind` is an ending that tells its format where its own does not. Columns that are `named`
+    by numbers alone may be those of a table without a header."""
     numbers = named if all(each.isdigit() for each in named) else ()
+    plain = kind == TEXT
     if os.fspath(path) == INPUT:
-        return _rows(_input_lines(), "standard input", kind or ".jsonl", columns, kind == TEXT, numbers)
+        lines = Lines(
+            open_input("rows.jsonl"), "standard input", advice=lambda: "convert it by iconv -f ITS_ENCODING -t UTF-8"
+        )
+        return _read_lines(lines, kind or ".jsonl", columns, plain, numbers)
     file, name = Path(path), os.fspath(path)
-    _exists(file, name)
+    _check_exists(file, name)
     if kind is None and kind_of(file) in ARROW:
-        return from_arrow(file, name)
-    return _rows(_file_lines(file, name), name, kind or kind_of(file), columns, kind == TEXT, numbers)
+        with _explain_os_errors(name):
+            table = ArrowFile(file, name)
+            return Source(name, table.records(), "row", table.classes())
+    packing = file.suffix.lower() if file.suffix.lower() in NAMES else ""
+    with _explain_os_errors(name), ExitStack() as opened:
+        refuse_other(file, name, packing)
+        stream, _ = opened.enter_context(open_bytes(file, packing))
+        lines = Lines(stream, name, advice=lambda: _advice(file, name, packing))
+        source = _read_lines(lines, kind or kind_of(file), columns, plain, numbers)
+        source.records = _close_after(source.records, opened.pop_all(), name)
+        return source
 
 
-def _rows(
-    lines: Iterator[tuple[int, str]],
-    name: str,
-    kind: str,
-    columns: Collection[str],
-    plain: bool,
-    numbers: Collection[str],
-) -> Source:
+def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, numbers: Collection[str]) -> Source:
     """`plain`: somebody said that each line is one; otherwise a file of tokens may have any ending."""
+    name = lines.name
     if kind in ROWS:
-        return Source(name, _json_lines(lines, name))
+        return Source(name, read_json_lines(lines.texts(), lines))
     if kind in TABLES:
-        return Source(name, table_rows(lines, name, kind, numbers))
+        return Source(name, read_delimited(lines, kind, select_named, numbers))
     if kind == ".json":
-        texts = list(lines)
-        found = json_document("".join(text for _, text in texts), name)
-        return Source(name, _json_lines(iter(texts), name)) if found is None else found
+        texts = list(lines.texts())
+        document = read_json_document("".join(text for _, text in texts), name)
+        return Source(name, read_json_lines(texts, lines)) if document is None else document
     if kind == TREEBANK:
-        return Source(name, universal_rows(lines, name))
+        return Source(name, read_treebank(lines.texts(), name))
     if kind in CONLL or ("tokens" in columns and not plain):
-        return Source(name, conll_rows(lines, name))
+        return Source(name, read_conll(lines.texts(), name))
     if kind == TEXT and len(columns) == 1:
-        return Source(name, ((number, text.rstrip("\r\n")) for number, text in lines if text.strip()))
+        return Source(name, ((number, text.rstrip("\r\n")) for number, text in lines.texts() if text.strip()))
     given = f"unknown ending {kind!r}" if kind != TEXT else "plain text"
     needed = f"rows with columns {', '.join(columns)} are needed in {', '.join(KINDS)}"
     raise InputError(name, given, needed, "rename or convert the file")
 
 
-def _json_lines(lines: Iterator[tuple[int, str]], name: str) -> Iterator[tuple[int, Any]]:
-    for number, text in lines:
-        if not text.strip():
-            continue
-        try:
-            yield number, json.loads(text)
-        except (ValueError, RecursionError) as error:  # also a number of too many digits
-            todo = "name it .json" if number == 1 and text.strip() in ("[", "{") else "mend the line"
-            needed = "one JSON object a line is needed"
-            raise InputError(f"{name}, line {number}", f"not JSON ({error})", needed, todo) from None
+def _close_after(records: Iterator[tuple[int, Any]], opened: ExitStack, name: str) -> Iterator[tuple[int, Any]]:
+    """The records of an open file, which is closed after the last."""
+    with _explain_os_errors(name), opened:
+        yield from records
 
 
-def _file_lines(file: Path, name: str) -> Iterator[tuple[int, str]]:
-    packing = file.suffix.lower() if file.suffix.lower() in NAMES else ""
+@contextmanager
+def _explain_os_errors(name: str) -> Iterator[None]:
     try:
-        refuse_other(file, name, packing)
-        with open_bytes(file, packing) as (stream, _):
-            yield from _decoded(stream, name, lambda: _advice(file, name, packing))
+        yield
     except OSError as error:
         raise InputError(name, error.strerror or error, "a readable file is needed", "check it") from error
-
-
-def _input_lines() -> Iterator[tuple[int, str]]:
-    stream = getattr(sys.stdin, "buffer", None)
-    if stream is None or sys.stdin.isatty():
-        given = "nothing" if stream is None else "a terminal"
-        todo = "try: cat rows.jsonl | clozeworks ... -"
-        raise InputError("standard input", given, "a pipe or a file is needed", todo)
-    yield from _decoded(stream, "standard input", lambda: "convert it by iconv -f ITS_ENCODING -t UTF-8")
-
-
-def _decoded(stream: IO[bytes], name: str, advice: Callable[[], str]) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers, the mark at the beginning of the first left out."""
-    lines = Lines(stream, name, Reading(), Counts(), advice)
-    number = offset = 0
-    while raw := stream.readline():
-        number += 1
-        yield number, lines.decode(raw, number, offset) or ""
-        offset += len(raw)
 
 
 def _advice(file: Path, name: str, packing: str) -> str:
@@ -118,14 +97,14 @@ def _advice(file: Path, name: str, packing: str) -> str:
     likely = detect_file(file, packing)
     if likely in (None, "utf-8"):
         return "mend the line, or save the file as UTF-8"
-    told = "UTF-16" if likely.startswith("utf-16") else "UTF-32" if likely.startswith("utf-32") else likely.upper()
+    encoding = "UTF-16" if likely.startswith("utf-16") else "UTF-32" if likely.startswith("utf-32") else likely.upper()
     unpacked = Path(name.removesuffix(file.suffix)) if packing else Path(name)
     new = unpacked.with_name(f"{unpacked.stem}-utf8{unpacked.suffix}")
-    command = f"iconv -f {told} -t UTF-8 {shlex.quote(str(unpacked))} > {shlex.quote(str(new))}"
-    return f"it looks like {told}: {'unpack it, then ' if packing else ''}{command}"
+    command = f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(unpacked))} > {shlex.quote(str(new))}"
+    return f"it looks like {encoding}: {'unpack it, then ' if packing else ''}{command}"
 
 
-def _exists(file: Path, name: str) -> None:
+def _check_exists(file: Path, name: str) -> None:
     if not name or "\0" in name:
         raise InputError("rows", "an empty path" if not name else repr(name), "a file is needed", "name one")
     try:

@@ -1,22 +1,21 @@
-"""Rows in rows: questions below a passage, each of which becomes a row of its own, and columns in a column."""
+"""Records in records: questions below a passage, each of which becomes one of its own, and columns in a column."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables.source import Source
-from clozeworks.data.tables.table import Row
+from clozeworks.data.records.source import Record, Source
 
 _BELOW = ("qas", "questions")  # under either name
 _PARALLEL = {"questions": "question", "options": "options", "answers": "answer"}  # lists, and what one of each is
 
 
-def json_document(text: str, name: str) -> Source | None:
+def read_json_document(text: str, name: str) -> Source | None:
     """Rows of a whole JSON file: a list of objects, or questions in the layout of SQuAD; None: it has several values,
     one a line."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             return None
@@ -24,15 +23,15 @@ def json_document(text: str, name: str) -> Source | None:
         raise InputError(
             name, given, "a list of objects or SQuAD's layout is needed", "mend or write it again"
         ) from None
-    if isinstance(found, Mapping) and isinstance(found.get("data"), list):
-        found = found["data"]
-    elif isinstance(found, Mapping) and "\n" not in text.strip():
+    if isinstance(document, Mapping) and isinstance(document.get("data"), list):
+        document = document["data"]
+    elif isinstance(document, Mapping) and "\n" not in text.strip():
         return None  # one line of JSON lines
-    if not isinstance(found, list):
-        given = f"one {type(found).__name__}"
+    if not isinstance(document, list):
+        given = f"one {type(document).__name__}"
         raise InputError(name, given, "a list of objects or SQuAD's layout is needed", "put the rows into a list")
-    nested = any(isinstance(item, Mapping) and "paragraphs" in item for item in found)
-    return Source(name, enumerate(_paragraphs(found), 1), "passage" if nested else "row")
+    nested = any(isinstance(item, Mapping) and "paragraphs" in item for item in document)
+    return Source(name, enumerate(_paragraphs(document), 1), "passage" if nested else "row")
 
 
 def _paragraphs(items: Iterable[Any]) -> Iterator[Any]:
@@ -45,14 +44,14 @@ def _paragraphs(items: Iterable[Any]) -> Iterator[Any]:
             yield item
 
 
-def unfolded(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+def unfold(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     """Each question below a passage as a row, with what the passage has beside it; other rows as they are.
 
     A question without an id of its own has that of its passage and its number. Questions, options and answers may also
     be lists of one length (RACE).
     """
     for number, row in rows:
-        row = flat(row)
+        row = flatten(row)
         below = next((key for key in _BELOW if isinstance(row, Mapping) and _is_rows(row.get(key))), None)
         if below is not None:
             around, questions = {key: value for key, value in row.items() if key != below}, row[below]
@@ -62,13 +61,13 @@ def unfolded(rows: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
             yield number, row
             continue
         for at, question in enumerate(questions):
-            made: Row = {**around, **flat(question)}
+            made: Record = {**around, **flatten(question)}
             if "id" not in question and "id" in around:
                 made["id"] = f"{around['id']}-{at}"
             yield number, made
 
 
-def flat(row: Any) -> Any:
+def flatten(row: Any) -> Any:
     """With what stands in a column of its own: the stem and the choices of a question (CommonsenseQA, ARC), a text in
     several languages (as the package `datasets` has translations)."""
     if not isinstance(row, Mapping):
@@ -81,7 +80,7 @@ def flat(row: Any) -> Any:
     return row
 
 
-def _parallel(row: Mapping[str, Any]) -> list[Row]:
+def _parallel(row: Mapping[str, Any]) -> list[Record]:
     """The questions of a row that has lists of them, of their options and of their answers; none: it has not."""
     lists = {name: row[key] for key, name in _PARALLEL.items() if isinstance(row.get(key), list)}
     sizes = {len(values) for values in lists.values()}

@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.shards.notes import many
+from clozeworks.data.records.source import Source
+from clozeworks.data.records.wording import describe, pluralize
 from clozeworks.data.tables import values
 from clozeworks.data.tables.answers import answers_of
 from clozeworks.data.tables.columns import columns_for, is_joined
 from clozeworks.data.tables.entities import is_marked, marked, spread
-from clozeworks.data.tables.files import from_file
-from clozeworks.data.tables.nested import unfolded
-from clozeworks.data.tables.objects import from_object
-from clozeworks.data.tables.source import Source
+from clozeworks.data.tables.files import read_file
+from clozeworks.data.tables.nested import unfold
+from clozeworks.data.tables.objects import read_object
 from clozeworks.data.tables.table import PLACES, Row, Table
-from clozeworks.data.text.segmented import described
 from clozeworks.data.tokens.cut import CUTS
 
 ROWS = 256  # of a table that is streamed
@@ -50,7 +49,7 @@ def read_table(
     source = _source(given, columns, kind, named)
     shape = _shape(source, columns, truth, named, maybe)
     table = Table(source.name, [], [], source.unit)
-    for number, row in source.rows:
+    for number, row in source.records:
         table.rows.append(shape.row(row, source.place(number), len(table)))
         table.lines.append(number)
     if not table.rows:
@@ -73,7 +72,7 @@ def stream(
     shape = _shape(source, columns, (), named)
     shape.cut = cut
     table, before = Table(source.name, [], [], source.unit), 0
-    for number, row in source.rows:
+    for number, row in source.records:
         table.rows.append(shape.row(row, source.place(number), before + len(table)))
         table.lines.append(number)
         table.given.append(dict(row) if isinstance(row, Mapping) else {"text" if cut else columns[0]: row})
@@ -87,8 +86,8 @@ def stream(
 def _source(given: Any, columns: Sequence[str], kind: str | None, named: Mapping[str, str] | None) -> Source:
     parts = [part for column in (named or {}).values() for part in column.split(",")]
     is_path = isinstance(given, str | os.PathLike)
-    source = from_file(given, columns, kind, parts) if is_path else from_object(given)
-    source.rows = unfolded(source.rows)
+    source = read_file(given, columns, kind, parts) if is_path else read_object(given)
+    source.records = unfold(source.records)
     return source
 
 
@@ -110,7 +109,7 @@ class _Shape:
             given = {self.columns[self.asked[0]]: given}
         if not isinstance(given, Mapping):
             needed = f"an object with {', '.join(self.columns.values())} is needed"
-            raise InputError(where, described(given), needed, "mend the row")
+            raise InputError(where, describe(given), needed, "mend the row")
         made: Row = {}
         if "id" in self.columns or "id" in self.asked:
             own = values.plain(given.get(self.columns.get("id")))
@@ -179,7 +178,7 @@ class _Shape:
             if not (row["context"].strip() or row["question"].strip()):
                 raise InputError(where, "neither a context nor a question", "one of them is needed", "remove the row")
         if "tags" in row and len(row["tags"]) != len(row["tokens"]):
-            given = f"{many(len(row['tags']), 'tag')} for {many(len(row['tokens']), 'token')}"
+            given = f"{pluralize(len(row['tags']), 'tag')} for {pluralize(len(row['tokens']), 'token')}"
             raise InputError(where, given, "one tag a token is needed", "mend or remove the row")
 
     def notes(self, table: Table) -> list[str]:
@@ -199,7 +198,7 @@ class _Shape:
             ),
             (self.counts["twice"], "id", "stood there before: figures by id may count one question twice"),
         ]
-        notes = [f"{table.name}: {many(count, what)} {how}" for count, what, how in said if count]
+        notes = [f"{table.name}: {pluralize(count, what)} {how}" for count, what, how in said if count]
         if self.counts["fractions"]:
             column = self.columns["label"]
             notes.append(
@@ -215,7 +214,7 @@ def _shape(
     named: Mapping[str, str] | None,
     maybe: Sequence[str] = (),
 ) -> _Shape:
-    names = source.names()
+    names = source.columns()
     optional = {*maybe, "id", *(("context", "question") if "choices" in columns else ())}
     if not names and len(columns) == 1 and not truth:
         found = {columns[0]: columns[0]}  # bare texts

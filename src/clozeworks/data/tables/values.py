@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.segmented import described
+from clozeworks.data.records.wording import describe
 
 _LIST = re.compile(r"""\[(['"].*|\s*|[\d\s,-]+)\]""", re.DOTALL)  # of strings or of numbers, in a cell
 _SPACES = re.compile("[ \t\r\n]+")  # an ideographic space may be a token
@@ -35,7 +35,7 @@ def text_of(value: Any, where: str, name: str, empty: bool = False) -> str:
     if is_missing(value):
         raise _missing(where, name, "a text")
     if not isinstance(value, str):
-        given = f"column {name!r} holds {described(value)}"
+        given = f"column {name!r} holds {describe(value)}"
         raise InputError(where, given, "a string is needed", "write it in quotes, or name another column")
     if not empty and not value.strip():
         raise InputError(where, f"an empty text in column {name!r}", "a text is needed", "fill it in or remove the row")
@@ -75,7 +75,7 @@ def _label(value: Any, where: str, name: str, classes: Sequence[str] | None) -> 
             raise InputError(where, given, needed, "is this a part without labels?" if value == -1 else "mend the row")
         return str(classes[value])
     if not isinstance(value, str | int | float):
-        given = f"column {name!r} holds {described(value)}"
+        given = f"column {name!r} holds {describe(value)}"
         raise InputError(where, given, "a label or a list of labels is needed", "name another column")
     return _whole(str(value).strip(), where, name)
 
@@ -89,7 +89,7 @@ def score_of(value: Any, where: str, name: str) -> float:
     except (TypeError, ValueError):
         found = math.nan
     if not math.isfinite(found):
-        given = f"{value!r} in column {name!r}" if isinstance(value, str | int | float) else f"{described(value)}"
+        given = f"{value!r} in column {name!r}" if isinstance(value, str | int | float) else f"{describe(value)}"
         raise InputError(where, given, "a number is needed", "mend the row, or name another column")
     return found
 
@@ -112,14 +112,14 @@ def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = 
     if isinstance(value, str):
         value = [part for part in _SPACES.split(value) if part]
     if not isinstance(value, list | tuple):
-        given = f"column {name!r} holds {described(value)}"
+        given = f"column {name!r} holds {describe(value)}"
         raise InputError(where, given, "a list of strings, or one string with spaces, is needed", "name another column")
     if not value:
         raise InputError(where, f"an empty list in column {name!r}", "a token is needed", "remove the row")
     found = []
     for at, each in enumerate(value, 1):
         if isinstance(each, list | tuple | dict) or is_missing(each) or each == "":
-            what = "nothing" if is_missing(each) else "an empty string" if each == "" else described(each)
+            what = "nothing" if is_missing(each) else "an empty string" if each == "" else describe(each)
             given = f"{what} at {at} in column {name!r}"
             raise InputError(where, given, "a list of strings is needed", "mend the row")
         found.append(_whole(each, where, name) if isinstance(each, str) else _label(each, where, name, classes))
@@ -163,7 +163,7 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
     if is_missing(value):
         raise _missing(where, name, "a list of choices")
     if not isinstance(value, list | tuple):
-        given = f"column {name!r} holds {described(value)}"
+        given = f"column {name!r} holds {describe(value)}"
         raise InputError(where, given, "a list of choices is needed", 'write it as ["...", "..."]')
     if len(value) < 2:
         given = f"{len(value)} choice{'s' if len(value) != 1 else ''}"

@@ -3,7 +3,6 @@
 import io
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,16 +11,21 @@ from typing import IO, Any
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.compressed import open_bytes, packing_of
-from clozeworks.data.text.documents import Counts, Document, Reading
-from clozeworks.data.text.encodings import AUTO, Transcoded, detect_file, is_utf8
-from clozeworks.data.text.frequent import FREQUENT
-from clozeworks.data.text.lines import Lines, read_lines
-from clozeworks.data.text.listing import ARROW, PACKED, TABLES, TEXT, Passed, kind_of, list_files
-from clozeworks.data.text.mixture import advice, find_mixture
-from clozeworks.data.text.records import read_records
-from clozeworks.data.text.signatures import refuse_other
-from clozeworks.data.text.tables import ArrowTable, json_rows, table_rows
+from clozeworks.data.records.arrow import ArrowFile
+from clozeworks.data.records.compressed import open_bytes, packing_of
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.delimited import read_delimited
+from clozeworks.data.records.encoding_tables import FREQUENT
+from clozeworks.data.records.encodings import AUTO, Transcoded, detect_file, is_utf8
+from clozeworks.data.records.json_lines import read_json_lines
+from clozeworks.data.records.lines import ROW_BYTES, Lines, open_input
+from clozeworks.data.records.listing import ARROW, PACKED, TABLES, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.mixture import advice, find_mixture
+from clozeworks.data.records.signatures import refuse_other
+from clozeworks.data.records.source import Source
+from clozeworks.data.text.convert import SPANS, convert_records, has_fields, select_columns
+from clozeworks.data.text.documents import Document, Reading
+from clozeworks.data.text.lines import read_paragraphs
 
 INPUT = "-"  # standard input
 
@@ -91,9 +95,9 @@ class TextFiles:
         if file.kind in ARROW:
             if not _size(file):
                 return
-            table = ArrowTable(file.path, file.name, file.kind, self._reading)
+            table = ArrowFile(file.path, file.name, select_columns(self._reading))
             counts.encodings["utf-8"] = counts.encodings.get("utf-8", 0) + 1
-            for document in read_records(table.rows(), file.name, self._reading, counts):
+            for document in convert_records(Source(file.name, table.records(), "row"), self._reading, counts):
                 counts.bytes = start + table.position()
                 yield document
             return
@@ -101,8 +105,10 @@ class TextFiles:
         encoding = self._encoding(file)
         counts.encodings[encoding] = counts.encodings.get(encoding, 0) + 1
         with self._opened(file, encoding) as (stream, position):
-            lines = Lines(stream, file.name, self._reading, counts, lambda: self._advice(file))
-            for document in _documents(lines, file.kind):
+            lines = Lines(
+                stream, file.name, self._reading.errors, counts, lambda: self._advice(file), " or use --errors skip"
+            )
+            for document in _read_documents(lines, file.kind, self._reading):
                 counts.bytes = start + position()
                 yield document
 
@@ -159,11 +165,17 @@ class TextFiles:
             self._spool.unlink(missing_ok=True)
 
 
-def _documents(lines: Lines, kind: str) -> Iterator[Document]:
+def _read_documents(lines: Lines, kind: str, reading: Reading) -> Iterator[Document]:
     if kind in TEXT:
-        return read_lines(lines)
-    rows = table_rows(lines, kind) if kind in TABLES else json_rows(lines)
-    return read_records(rows, lines.name, lines.reading, lines.counts)
+        return read_paragraphs(lines, reading)
+    if kind in TABLES:
+        pairs = reading.pairs or ()
+        numbers = pairs if all(name.isdecimal() and int(name) for name in pairs) else ()
+        select = select_columns(reading, without=SPANS)
+        records = read_delimited(lines, kind, select, numbers, fits=lambda names: has_fields(names, reading))
+    else:
+        records = read_json_lines(lines.texts(ROW_BYTES, "is it JSON lines?"), lines)
+    return convert_records(Source(lines.name, records), reading, lines.counts)
 
 
 def _file(path: Path, named: bool) -> TextFile:
@@ -180,12 +192,7 @@ def _size(file: TextFile) -> int:
 
 def keep_input(spool: Path | None) -> Path:
     """Copy standard input, which can be read only once, to the file."""
-    stream = getattr(sys.stdin, "buffer", None)
-    if stream is None or sys.stdin.isatty():
-        given = "no text" if stream is None else "a terminal"
-        raise InputError(
-            "standard input", given, "a pipe or a file is needed", "try: cat corpus.txt | clozeworks ... -"
-        )
+    stream = open_input("corpus.txt")
     if spool is None:
         raise InputError("standard input", "nowhere to keep it", "text is read twice", "write it to a file")
     with atomic_io.explain_os_errors(spool), spool.open("wb") as out:

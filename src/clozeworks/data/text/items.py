@@ -7,10 +7,11 @@ from typing import Any
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.documents import Counts, Document, Reading
-from clozeworks.data.text.records import Place, fields_read, read_records
-
-BATCH_ROWS = 256  # of a dataset read at once
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.datasets import is_dataset, read_dataset
+from clozeworks.data.records.source import Source
+from clozeworks.data.text.convert import convert_records, select_fields
+from clozeworks.data.text.documents import Document, Reading
 
 
 class Items:
@@ -38,12 +39,12 @@ class Items:
 
     def documents(self, counts: Counts) -> Iterator[Document]:
         items = self._items if self._spool is None else _kept(self._spool)
-        return read_records(self._rows(items, counts), self.name, self._reading, counts)
+        return convert_records(Source(self.name, self._number(items, counts), "row"), self._reading, counts)
 
-    def _rows(self, items: Iterable[Any], counts: Counts) -> Iterator[tuple[Place, Any]]:
+    def _number(self, items: Iterable[Any], counts: Counts) -> Iterator[tuple[int, Any]]:
         start, field = counts.bytes, self._reading.field
         for number, item in enumerate(items, 1):
-            yield _place(self.name, number), {field: item} if isinstance(item, str) else item
+            yield number, {field: item} if isinstance(item, str) else item
             counts.bytes += _size(item)
             if isinstance(items, DatasetRows):
                 counts.bytes = start + items.total * number // max(1, items.count)
@@ -69,26 +70,22 @@ class DatasetRows:
         self._parts: list[Any] = []
         for dataset in datasets:
             if dataset.column_names is not None:  # one that streams may not know them
-                read = fields_read(dataset.column_names, "dataset", reading, "column")
+                read = select_fields(dataset.column_names, "dataset", reading, "column")
                 dataset = dataset.select_columns(list(read))
-            self._parts.append(dataset.with_format(None) if hasattr(dataset, "with_format") else dataset)
+            self._parts.append(dataset)
         self.once = not all(hasattr(part, "__len__") for part in self._parts)
         self.count = 0 if self.once else sum(map(len, self._parts))
         self.total = 0 if self.once else sum(map(_bytes_of, self._parts))
 
     def __iter__(self) -> Iterator[Mapping[str, Any]]:
         for part in self._parts:
-            for batch in part.iter(BATCH_ROWS):
-                names = list(batch)
-                for cells in zip(*batch.values(), strict=True):
-                    yield dict(zip(names, cells, strict=True))
+            yield from read_dataset(part)
 
 
 def _datasets(source: Any) -> list[Any] | None:
-    """The datasets in what is given, known by what they can do: the package itself is never imported."""
+    """The datasets in what is given, alone or as the splits of one."""
     parts = list(source.values()) if isinstance(source, Mapping) else [source]
-    known = all(all(hasattr(part, name) for name in ("column_names", "select_columns", "iter")) for part in parts)
-    return parts if parts and known else None
+    return parts if parts and all(map(is_dataset, parts)) else None
 
 
 def _bytes_of(dataset: Any) -> int:
@@ -96,10 +93,6 @@ def _bytes_of(dataset: Any) -> int:
     table = getattr(dataset, "data", None)
     size, rows = getattr(table, "nbytes", None), getattr(table, "num_rows", None)
     return size * len(dataset) // rows if isinstance(size, int) and isinstance(rows, int) and rows else len(dataset)
-
-
-def _place(name: str, number: int) -> Place:
-    return lambda: f"{name} row {number}"
 
 
 def _size(value: Any) -> int:
@@ -127,7 +120,7 @@ def _keep(items: Iterable[Any], spool: Path) -> int:
                 stream.write(json.dumps(item, default=_plain) + "\n")
             except TypeError as error:
                 needed = "a text, a row of plain values or a Document is needed"
-                raise InputError(f"documents row {number}", error, needed, "leave out other fields") from None
+                raise InputError(f"documents, row {number}", error, needed, "leave out other fields") from None
     return total
 
 

@@ -1,65 +1,22 @@
-"""Lines of bytes into text, and .txt files into documents: a blank line ends a document."""
+""".txt files into documents: a blank line ends a document."""
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import IO
+from collections.abc import Iterator
 
 from clozeworks.core.characters import is_han
-from clozeworks.core.errors import InputError
-from clozeworks.data.text.documents import Counts, Document, Reading
+from clozeworks.data.records.lines import Lines
+from clozeworks.data.text.documents import Document, Reading
 from clozeworks.data.text.normal import normalise
 from clozeworks.data.text.parts import count_document, cut_part, is_long
 
 LINE_BYTES = 1 << 20  # how much of one line of .txt is held at once
-MARK = b"\xef\xbb\xbf"
 
 _FOLD = re.compile(r"(\S)?[^\S\n]*\n[^\S\n]*(?=(\S))")
 
 
-@dataclass(slots=True)
-class Lines:
-    """One file of UTF-8: its bytes, what it is called, and how its lines become text.
-
-    `advice` says what to do; it is asked when the file turns out not to be UTF-8.
-    """
-
-    stream: IO[bytes]
-    name: str
-    reading: Reading
-    counts: Counts
-    advice: Callable[[], str] = field(default=lambda: "name its encoding, or use --errors replace or skip")
-
-    def decode(self, raw: bytes, number: int, offset: int) -> str | None:
-        """Text of a line without NULs and without the mark at the beginning; None when it is to be left out."""
-        errors = self.reading.errors
-        if offset == 0:
-            raw = raw.removeprefix(MARK)
-        if b"\0" in raw and not raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-            found = raw.count(b"\0")
-            if errors == "strict" and len(raw) > 15 and found * 3 > len(raw):
-                given = f"{found} NUL bytes among {len(raw)}"
-                raise InputError(f"{self.name} line {number}", given, "UTF-8 text is needed", self.advice())
-            self.counts.nul += found
-            raw = raw.replace(b"\0", b"")
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            if errors == "strict":
-                where = f"{self.name} line {number}, byte {offset + error.start}"
-                given = f"0x{raw[error.start]:02x} is not UTF-8"
-                raise InputError(where, given, "UTF-8 text is needed", self.advice()) from None
-            if errors == "skip":
-                self.counts.skipped += 1
-                return None
-            text = raw.decode("utf-8", "replace")
-            self.counts.replaced += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
-            return text
-
-
-def read_lines(lines: Lines) -> Iterator[Document]:
+def read_paragraphs(lines: Lines, reading: Reading) -> Iterator[Document]:
     """Documents of a .txt file. A line longer than LINE_BYTES arrives, and is decoded, in pieces."""
-    stream, reading, counts = lines.stream, lines.reading, lines.counts
+    stream, counts = lines.stream, lines.counts
     texts: list[str] = []  # of the current document; a piece that ends inside a line carries no newline
     held, part, number, offset, inside, changed = 0, 0, 1, 0, False, False
     rest = b""  # the first bytes of a character that the next piece completes

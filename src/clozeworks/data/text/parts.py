@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from clozeworks.data.text.documents import Counts, Document, Span
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.text.documents import Document, Span
 
 PART_CHARACTERS = 1_000_000  # a longer document is handed on in parts
 

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.documents import Counts, Document, Errors, Reading
+from clozeworks.data.records.counts import Counts, Errors
+from clozeworks.data.text.documents import Document, Reading
 from clozeworks.data.text.files import TextFiles
 from clozeworks.data.text.items import Items
 

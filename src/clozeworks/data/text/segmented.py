@@ -9,6 +9,7 @@ from typing import Any
 
 from clozeworks.core.characters import is_han
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.wording import describe
 from clozeworks.data.text.sentences import LONGEST, split_sentences
 from clozeworks.data.tokens.alignment import word_begins
 
@@ -51,7 +52,7 @@ def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable
             "a list of strings, or of lists of them, is needed" if name == "words" else "a list of strings is needed"
         )
         raise InputError(
-            where(), f"field {name!r} holds {described(value)}", needed, "write one string a word or sentence"
+            where(), f"field {name!r} holds {describe(value)}", needed, "write one string a word or sentence"
         )
     found: list[list[str]] = []
     for words in lists:
@@ -61,15 +62,6 @@ def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable
         elif kept:
             found += _divided(spaced(kept))
     return found
-
-
-def described(value: Any) -> str:
-    """What kind of value it is, for a message."""
-    name = type(value).__name__
-    article = "an" if name[0] in "aeiouAEIOU" else "a"
-    if isinstance(value, list | tuple) and value:
-        return f"{article} {name} of {' and '.join(sorted({type(item).__name__ for item in value}))}"
-    return name if name == "bytes" or value is None else f"{article} {name}"
 
 
 def words_of(text: str, words: Sequence[str]) -> tuple[list[list[str]], int] | None:

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables.delimited import table_rows
+from clozeworks.data.records.delimited import read_delimited
+from clozeworks.data.records.lines import Lines
+from clozeworks.data.records.source import select_named
 
 
 def rows(text: str, kind: str = ".csv") -> list[tuple[int, dict[str, str]]]:
-    return list(table_rows(enumerate(io.StringIO(text, newline=""), 1), "a", kind))
+    return list(read_delimited(Lines(io.BytesIO(text.encode()), "a"), kind, select_named))
 
 
 def refusal(text: str, kind: str = ".csv") -> str:

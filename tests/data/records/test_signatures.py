@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.compressed import packing_of
-from clozeworks.data.text.documents import Counts
+from clozeworks.data.records.compressed import packing_of
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.text.reader import Reader, Reading
 
 PACKERS = {".gz": gzip.compress, ".zst": zstandard.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

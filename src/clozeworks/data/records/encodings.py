@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from clozeworks.core.errors import InputError, suggest
-from clozeworks.data.text.compressed import open_bytes
-from clozeworks.data.text.frequent import ALPHABETS, FREQUENT, LATIN, WIDE
+from clozeworks.data.records.compressed import open_bytes
+from clozeworks.data.records.encoding_tables import ALPHABETS, FREQUENT, LATIN, WIDE
 
 AUTO = "auto"
 HEAD, SAMPLE, SAMPLES = 1 << 18, 1 << 14, 48  # bytes at the beginning, bytes and number of samples further on
@@ -213,6 +213,6 @@ class Transcoded(io.RawIOBase):
             line += before.decode(self._encoding, "ignore").count("\n")
             place += len(chunk) - len(error.object) + error.start  # the decoder keeps bytes of the chunk before
             given = f"0x{error.object[error.start]:02x} is not {self._encoding}"
-        where = f"{self._name} line {line}, byte {place}"
+        where = f"{self._name}, line {line}, byte {place}"
         todo = self._advice() if self._advice else "use --errors replace or skip"
         return InputError(where, given, f"{self._encoding} text is needed", todo)

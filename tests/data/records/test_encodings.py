@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text import encodings
-from clozeworks.data.text.documents import Counts
-from clozeworks.data.text.encodings import detect, detect_file
+from clozeworks.data.records import encodings
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.encodings import detect, detect_file
 from clozeworks.data.text.reader import Reader, Reading
 from tests.conftest import SHARED
 

@@ -1,24 +1,28 @@
-"""Rows of named fields, whatever they come from, into documents.
+"""Records, whatever they come from, into documents.
 
-A row brings one text; or, where that field is absent, its `sentences` or its `words`; or, with `pairs`, two sides.
+A record brings one text; or, where that field is absent, its `sentences` or its `words`; or, with `pairs`, two sides.
 Beside a text it may bring its `words`, and `phrases` and `entities`: lists of [begin, end) in characters.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from clozeworks.core.errors import InputError, suggest
-from clozeworks.data.text.documents import Counts, Document, Reading, Span
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.source import Select, Source, refuse_doubles
+from clozeworks.data.records.wording import describe
+from clozeworks.data.text.documents import Document, Reading, Span
 from clozeworks.data.text.normal import moved, normalise
 from clozeworks.data.text.parts import in_parts
-from clozeworks.data.text.segmented import described, in_sentences, words_of
+from clozeworks.data.text.segmented import in_sentences, words_of
 from clozeworks.data.text.sentences import LONGEST
 
 SPANS = ("phrases", "entities")
 BESIDE = ("words", *SPANS)  # what is read beside a text
-Place = Callable[[], str]  # tells where a row stands; asked only for a message
+Place = Callable[[], str]  # tells where a record stands; asked only for a message
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _BREAK = re.compile(r"\s*[\r\n]+\s*")
@@ -28,16 +32,15 @@ class UnreadableError(Exception):
     """Text that `--errors skip` leaves out."""
 
 
-def read_records(
-    rows: Iterable[tuple[Place, Mapping[str, Any] | Document]], source: str, reading: Reading, counts: Counts
-) -> Iterator[Document]:
-    """The documents of rows. With `skip` a row of the wrong shape is left out, once a row of the right one was seen:
-    a misspelt field must not make an empty corpus.
+def convert_records(source: Source, reading: Reading, counts: Counts) -> Iterator[Document]:
+    """The documents of records. With `skip` a record of the wrong shape is left out, once one of the right shape was
+    seen: a misspelt field must not make an empty corpus.
     """
     good = False
-    for where, row in rows:
+    for number, record in source.records:
+        where = partial(source.place, number)
         try:
-            document = document_of_row(row, source, where, reading, counts)
+            document = convert_record(record, source.name, where, reading, counts)
         except UnreadableError:
             counts.skipped += 1
             continue
@@ -53,8 +56,8 @@ def read_records(
             yield from in_parts(document, counts)
 
 
-def fields_read(names: Collection[str], where: object, reading: Reading, what: str = "field") -> tuple[str, ...]:
-    """Those of a row's fields that make its document; refused when the one that is asked for is missing."""
+def select_fields(names: Collection[str], where: object, reading: Reading, what: str = "field") -> tuple[str, ...]:
+    """Those of a record's fields that make its document; refused when the one that is asked for is missing."""
     wanted = reading.pairs or (reading.field,)
     missing = [name for name in wanted if name not in names]
     read = ()
@@ -63,10 +66,7 @@ def fields_read(names: Collection[str], where: object, reading: Reading, what: s
     elif reading.pairs is None and reading.field == "text":
         read = tuple(name for name in ("sentences", "words") if name in names)[:1]
     if read:
-        doubled = [name for name in read if sum(name == other for other in names) > 1]
-        if doubled:
-            given = f"two {what}s are called {doubled[0]!r}"
-            raise InputError(where, given, "one of each name is needed", "rename one")
+        refuse_doubles(read, [*names], where, what)
         return read
     option = "--field NAME" if reading.pairs is None else "--pairs A,B"
     todo = f"{suggest(missing[0], names)} ({option})" if names else "there is none at all"
@@ -76,28 +76,45 @@ def fields_read(names: Collection[str], where: object, reading: Reading, what: s
     raise InputError(where, f"no {what} {missing[0]!r}", needed, todo)
 
 
-def document_of_row(
-    row: Mapping[str, Any] | Document, source: str, where: Place, reading: Reading, counts: Counts
+def select_columns(reading: Reading, without: Collection[str] = ()) -> Select:
+    """What selects the columns of a table that make documents."""
+
+    def select(names: Sequence[str], where: str) -> list[str]:
+        return [name for name in select_fields(names, where, reading, "column") if name not in without]
+
+    return select
+
+
+def has_fields(names: Collection[str], reading: Reading) -> bool:
+    """Whether records with these fields make documents."""
+    try:
+        return bool(select_fields(names, "", reading))
+    except InputError:
+        return False
+
+
+def convert_record(
+    record: Mapping[str, Any] | Document, source: str, where: Place, reading: Reading, counts: Counts
 ) -> Document | None:
-    """The document of a row; None when it is blank."""
-    if isinstance(row, Document):
-        return _given(row, where, reading, counts)
-    if not isinstance(row, Mapping):
-        given = described(row)
+    """The document of a record; None when it is blank."""
+    if isinstance(record, Document):
+        return _given(record, where, reading, counts)
+    if not isinstance(record, Mapping):
+        given = describe(record)
         raise InputError(where(), given, f"an object with a field {reading.field!r} is needed", 'write {"text": "..."}')
     name = reading.field
-    if reading.pairs is not None or name not in row:
-        name = fields_read(list(map(str, row)), where(), reading)[0]
+    if reading.pairs is not None or name not in record:
+        name = select_fields(list(map(str, record)), where(), reading)[0]
     if reading.pairs is not None:
-        return _pair(row, source, where, reading, counts)
-    value = row[name]
+        return _pair(record, source, where, reading, counts)
+    value = record[name]
     if value is None:
         return None
     if name == "words" or (name == "sentences" and not (isinstance(value, str) and name == reading.field)):
         return _segmented(value, name, source, where, reading, counts)
-    spans = {kind: row[kind] for kind in SPANS if kind in row and kind != name}
-    document = _text(_string(row, name, where), spans, Document(source=source), where, reading, counts)
-    words = row.get("words")
+    spans = {kind: record[kind] for kind in SPANS if kind in record and kind != name}
+    document = _text(_string(record, name, where), spans, Document(source=source), where, reading, counts)
+    words = record.get("words")
     if document is None or not words or not (isinstance(words, list | tuple) or _is_words(words)):
         return document
     return _with_words(document, words, where, reading, counts)
@@ -186,24 +203,24 @@ def _tidy(text: str) -> str:
     return text.replace("\0", "").replace("\r\n", "\n")
 
 
-def _string(row: Mapping[str, Any], name: str, where: Place) -> str:
-    value = row[name]
+def _string(record: Mapping[str, Any], name: str, where: Place) -> str:
+    value = record[name]
     if not isinstance(value, str):
-        others = [str(other) for other, held in row.items() if isinstance(held, str) and other != name]
+        others = [str(other) for other, held in record.items() if isinstance(held, str) and other != name]
         todo = f"is {' or '.join(others[:5])} meant?" if others else "is another field meant?"
         if isinstance(value, list | tuple) and value and all(isinstance(item, str) for item in value):
             todo = 'join paragraphs by newline, or call the field "sentences"'
-        raise InputError(where(), f"field {name!r} holds {described(value)}", "a string is needed", todo)
+        raise InputError(where(), f"field {name!r} holds {describe(value)}", "a string is needed", todo)
     return value
 
 
-def _pair(row: Mapping[str, Any], source: str, where: Place, reading: Reading, counts: Counts) -> Document | None:
+def _pair(record: Mapping[str, Any], source: str, where: Place, reading: Reading, counts: Counts) -> Document | None:
     sides: list[str] = []
     changed = False
     for name in reading.pairs or ():
-        if row[name] is None:
+        if record[name] is None:
             return None
-        side = clean(_string(row, name, where), where, reading, counts)
+        side = clean(_string(record, name, where), where, reading, counts)
         normal = normalise(side, reading.unicode)
         changed |= normal != side
         sides.append(_BREAK.sub(" ", normal.strip()))
@@ -246,7 +263,7 @@ def _spans(
         return []
     spans: list[Span] = []
     if not isinstance(given, list | tuple):
-        _bad(f"{kind} that are {described(given)}", where, reading, counts)
+        _bad(f"{kind} that are {describe(given)}", where, reading, counts)
         return []
     for span in given:
         if _is_span(span, len(original)):

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.documents import Counts
-from clozeworks.data.text.mixture import find_mixture
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.mixture import find_mixture
 from clozeworks.data.text.reader import Reader, Reading
 
 LINE = "今天的天气很好，我们一起去公园看花，大家都很高兴。\n"

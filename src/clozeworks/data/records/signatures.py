@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.compressed import NAMES, open_bytes, packing_of
+from clozeworks.data.records.compressed import NAMES, open_bytes, packing_of
 
 HEAD = 512  # bytes looked at
 _OTHERS = {  # how a file begins, what it is, what to do

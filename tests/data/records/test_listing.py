@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.documents import Counts
-from clozeworks.data.text.listing import kind_of, list_files
+from clozeworks.data.records.counts import Counts
+from clozeworks.data.records.listing import kind_of, list_files
 from clozeworks.data.text.reader import Reader, Reading
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="links and rights of POSIX")

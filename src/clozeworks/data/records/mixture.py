@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from clozeworks.data.text.compressed import open_bytes
-from clozeworks.data.text.encodings import AUTO, HEAD, detect, detect_file
+from clozeworks.data.records.compressed import open_bytes
+from clozeworks.data.records.encodings import AUTO, HEAD, detect, detect_file
 
 LINE = 1 << 16  # bytes of a line that are looked at together
 CERTAIN = 2  # lines; one alone may be in two encodings by chance
