@@ -96,7 +96,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
         raise
     if not result.finished:
         raise KeyboardInterrupt
-    figures = cw.figures(run, data)
+    figures = cw.evaluate(run, data)
     command = f"clozeworks pretrain {name} --data data --out {name}{teacher} --set train.steps={result.steps}"
     command += "".join(f" --set {change}" for change in options.set)
     spent = {"bits_per_character": round(bits, 3)} if (bits := figures.get("bits_per_character")) else {}

@@ -40,3 +40,31 @@ def test_without_scikit_learn_its_estimator_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
     assert "InputError: TextClassifier: no scikit-learn" in done.stderr
     assert "pip install 'clozeworks[sklearn]'" in done.stderr
+
+
+def test_public_names_stay_functions_when_rooms_of_the_same_name_are_imported():
+    import clozeworks.evaluate
+    import clozeworks.recipe
+    import clozeworks.recipes
+
+    assert callable(cw.evaluate)
+    assert cw.recipe("bert_tiny").name == "bert_tiny"
+    assert "bert_tiny" in cw.recipes()
+    assert clozeworks.evaluate is cw.evaluate
+
+
+def test_evaluate_reads_text_or_records(road):
+    metrics = cw.evaluate(road / "run", road / "data")
+    assert 0 <= metrics["masked_accuracy"] <= 1
+    with pytest.raises(cw.InputError, match="neither data nor test"):
+        cw.evaluate(road / "run")
+
+
+def test_evaluate_scores_a_task(road, tmp_path):
+    records = [{"text": text, "label": label} for text, label in (("good old tree", "a"), ("bad cold stone", "b"))] * 8
+    out = tmp_path / "task"
+    cw.finetune("classify", road / "run", records, records, out=out, epochs=1, max_length=16, progress=False)
+    metrics = cw.evaluate(out, test=records)
+    assert metrics["records"] == 16
+    low, high = metrics["intervals"]["accuracy"]
+    assert 0 <= low <= metrics["accuracy"] <= high <= 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         convert,
         count_parameters,
         diff,
-        figures,
+        evaluate,
         finetune,
         load,
         multiply_adds,
@@ -38,7 +38,7 @@ __all__ = [
     "convert",
     "count_parameters",
     "diff",
-    "figures",
+    "evaluate",
     "finetune",
     "load",
     "load_vectors",
@@ -72,10 +72,11 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """`cw.recipe` and `cw.recipes` are functions; the modules of these names do not take their place when imported."""
+    """A public name stays what it is: a room of the same name (`recipe`, `recipes`, `evaluate`) does not take its place
+    on the package once it has been imported."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if not (name in ("recipe", "recipes") and isinstance(value, ModuleType)):
+        if not (name in __all__ and isinstance(value, ModuleType)):
             super().__setattr__(name, value)
 
 

@@ -1,15 +1,18 @@
 """The public functions, as `import clozeworks as cw` shows them."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.prepare import prepare
+from clozeworks.data.tables import read_table
+from clozeworks.evaluate.examination import examine
 from clozeworks.evaluate.text import evaluate_text
 from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
+from clozeworks.inference.predict import get_task, match_columns
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
@@ -28,7 +31,7 @@ __all__ = [
     "convert",
     "count_parameters",
     "diff",
-    "figures",
+    "evaluate",
     "finetune",
     "load",
     "multiply_adds",
@@ -84,9 +87,31 @@ def pretrain(
     return _pretrain(_recipe(recipe), weighed, out, teacher=teacher, **more)
 
 
-def figures(model: TextEncoder | StrPath, data: StrPath, seed: int = 0) -> dict[str, Any]:
-    """Held-out figures of a model, and those of always guessing by how frequent a token is, on a prepared directory."""
-    return evaluate_text(model if isinstance(model, TextEncoder) else load(model), Path(data), seed)
+def evaluate(
+    model: TextEncoder | StrPath,
+    data: StrPath | None = None,
+    *,
+    test: Any = None,
+    columns: Mapping[str, str] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Metrics of a model by their usual names: on the held-out text of a prepared directory (`data`), with those of
+    word frequencies alone; or of a fine-tuned model on labelled records (`test`: a file, dicts, a data frame, a data
+    set), with 95 % bootstrap intervals as `intervals`. `columns` says what the file calls the columns of the task."""
+    encoder = model if isinstance(model, TextEncoder) else load(model)
+    if (data is None) == (test is None):
+        given = "neither data nor test" if data is None else "both data and test"
+        raise InputError(
+            "evaluate", given, "one of them is needed", "data for held-out text, test for labelled records"
+        )
+    if data is not None:
+        return evaluate_text(encoder, Path(data), seed)
+    task = get_task(encoder.recipe)
+    if encoder.tokenizer is None:
+        raise InputError(encoder.recipe.name, "no tokenizer", "text needs one", "put tokenizer.json beside it")
+    table = read_table(test, match_columns(task), task.truth, dict(columns or {}), maybe=task.maybe).table
+    scored = examine(encoder.model, task, table, encoder.tokenizer, encoder.kind, seed)
+    return {**scored.figures, "loss": scored.loss, "records": len(table), "intervals": scored.intervals}
 
 
 def convert(

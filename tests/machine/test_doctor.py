@@ -246,7 +246,8 @@ def test_json_round_trip():
 def test_remembering_and_applying_import_no_torch_and_keep_the_users_choice():
     doctor._remember(Verdict("AVX2", "fp32", 1, "cpu"))
     code = (
-        "import os, sys, json\nfrom clozeworks.machine import doctor\nverdict = doctor.remembered()\ndoctor.apply(verdict)\n"
+        "import os, sys, json\nfrom clozeworks.machine import doctor\n"
+        "verdict = doctor.remembered()\ndoctor.apply(verdict)\n"
         "print(json.dumps(['torch' in sys.modules, os.environ['ONEDNN_MAX_CPU_ISA'], os.environ['OMP_NUM_THREADS']]))"
     )
     environment = {name: value for name, value in os.environ.items() if name not in doctor._CHOSEN_BY_US}

@@ -149,7 +149,8 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(tmp_path: Path
     if not files:
         pytest.skip("no Chinese font: pip install 'clozeworks[zh]'")
     environment = os.environ | {"XDG_DATA_HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "config")}
-    code = "import sys; from clozeworks.plots import charts as plot; plot._register_extra_font = lambda: None; print(plot.chinese_font())"
+    code = "import sys; from clozeworks.plots import charts; charts._register_extra_font = lambda: None; "
+        "print(charts.chinese_font())"
 
     def font_seen() -> str:
         command = [sys.executable, "-c", code]
@@ -163,7 +164,7 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(tmp_path: Path
 
 
 def test_matplotlib_is_imported_only_to_draw():
-    code = "import sys; from clozeworks.plots import charts as plot; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys; from clozeworks.plots import charts; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
