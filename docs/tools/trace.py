@@ -1,12 +1,13 @@
 """How far it is from the command line to attention, and how many files take part: `python -m docs.tools.trace`.
 
 Prepares a small text and trains `bert_mini` on it for one step, in this process. Prints as JSON the frames of ours on
-the stack when the attention backend is first called, and the files in which a function body runs during `prepare` and
-during `pretrain`. `--list` also names them. `python -m docs.tools.architecture` puts the numbers into its page.
+the stack when a training step first calls the attention backend, and the files in which a function
+body runs during `prepare` and during `pretrain`. `--list` also names them. `python -m docs.tools.architecture` puts the numbers into its page.
 """
 
 import argparse
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -24,28 +25,34 @@ from clozeworks.cli.main import main as clozeworks_main
 
 PACKAGE = Path(clozeworks.__file__).parent
 BACKEND = ("nn/kernels/backends.py", "attend")
+LOOP = "train/loop.py:"  # the memory that a run takes is measured before the first step, by a pass of its own
 TEXT = "\n\n".join(f"Document {number} has a sentence. It has another one, and a third." for number in range(200))
 TRAIN = ("--set", "train.steps=1", "--set", "train.batch_tokens=512", "--set", "objective.segments.length=64")
 
 
 @dataclass
 class Trace:
-    """What a command ran: files by their path in the package, and the stack at the first call of attention."""
+    """What a command ran: files by their path in the package, and the stack when a step first calls attention."""
 
     files: set[str] = field(default_factory=set)
     stack: list[str] = field(default_factory=list)
 
     def note(self, frame: FrameType, event: str, _: Any) -> None:
         """A profile function: Python calls it whenever a function is entered."""
+        if event != "call":
+            return
         code = frame.f_code
         path = own_path(code.co_filename)
-        if event != "call" or path is None or not code.co_flags & inspect.CO_OPTIMIZED:
+        if path is None or not code.co_flags & inspect.CO_OPTIMIZED:
             return  # bodies of modules and classes have no fast locals: importing a file is not running it
         self.files.add(path)
         if not self.stack and (path, code.co_name) == BACKEND:
-            self.stack = stack_of(frame)
+            stack = stack_of(frame)
+            if any(name.startswith(LOOP) for name in stack):
+                self.stack = stack
 
 
+@functools.cache  # asked for every call of every library
 def own_path(file: str) -> str | None:
     """The path of a file below the package; None for the files of others."""
     path = Path(file)
