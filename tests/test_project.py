@@ -4,10 +4,13 @@ import itertools
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 from packaging.requirements import Requirement
+
+from clozeworks.machine import doctor
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -39,6 +42,19 @@ def test_every_requirement_is_pinned_within_its_range():
         assert pins[requirement.name.lower()] in requirement.specifier, requirement
         assert ">=" in str(requirement.specifier), f"{requirement.name} has no floor"
         assert "<" not in str(requirement.specifier), f"{requirement.name} has a ceiling"
+
+
+def test_extras_are_those_that_doctor_looks_for():
+    assert set(doctor.EXTRAS) == set(EXTRAS) - {"test", "dev"}
+    for name, packages in doctor.EXTRAS.items():
+        assert {requirement.name for requirement in EXTRAS[name]} == set(packages), name
+
+
+def test_the_library_draws_without_importing_matplotlib_before():
+    names = "sys, clozeworks.api, clozeworks.quickstart.road, clozeworks.cli.main"
+    code = f"import {names}; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_types_are_shipped():

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def run(*command: object, cwd: Path, **env: str) -> str:
     return done.stdout
 
 
+def test_sdist_holds_what_makes_the_pages_and_figures(tmp_path):
+    pytest.importorskip("build")
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", tmp_path, ROOT, cwd=tmp_path)
+    (archive,) = tmp_path.glob("clozeworks-*.tar.gz")
+    with tarfile.open(archive) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    for name in ("src/clozeworks/py.typed", "benchmarks/__main__.py", "studies/__init__.py", "docs/tools/trace.py"):
+        assert name in names
+    assert not [name for name in names if name.startswith((".venv", "site/", "dist/")) or name.endswith(".pyc")]
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory) -> Path:
     """An environment of its own with the wheel in it; dependencies come from the one that runs the tests."""
@@ -30,9 +42,8 @@ def installed(tmp_path_factory) -> Path:
     (wheel,) = home.glob("clozeworks-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert "clozeworks/py.typed" in names
-    assert not [
-        name for name in names if name.startswith(("tests/", "docs/")) or name.endswith((".pyc", ".pt", ".bin"))
-    ]
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"clozeworks"}, "the wheel holds the library only"
+    assert not [name for name in names if name.endswith((".pyc", ".pt", ".bin"))]
     run(sys.executable, "-m", "venv", home / "env", cwd=home)
     python = home / "env" / "bin" / "python"
     run(python, "-m", "pip", "install", "--no-deps", "--quiet", wheel, cwd=home)

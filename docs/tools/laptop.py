@@ -42,7 +42,7 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         needs = "Its text has to be annotated: see [MaskPhrases](../masks/phrases.md)."
     if recipe.decoder is not None:
         text = "pairs.jsonl --pairs en,de"
-        needs = "Its text is pairs of sentences; see [the decoder](../decoder.md)."
+        needs = "Its text is pairs of sentences; see [the decoder](../encoder_decoder.md)."
     commands = [f"clozeworks prepare {text} --lang {lang} --tokenizer {kind} --out data"]
     teacher = ""
     if any("teacher" in loss.reads for loss in recipe.objective.losses):

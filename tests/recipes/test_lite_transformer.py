@@ -1,6 +1,6 @@
 """The Lite Transformer's numbers: parameters, multiply-adds, and what stands behind them.
 
-python -m tests.recipes.test_lite_transformer prints the table of docs/lite.md.
+python -m tests.recipes.test_lite_transformer prints the table of docs/attention_and_convolution.md.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from clozeworks.nn.split import Split
 from clozeworks.recipe import build, count_parameters
 from clozeworks.train.resources.cost import measure_cost, multiply_adds
 
-PAGE = Path(__file__).parents[2] / "docs" / "lite.md"
+PAGE = Path(__file__).parents[2] / "docs" / "attention_and_convolution.md"
 LITE = [name for name in cw.recipes() if name.startswith("lite_transformer")]
 
 
@@ -110,7 +110,7 @@ def test_padded_pairs_are_as_alone():
 
 
 def rows() -> Iterator[str]:
-    """The table of docs/lite.md."""
+    """The table of docs/attention_and_convolution.md."""
     base = None
     for name in ("transformer_base", "lite_transformer_wmt", "lite_transformer_wmt_408", "lite_transformer_wmt_200"):
         r = cw.recipe(name)

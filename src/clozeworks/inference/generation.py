@@ -1,4 +1,4 @@
-"""Tokens from a model that reads one way: the likeliest, or drawn by chance."""
+"""Text generation by causal language models: greedy, temperature, top-k and nucleus sampling (top-p)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What this machine can do, found by trying: instruction set, precision, threads and device for training.
+"""What this machine can do, found by trying: instruction set, mixed precision (bf16), threads and device for training.
 
 Every trial runs in a child process, because the thing tried may kill it: on virtual machines that advertise AMX but
 trap it, a bf16 `nn.Linear` ends in an illegal instruction. The verdict is remembered for this machine and read again
@@ -31,8 +31,6 @@ BUSY = 0.2  # share of the cores in use by others above which a measurement says
 EXTRAS = {
     "zh": ("jieba", "snownlp", "zhplot"),
     "hf": ("transformers", "accelerate"),
-    "onnx": ("onnx", "onnxruntime", "onnxscript"),
-    "serve": ("starlette", "uvicorn"),
     "ray": ("ray",),
     "arrow": ("pyarrow",),
     "watch": ("tensorboard",),

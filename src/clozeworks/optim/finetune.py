@@ -1,4 +1,4 @@
-"""How a labelled set is gone through."""
+"""How a labelled set is gone through: epochs, batch size, early stopping (`patience`)."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""How a recipe is trained."""
+"""How a recipe is trained: learning rate, gradient accumulation (micro_tokens), gradient checkpointing (recompute)."""
 
 from dataclasses import dataclass, field
 from typing import Literal

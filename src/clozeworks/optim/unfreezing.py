@@ -1,4 +1,4 @@
-"""Layers that begin to learn one after another."""
+"""Gradual unfreezing: layers that begin to learn one after another."""
 
 from torch import nn
 

@@ -32,7 +32,7 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
     found: dict[str, FinetuneResult] = {}
     for start, name in STARTS.items():
         found[start] = finetune(
-            "classify", encoder, train, dev, out=out / name, epochs=EPOCHS, length=LENGTH, changes=changes,
+            "classify", encoder, train, dev, out=out / name, epochs=EPOCHS, max_length=LENGTH, changes=changes,
             from_scratch=start == "fresh", console=Console(quiet=True) if (out / name / MODEL).exists() else console,
         )  # fmt: skip
         if not found[start].finished:

@@ -1,4 +1,4 @@
-"""Which of several answers to a question is the right one?"""
+"""Multiple choice: which of several answers to a question is the right one?"""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which class is a text of? Or, what number has it?"""
+"""Text classification and regression: which class is a text of, or what number has it?"""
 
 import dataclasses
 import math

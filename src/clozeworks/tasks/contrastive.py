@@ -1,4 +1,4 @@
-"""How the vectors of pairs are judged: each pair by itself, beside the other pairs, or among all texts of a step."""
+"""Losses of sentence embeddings: cosine, CoSENT (order of the pairs of a step), in-batch negatives."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""How alike are two texts, each read by itself?"""
+"""Sentence embeddings (bi-encoder): how alike are two texts, each encoded by itself?"""
 
 import dataclasses
 import math

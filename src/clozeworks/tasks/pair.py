@@ -1,4 +1,4 @@
-"""How are two texts related?"""
+"""Sentence pairs (cross-encoder): how are two texts related that are read together?"""
 
 from dataclasses import dataclass
 from typing import ClassVar

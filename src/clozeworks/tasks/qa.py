@@ -1,4 +1,4 @@
-"""Where in a passage is the answer to a question?"""
+"""Extractive question answering: where in a passage is the answer to a question?"""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Write a text from another."""
+"""Sequence to sequence: generate a text from another (translation, summarization)."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which tag has each word?"""
+"""Token classification (named entity recognition, parts of speech): which tag has each word?"""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The specials around a text, or around two."""
+"""The input template: special tokens around a text or two, truncated to the sequence length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

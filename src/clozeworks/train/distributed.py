@@ -1,4 +1,4 @@
-"""Worlds of several processes: every process a replica of the model, or every process a part of it.
+"""Training in several processes: data parallel (each a replica of the model), or sharded (each a part of it).
 
 Joined through the environment variables that torchrun sets. Losses are sums divided by counts of the whole world, so
 gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a wish to

@@ -1,4 +1,4 @@
-"""Predict the token that follows."""
+"""Predict the token that follows (causal language modelling), with label smoothing if asked for."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

@@ -1,4 +1,4 @@
-"""What the corruptions that hide tokens by replacing them have in common."""
+"""What all masking strategies share. Dynamic masking: a new draw each epoch, unless `copies` asks for static ones."""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace

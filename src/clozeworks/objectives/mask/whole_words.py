@@ -1,4 +1,4 @@
-"""Hide whole words."""
+"""Whole word masking (WWM): all tokens of a word are masked, or none."""
 
 from dataclasses import dataclass
 
