@@ -16,7 +16,18 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 @pytest.fixture(scope="module")
 def long(road: Path) -> Path:
     out = road / "long"
-    words = ["convert", road / "run", "--to", "longformer", "--max-length", 1024, "--window", 64, "--out", out]
+    words = [
+        "convert",
+        road / "run",
+        "--to",
+        "longformer",
+        "--max-length",
+        1024,
+        "--attention-window",
+        64,
+        "--out",
+        out,
+    ]
     assert main([str(word) for word in words]) == 0
     return out
 
@@ -28,14 +39,16 @@ def test_a_run_becomes_a_model_for_long_texts(road, long, tmp_path, capsys):
     a, b = (each.fill_mask(text)[0]["score"] for each in (short, made))
     assert a == pytest.approx(b, abs=1e-6)
     assert made.encode(["the red hen " * 400]).shape == (1, 128)
-    found = facts(capsys, "convert", road / "hf", "--max-length", 600, "--window", 32, "--out", tmp_path / "other")
+    found = facts(
+        capsys, "convert", road / "hf", "--max-length", 600, "--attention-window", 32, "--out", tmp_path / "other"
+    )
     assert found["windows"] == [32, 32]
     assert found["length"] == 600
     assert found["parameters"] == sum(p.numel() for p in cw.load(tmp_path / "other").model.parameters())
 
 
 def test_it_says_what_comes_next_and_that_works(road, long, tmp_path, capsys):
-    words = ["convert", road / "run", "--max-length", 512, "--window", 16, "--out", tmp_path / "again"]
+    words = ["convert", road / "run", "--max-length", 512, "--attention-window", 16, "--out", tmp_path / "again"]
     assert main([str(word) for word in words]) == 0
     told = capsys.readouterr().out
     assert f"clozeworks pretrain {tmp_path}/again --from {tmp_path}/again --data DATA --out RUN" in told
@@ -61,7 +74,9 @@ def test_it_says_what_comes_next_and_that_works(road, long, tmp_path, capsys):
 
 def test_mistakes(road, long, tmp_path, capsys):
     out = tmp_path / "none"
-    assert "window: 7; an even number" in refused(capsys, "convert", road / "run", "--window", 7, "--out", out)
+    assert "window: 7; an even number" in refused(
+        capsys, "convert", road / "run", "--attention-window", 7, "--out", out
+    )
     assert "has 512 positions already" in refused(capsys, "convert", road / "run", "--max-length", 100, "--out", out)
     assert "to copy them: --refresh-global" in refused(capsys, "convert", long, "--out", out)
     assert "no layer of it has global tokens" in refused(

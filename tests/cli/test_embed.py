@@ -45,7 +45,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     assert main(words) == 0
     out = capsys.readouterr().out
     assert "text_a = sentence1, text_b = sentence2, score = score" in out
-    assert "towers: mean vectors of two texts, loss order" in out
+    assert "embed: mean vectors of two texts, loss cosent" in out
     told = facts(capsys, *words)
     low, high = told["intervals"]["spearman"]
     assert low <= told["spearman"] <= high
@@ -63,7 +63,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     assert main(["predict", str(tmp_path / "run"), str(files / "dev.jsonl")]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0].keys() == {"sentence1", "sentence2", "score", "cosine"}
-    for again in ("classify", "towers"):  # its vectors are still made so
+    for again in ("classify", "embed"):  # its vectors are still made so
         kept = [{**row, "text": row["sentence1"], "label": row["score"]} for row in dev]
         done = cw.finetune(again, tuned, kept, out=tmp_path / again, epochs=1, share=0.0, progress=False)
         assert done.model.recipe.pooling == tuned.recipe.pooling

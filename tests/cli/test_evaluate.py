@@ -3,7 +3,7 @@
 import pytest
 
 from clozeworks.cli.main import main
-from clozeworks.cli.to_try import to_try
+from clozeworks.cli.next_command import suggest_command
 from clozeworks.recipes import recipe
 from tests.command_line import facts, refused
 
@@ -56,7 +56,7 @@ def test_evaluate_with_other_rounds(road, tmp_path, capsys):
     assert one == again != eight
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--rounds", "8")
     assert "none of its layers is LSH attention" in told
-    assert main(["generate", run, "the red fox", "--tokens", "20"]) == 0, "reading all again for each token"
+    assert main(["generate", run, "the red fox", "--max-tokens", "20"]) == 0, "reading all again for each token"
 
 
 def test_evaluate_with_another_memory(road, tmp_path, capsys):
@@ -82,7 +82,7 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     assert "at least 8 tokens" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
     assert "it was trained without a memory" in told
-    assert main(["generate", run, "the red fox", "--tokens", "60"]) == 0, "beyond the rows it was trained on"
+    assert main(["generate", run, "the red fox", "--max-tokens", "60"]) == 0, "beyond the rows it was trained on"
 
 
 @pytest.mark.parametrize(
@@ -95,4 +95,4 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     ],
 )
 def test_what_to_try_suits_the_model(name: str, command: str):
-    assert to_try(recipe(name), "a run", None) == f"clozeworks {command}"
+    assert suggest_command(recipe(name), "a run", None) == f"clozeworks {command}"

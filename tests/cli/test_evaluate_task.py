@@ -47,7 +47,7 @@ def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path
 
 def test_what_does_not_go_together_is_refused(tuned: Path, road: Path, test_file: Path, tmp_path: Path, capsys):
     assert "labelled rows tell how well" in refused(capsys, "evaluate", tuned, "--data", road / "data")
-    assert "text without labels" in refused(capsys, "evaluate", tuned, "--test", test_file, "--window", "8")
+    assert "text without labels" in refused(capsys, "evaluate", tuned, "--test", test_file, "--context", "8")
     assert "one HTML page" in refused(capsys, "evaluate", tuned, "--test", test_file, "--report", "report.pdf")
     told = refused(capsys, "evaluate", road / "run", "--data", road / "data", "--report", tmp_path / "r.html")
     assert "the model has no task" in told

@@ -22,7 +22,7 @@ def run(road: Path) -> Path:
 
 
 def test_texts_begin_with_the_prompt_and_follow_the_seed(run, capsys):
-    words = ("generate", run, "the small fox", "--tokens", 6, "--count", 3)
+    words = ("generate", run, "the small fox", "--max-new-tokens", 6, "--count", 3)
     found = facts(capsys, *words)["texts"]
     assert len(found) == 3
     assert len({tuple(one["tokens"]) for one in found}) > 1
@@ -33,13 +33,15 @@ def test_texts_begin_with_the_prompt_and_follow_the_seed(run, capsys):
 
 
 def test_the_likeliest_and_beams(run, capsys):
-    greedy = facts(capsys, "generate", run, "the", "--temperature", 0, "--tokens", 5)["texts"][0]
-    beams = facts(capsys, "generate", run, "the", "--beams", 4, "--count", 2, "--tokens", 5, "--length-penalty", 0)
+    greedy = facts(capsys, "generate", run, "the", "--temperature", 0, "--max-new-tokens", 5)["texts"][0]
+    beams = facts(
+        capsys, "generate", run, "the", "--beams", 4, "--count", 2, "--max-new-tokens", 5, "--length-penalty", 0
+    )
     assert len(beams["texts"]) == 2
     assert beams["texts"][0]["score"] >= max(greedy["score"], beams["texts"][1]["score"])
-    assert main(["generate", str(run), "the", "--tokens", "3"]) == 0
+    assert main(["generate", str(run), "the", "--max-new-tokens", "3"]) == 0
     assert "--seed 1" in capsys.readouterr().out
-    assert facts(capsys, "generate", run, "--tokens", 2)["texts"], "without a prompt it begins a text"
+    assert facts(capsys, "generate", run, "--max-new-tokens", 2)["texts"], "without a prompt it begins a text"
 
 
 def test_mistakes(run, road, capsys):
@@ -82,17 +84,17 @@ def test_nobody_sees_what_comes(run):
 
 
 def test_a_window_slides_over_the_text(run, road, capsys):
-    words = ("evaluate", run, "--data", road / "data", "--tokens", 60)
-    slid = facts(capsys, *words, "--window", 8)
+    words = ("evaluate", run, "--data", road / "data", "--max-new-tokens", 60)
+    slid = facts(capsys, *words, "--context", 8)
     assert slid["tokens"] == 60
     assert slid["window"]["count"] == 59
     assert slid["window"]["stride"] == 1
     assert {"loss", "perplexity", "bits_per_character", "seconds_per_token"} <= set(slid["window"])
     assert "memory" not in slid
-    assert facts(capsys, *words, "--window", 8, "--stride", 4)["window"]["loss"] != slid["window"]["loss"]
-    assert main([str(word) for word in (*words, "--window", 8)]) == 0
+    assert facts(capsys, *words, "--context", 8, "--stride", 4)["window"]["loss"] != slid["window"]["loss"]
+    assert main([str(word) for word in (*words, "--context", 8)]) == 0
     assert "window of 8, by 1" in capsys.readouterr().out
-    assert "512 positions" in refused(capsys, *words, "--window", 513)
-    assert "1 to 8 are within the window" in refused(capsys, *words, "--window", 8, "--stride", 9)
+    assert "512 positions" in refused(capsys, *words, "--context", 513)
+    assert "1 to 8 are within the window" in refused(capsys, *words, "--context", 8, "--stride", 9)
     assert "it is about a window" in refused(capsys, *words)
-    assert "reads both ways" in refused(capsys, "evaluate", road / "run", "--data", road / "data", "--window", 8)
+    assert "reads both ways" in refused(capsys, "evaluate", road / "run", "--data", road / "data", "--context", 8)

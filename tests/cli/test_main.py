@@ -47,7 +47,7 @@ def test_overview_tells_every_command(capsys):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_itself(name, capsys):
     with pytest.raises(SystemExit) as ended:
-        main([name, "--help"])
+        main([*name.split(), "--help"])
     assert ended.value.code == 0
     told = capsys.readouterr().out
     assert re.search(rf"^  clozeworks {name}\b", told, re.MULTILINE), "no example"
@@ -99,7 +99,17 @@ def test_options_are_the_frozen_ones():
         (["pretrain", "bert_tiny", "--dat", "x"], "did you mean --data"),
         (["pretrain", "bert_tiny", "--data", "nowhere", "--device", "cuad"], "--device"),
         (["evaluate", "nowhere", "--data", "x"], "no such path"),
-        (["bench", "pretrian"], "did you mean pretrain"),
+        (["finetune", "ner", "--model", "x", "--train", "y"], "did you mean tag?"),
+        (["finetune", "squad", "--model", "x", "--train", "y"], "did you mean qa?"),
+        (["finetune", "towers", "--model", "x", "--train", "y"], "did you mean embed?"),
+        (["finetune", "nli", "--model", "x", "--train", "y"], "did you mean pair?"),
+        (["finetune", "summarize", "--model", "x", "--train", "y"], "did you mean seq2seq?"),
+        (["finetune", "classify", "--lr", "1e-4"], "did you mean --learning-rate?"),
+        (["finetune", "classify", "--batch", "8"], "did you mean --batch-size?"),
+        (["pretrain", "bert_tiny", "--batch-size", "8"], "did you mean --batch-tokens?"),
+        (["pretrain", "bert_tiny", "--learning-rate", "fast"], "a number above 0 is needed"),
+        (["vectors", "gloev", "x.txt"], "did you mean glove?"),
+        (["vectors", "skipgram", "x.txt", "--x-max", "3"], "there is no such option"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

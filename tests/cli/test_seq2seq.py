@@ -29,7 +29,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(road: Path, files: Path, out: Path, *more: object) -> list[str]:
     words = [
         "finetune",
-        "write",
+        "seq2seq",
         "--model",
         road / "run",
         "--train",

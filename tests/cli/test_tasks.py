@@ -24,7 +24,7 @@ def learn(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", ["choice", "tag", "pair", "towers"])
+@pytest.mark.parametrize("task", ["choice", "tag", "pair", "embed"])
 def test_a_long_row_of_several_texts_beside_short_ones(road: Path, tmp_path: Path, capsys, task: str):
     """A row of the batch is wider than the model has positions, and padding has none beyond them."""
     long, short = " ".join(WORDS * 60), "red fox"
@@ -33,7 +33,7 @@ def test_a_long_row_of_several_texts_beside_short_ones(road: Path, tmp_path: Pat
         "choice": [{"context": t, "question": "who?", "choices": ["fox", "hen", "tree"], "answer": 0} for t in texts],
         "tag": [{"tokens": t.split(), "tags": ["X" if w == "fox" else "O" for w in t.split()]} for t in texts],
         "pair": [{"text_a": t, "text_b": "old tree", "label": n % 2} for n, t in enumerate(texts)],
-        "towers": [{"text_a": t, "text_b": "old tree", "score": n} for n, t in enumerate(texts)],
+        "embed": [{"text_a": t, "text_b": "old tree", "score": n} for n, t in enumerate(texts)],
     }
     more = {"tag": ("--set", "task.crf=CRF"), "pair": ("--set", "task.both=true")}.get(task, ())
     _, file = learn(capsys, task, road / "run", given[task], tmp_path / task, *more)
@@ -143,7 +143,7 @@ ASKED: dict[str, list[dict[str, Any]]] = {
     "choice": [
         {"context": "by the tree", "question": "who?", "choices": ["fox", "old stone"], "answer": n} for n in (0, 1)
     ],
-    "span": [
+    "qa": [
         {"question": "who?", "context": "by the red fox", "answers": [{"text": "fox", "start": 11}]},
         {"question": "what runs?", "context": "tree by tree runs", "answers": [{"text": "tree", "start": 8}]},
     ],
@@ -163,12 +163,12 @@ def test_readers_over_the_layers_of_a_frozen_encoder_in_every_task(road: Path, t
             assert value.equal(base[name]), name
     assert sum(f"heads.{task}.readers." in name for name, _ in model.model.named_parameters()) > 8
     together = model.predict(ASKED[task])
-    key = "score" if task == "span" else "scores"
+    key = "score" if task == "qa" else "scores"
     for row, found in zip(ASKED[task], together, strict=True):
         assert model.predict([row])[0][key] == pytest.approx(found[key], abs=1e-5)
 
 
-@pytest.mark.parametrize("task", ["towers", "write"])
+@pytest.mark.parametrize("task", ["embed", "seq2seq"])
 def test_readers_where_there_is_no_head_are_refused(road: Path, tmp_path: Path, capsys, task: str):
     row = {"text_a": "red", "text_b": "old", "score": 1.0, "source": "red", "target": "old"}
     file = write(tmp_path / "rows.jsonl", [row, row | {"score": 0.0}])

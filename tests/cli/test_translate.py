@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused(walked: Path, road: Path, capsys: pytest.Capt
         (["evaluate", run, "--test", tmp_path / "three.jsonl"], "--pairs: not told; two fields"),
         (["evaluate", run, "--test", test, "--pairs", "en,fr"], "no field 'fr'"),
         (["evaluate", run, "--test", test, "--pairs", "en"], "two fields, source and target"),
-        (["evaluate", run, "--test", test, "--window", 8], "text of one side"),
+        (["evaluate", run, "--test", test, "--context", 8], "text of one side"),
         (["evaluate", road / "run", "--test", test], "a model with a decoder translates"),
         (["evaluate", run, "--data", road / "data"], "another tokenizer"),
         (["pretrain", "transformer_mini", "--data", road / "data", "--dry-run"], "documents of two sentences"),

@@ -46,7 +46,7 @@ def test_training_writes_the_format_of_the_ending(corpus, tmp_path, capsys, meth
 
 def test_settings_reach_the_method(corpus, tmp_path, capsys):
     told = facts(capsys, "vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--no-header", "--max-words", "10",
-                 "--window", 3, "--x-max", 7, "--rate", 0.1, "--seed", 4, "--memory", 2, "--epochs", 1)  # fmt: skip
+                 "--window", 3, "--x-max", 7, "--learning-rate", 0.1, "--seed", 4, "--memory-mb", 2, "--epochs", 1)  # fmt: skip
     assert (told["vectors"], told["window"], told["x_max"], told["rate"], told["seed"]) == (11, 3, 7.0, 0.1, 4)
     assert len((tmp_path / "v.txt").read_text().splitlines()) == 11
     told = facts(capsys, "vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--negative", 2, "--window", 3)
@@ -133,8 +133,8 @@ def test_mistakes_are_told(corpus, words, tmp_path, capsys):
         (("glove", "--out", "v.txt"), "no text"),
         (("glove", corpus, "--corpus", "en", "--out", "v.txt"), "both files and --corpus"),
         (("glove", corpus, "--out", "v.npz"), "the ending .npz"),
-        (("glove", corpus, "--out", "v.txt", "--negative", "5", "--hs"), "--negative, --hs; glove has no such setting"),
-        (("skipgram", corpus, "--out", "v.txt", "--x-max", "5"), "skipgram has no such setting"),
+        (("glove", corpus, "--out", "v.txt", "--negative", "5", "--hs"), "glove: --negative; there is no such option"),
+        (("skipgram", corpus, "--out", "v.txt", "--x-max", "5"), "skipgram: --x-max; there is no such option"),
         (("gloove", corpus), "did you mean glove"),
         (("glove", corpus, "--out", "v.txt", "--min-count", "100000"), "none of"),
         (("evaluate", words), "nothing to judge by"),
@@ -143,7 +143,7 @@ def test_mistakes_are_told(corpus, words, tmp_path, capsys):
         (("evaluate", words, "--similarity", "nowhere.txt"), "no such path"),
         (("similar", words), "no word"),
         (("similar", words, "unheard"), "unheard: no vector"),
-        (("similar", words, "fox", "--errors", "replace"), "vectors are strict or skip"),
+        (("similar", words, "fox", "--errors", "replace"), "one of strict, skip is needed"),
         (("convert", words), "1 files"),
         (("convert", corpus, tmp_path / "v.txt"), "line 1"),
     ]:
@@ -219,9 +219,12 @@ def test_options_that_another_one_has_are_refused(tmp_path: Path, capsys):
     (tmp_path / "pairs").write_text("a b 1\nb c 2\n")
     for words, told in (
         (["similar", file, "a", "--method", "multiply"], "--method"),
-        (["evaluate", file, "--similarity", tmp_path / "pairs", "--dim", "300", "--hs"], "--dim, --hs"),
+        (
+            ["evaluate", file, "--similarity", tmp_path / "pairs", "--dim", "300", "--hs"],
+            "--dim; there is no such option",
+        ),
         (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--limit", "3"], "--limit"),
-        (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--shortest", "3"], "--shortest"),
+        (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--minn", "3"], "--minn"),
         (["phrases", "--corpus", "en", "--threshold", "nan"], "a number is needed"),
     ):
         assert told in refused(capsys, "vectors", *map(str, words))
@@ -230,8 +233,18 @@ def test_options_that_another_one_has_are_refused(tmp_path: Path, capsys):
 
 def test_n_grams_of_other_lengths_and_text_that_was_cut_before(tmp_path: Path, capsys):
     (text := tmp_path / "t.txt").write_text("New_York is n't small .\n" * 30)
-    words = ["--out", tmp_path / "f.safetensors", "--segmenter", "spaces", "--no-marks", "--dim", "8", "--workers", "1"]
-    grams = ["--minn", "2", "--maxn", "3", "--bucket", "64", "--continuous"]
+    words = [
+        "--out",
+        tmp_path / "f.safetensors",
+        "--segmenter",
+        "spaces",
+        "--no-punctuation",
+        "--dim",
+        "8",
+        "--workers",
+        "1",
+    ]
+    grams = ["--minn", "2", "--maxn", "3", "--bucket", "64", "--cbow"]
     assert main(["vectors", "fasttext", str(text), *map(str, words), *grams]) == 0
     made = load_vectors(tmp_path / "f.safetensors")
     assert sorted(made.words) == ["is", "n't", "new_york", "small"]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.cli import evaluate
+from clozeworks.evaluate.text import evaluate_text
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -102,7 +102,7 @@ def test_the_positions_are_still_the_teachers(whole: Path, teacher: TextEncoder)
 
 
 def test_the_student_does_without_the_teacher(whole: Path, data: Path):
-    found = evaluate.evaluate_text(cw.load(whole), data)
+    found = evaluate_text(cw.load(whole), data)
     row = [row for row in metrics_log.read(whole / "metrics.jsonl") if row.get("split") == "heldout"][-1]
     assert found["masked_lm"] == pytest.approx(row["masked_lm"], rel=1e-5)
     assert found["loss"] == pytest.approx(2 * found["masked_lm"])
@@ -240,7 +240,7 @@ def test_every_loss_trains(data: Path, tokenizer: Tokenizer, tmp_path: Path):
     encoder = cw.load(tmp_path / "run")
     assert encoder.model.head("hidden_states") is not None
     with pytest.raises(InputError, match="a head that predicts is needed"):
-        evaluate.evaluate_text(encoder, data)
+        evaluate_text(encoder, data)
 
 
 def test_memory_counts_the_teacher():

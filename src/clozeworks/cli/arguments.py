@@ -1,73 +1,60 @@
 """Arguments for people: a mistake becomes one sentence with a suggestion, never a page of usage.
 
-A thin layer over argparse. tyro was tried: it is quick enough, but a misspelt *required* option gets no suggestion, its
-errors are boxes of several lines beside our sentences, and it reflows the examples of a help page.
+The options of a command are a dataclass: its docstring is the help (a summary, perhaps more, and examples, which begin
+with `clozeworks`), its fields are made by `argument` and `option`. A thin layer over argparse reads them. tyro was
+tried: it is quick enough, but a misspelt *required* option gets no suggestion, its errors are boxes of several lines
+beside our sentences, and it reflows the examples of a help page.
 """
 
 import argparse
+import dataclasses
 import re
 import textwrap
 from collections.abc import Callable, Sequence
-from typing import Literal, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 from clozeworks.core.errors import InputError, suggest
 
-
-class Parser(argparse.ArgumentParser):
-    """The arguments of one command, with its examples below them."""
-
-    def __init__(self, name: str, about: str, examples: Sequence[str]):
-        epilog = "\n".join(["example:" if len(examples) == 1 else "examples:", *(f"  {line}" for line in examples)])
-        super().__init__(
-            prog=f"clozeworks {name}",
-            description=about,
-            epilog=epilog,
-            formatter_class=_Format,
-            allow_abbrev=False,
-            add_help=False,
-        )
-        self.examples = examples
-        self._optionals.title = "options"
-        self._positionals.title = "arguments"
-        self.add_argument("--help", "-h", action="help", help="this page")
-
-    def read(self, words: Sequence[str]) -> argparse.Namespace:
-        known = list(self._option_string_actions)
-        for word in words[: words.index("--")] if "--" in words else words:
-            option = word.split("=")[0]
-            if re.match(r"--?[a-zA-Z]", word) and option not in known:
-                names = [name for name in known if name.startswith("--")]
-                raise InputError(self.prog, option, "there is no such option", suggest(option, names))
-        options, rest = self.parse_known_intermixed_args(words)
-        if rest:
-            raise InputError(self.prog, rest[0], "that is one argument too many", f"for example: {self.examples[0]}")
-        return options
-
-    def error(self, message: str) -> NoReturn:
-        if found := re.match(r"the following arguments are required: (.*)", message):
-            raise InputError(self.prog, f"no {found[1]}", "it is needed", f"for example: {self.examples[0]}")
-        if found := re.match(r"argument (\S+): (expected .*)", message):
-            raise InputError(found[1], "nothing after it", found[2], f"for example: {self.examples[0]}")
-        if (found := re.match(r"argument (\S+): (.*)", message)) and found[2].count("; ") == 2:  # from `_wrong`
-            raise InputError(found[1], *found[2].split("; "))
-        raise InputError(self.prog, message, "arguments as its help tells", f"see {self.prog} --help")
-
-
-class _Format(argparse.RawDescriptionHelpFormatter):
-    def __init__(self, prog: str):
-        super().__init__(prog, max_help_position=26, width=80)
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        return textwrap.wrap(text, width, break_on_hyphens=False)
+HINTS = {  # what people type, and the options that are meant
+    "--lr": ("--learning-rate",),
+    "--rate": ("--learning-rate",),
+    "--batch": ("--batch-size", "--batch-tokens"),
+    "--bs": ("--batch-size", "--batch-tokens"),
+    "--batch-size": ("--batch-tokens",),
+    "--batch-tokens": ("--batch-size",),
+    "--length": ("--max-length", "--max-new-tokens"),
+    "--max-len": ("--max-length",),
+    "--seq-length": ("--max-length",),
+    "--max-seq-length": ("--max-length",),
+    "--max-steps": ("--steps",),
+    "--num-train-epochs": ("--epochs",),
+    "--num-epochs": ("--epochs",),
+    "--gpu": ("--device",),
+    "--cuda": ("--device",),
+    "--output": ("--out",),
+    "--output-dir": ("--out",),
+    "--num-beams": ("--beams",),
+    "--tokens": ("--max-new-tokens", "--max-tokens"),
+    "--penalty": ("--length-penalty",),
+    "--window": ("--context", "--attention-window"),
+    "--memory": ("--memory-mb",),
+    "--phrases": ("--phrase-passes",),
+    "--words": ("--word-vectors", "--mark-words"),
+}
 
 
 # What may be given, as `type=` of an argument. argparse passes on the text of an ArgumentTypeError alone.
 
 
-def one_of(*names: str) -> Callable[[str], str]:
+def one_of(*names: str, meant: dict[str, str] | None = None) -> Callable[[str], str]:
+    """One of the names; `meant` are other words for them, which are answered with the right one."""
+
     def read(text: str) -> str:
         if text not in names:
-            raise _wrong(text, f"one of {', '.join(names)} is needed", suggest(text, names))
+            known = (meant or {}).get(text)
+            todo = f"did you mean {known}?" if known else suggest(text, names)
+            raise _wrong(text, f"one of {', '.join(names)} is needed", todo)
         return text
 
     return read
@@ -87,75 +74,219 @@ def whole(least: int = 1) -> Callable[[str], int]:
 
 
 def share(text: str) -> float:
-    return _below_one(text, "a share", "0.02")
-
-
-def rate(text: str) -> float:
-    return _below_one(text, "a rate", "0.1")
-
-
-def _below_one(text: str, what: str, usual: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = -1.0
     if not 0 <= number < 1:
-        raise _wrong(text, f"{what} from 0 up to 1 is needed", f"{usual} is usual")
+        raise _wrong(text, "a share from 0 up to 1 is needed", "0.02 is usual")
     return number
+
+
+def positive(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise _wrong(text, "a number above 0 is needed", "1e-4 is usual for a learning rate")
+    return number
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise _wrong(text, "a number is needed", "change it") from None
 
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:
     return argparse.ArgumentTypeError(f"{given}; {needed}; {todo}")
 
 
-# What several commands take.
+# Fields of options.
+
+
+def argument(
+    metavar: str, help: str, *, type: Callable[[str], Any] = str, nargs: str | None = None, default: Any = None
+) -> Any:
+    """A field that is given by its place."""
+    given = {"metavar": metavar, "help": help, "type": type, "nargs": nargs, "default": default}
+    return _field(None, {name: value for name, value in given.items() if value is not None}, default, nargs)
+
+
+def option(
+    help: str,
+    default: Any = None,
+    *,
+    metavar: str = "",
+    type: Callable[[str], Any] = str,
+    nargs: str | None = None,
+    repeat: bool = False,
+    required: bool = False,
+    flag: str = "",
+    otherwise: object = None,
+) -> Any:
+    """A field that is given by its name, `flag` where another one is better; `otherwise` says what happens by default.
+
+    One that is False by default takes no value. With `repeat` it may be given several times, with `nargs` it takes
+    several values, and is a list either way.
+    """
+    shown = default if otherwise is None else otherwise
+    if shown not in (None, False, ""):
+        help = f"{help} (default: {shown})"
+    if default is False:
+        return _field(flag, {"action": "store_true", "help": help}, False, None)
+    given: dict[str, Any] = {"metavar": metavar, "help": help, "type": type, "default": default}
+    given |= {"action": "append"} if repeat else {}
+    given |= {"nargs": nargs} if nargs else {}
+    given |= {"required": True} if required else {}
+    return _field(flag, given, default, "+" if repeat else nargs)
+
+
+def choice(help: str, *names: str, default: str | None = None, otherwise: str | None = None) -> Any:
+    """An option that is one of a few words."""
+    return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise)
+
+
+def _field(flag: str | None, given: dict[str, Any], default: Any, nargs: str | None) -> Any:
+    several = nargs in ("*", "+")
+    about = {"flag": flag, "given": given}
+    if several:
+        given["default"] = []
+        return dataclasses.field(default_factory=list, metadata=about)
+    return dataclasses.field(default=default, metadata=about)
+
+
+# Options that several commands have.
 
 RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
 MODEL = "a run, a model directory, or a Hugging Face directory"
+SET = "change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated"
 
 
-def json_facts(parser: Parser) -> None:
-    parser.add_argument("--json", action="store_true", help="facts as JSON on standard output, and nothing else there")
+@dataclass(kw_only=True)
+class CommandOptions:
+    words: list[str] = dataclasses.field(default_factory=list)  # the command line, as it was typed
 
 
-def recipe(parser: Parser, nargs: Literal["?"] | None = None) -> None:
-    parser.add_argument("recipe", metavar="RECIPE", nargs=nargs, help=RECIPE)
-    parser.add_argument(
-        "--set",
-        metavar="PATH=VALUE",
-        action="append",
-        default=[],
-        help="change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated",
-    )
+@dataclass(kw_only=True)
+class JsonOptions(CommandOptions):
+    json: bool = option("print machine-readable JSON only", False)
 
 
-def model(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help=MODEL)
-    parser.add_argument("--parts", metavar="FILE.py", help="a file with parts of your own that the model is made of")
-    allow_pickle(parser)
+@dataclass(kw_only=True)
+class PickleOptions(CommandOptions):
+    allow_pickle: bool = option("open a pickled weights file, tensors only, in a child process", False)
 
 
-def columns(parser: Parser) -> None:
-    parser.add_argument(
-        "--columns",
+@dataclass(kw_only=True)
+class ModelOptions(PickleOptions):
+    model: str = argument("MODEL", MODEL)
+    parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
+
+
+@dataclass(kw_only=True)
+class DeviceOptions(CommandOptions):
+    device: str = option("the device to run on: cpu, cuda, cuda:1, ...", "auto", metavar="NAME")
+
+
+@dataclass(kw_only=True)
+class ColumnOptions(CommandOptions):
+    columns: list[str] = option(
+        "which column of the file is which, such as text=review label=stars",
         nargs="+",
-        default=[],
         metavar="NAME=YOURS",
-        help="which column is which, such as text=review label=stars (guessed from usual names)",
+        otherwise="guessed from usual names",
     )
 
 
-def beams(parser: Parser) -> None:
-    parser.add_argument("--beams", type=whole(), default=4, metavar="N", help="a translation is the best of N (4)")
-    parser.add_argument(
-        "--penalty", type=float, default=0.6, metavar="A", help="they are scored by log p / ((5 + length) / 6)**A (0.6)"
-    )
+@dataclass(kw_only=True)
+class BeamOptions(CommandOptions):
+    beams: int = option("beam search: keep the N best hypotheses of each text", 4, type=whole(), metavar="N")
+    length_penalty: float = option("score hypotheses by log p / ((5 + length) / 6)**A", 0.6, type=number, metavar="A")
 
 
-def allow_pickle(parser: Parser) -> None:
-    parser.add_argument(
-        "--allow-pickle", action="store_true", help="open a pickled weights file, tensors only, in a child process"
-    )
+class Parser(argparse.ArgumentParser):
+    """The options of one command, with its examples below them."""
+
+    def __init__(self, name: str, options: type[CommandOptions]):
+        self.summary, about, self.examples = read_docstring(options)
+        title = "example:" if len(self.examples) == 1 else "examples:"
+        super().__init__(
+            prog=f"clozeworks {name}",
+            description="\n\n".join(filter(None, [self.summary, textwrap.fill(about, 80)])),
+            epilog="\n".join([title, *(f"  {line}" for line in self.examples)]),
+            formatter_class=_Format,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.options = options
+        self._optionals.title = "options"
+        self._positionals.title = "arguments"
+        self.add_argument("--help", "-h", action="help", help="print this page")
+        for field in _in_order(options):
+            self._add(field)
+
+    def _add(self, field: dataclasses.Field[Any]) -> None:
+        flag, given = field.metadata["flag"], field.metadata["given"]
+        if flag is None:
+            self.add_argument(field.name, **given)
+        else:
+            self.add_argument(flag or f"--{field.name.replace('_', '-')}", dest=field.name, **given)
+
+    def read(self, words: Sequence[str]) -> Any:
+        """The options that the words give."""
+        known = list(self._option_string_actions)
+        for word in words[: words.index("--")] if "--" in words else words:
+            name = word.split("=")[0]
+            if re.match(r"--?[a-zA-Z]", word) and name not in known:
+                raise InputError(self.prog, name, "there is no such option", _suggest_option(name, known))
+        values, rest = self.parse_known_intermixed_args(words)
+        if rest:
+            raise InputError(self.prog, rest[0], "that is one argument too many", f"for example: {self.examples[0]}")
+        return self.options(**vars(values))
+
+    def error(self, message: str) -> NoReturn:
+        if match := re.match(r"the following arguments are required: (.*)", message):
+            raise InputError(self.prog, f"no {match[1]}", "it is needed", f"for example: {self.examples[0]}")
+        if match := re.match(r"argument (\S+): (expected .*)", message):
+            raise InputError(match[1], "nothing after it", match[2], f"for example: {self.examples[0]}")
+        if (match := re.match(r"argument (\S+): (.*)", message)) and match[2].count("; ") == 2:  # from `_wrong`
+            raise InputError(match[1], *match[2].split("; "))
+        raise InputError(self.prog, message, "arguments as its help says", f"see {self.prog} --help")
 
 
-Options = argparse.Namespace
+class _Format(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str):
+        super().__init__(prog, max_help_position=26, width=80)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def read_docstring(options: type[CommandOptions]) -> tuple[str, str, list[str]]:
+    """Summary, description and examples of a command."""
+    summary, *rest = [line.strip() for line in (options.__doc__ or "").strip().splitlines()]
+    examples = [line for line in rest if line.startswith("clozeworks ")]
+    return summary, " ".join(line for line in rest if line not in examples).strip(), examples
+
+
+def _in_order(options: type[CommandOptions]) -> list[dataclasses.Field[Any]]:
+    """Arguments by their places, then the command's own options, then those it shares with others, --json last."""
+    own = options.__dict__.get("__annotations__", {})
+    made = [field for field in dataclasses.fields(options) if "given" in field.metadata]
+
+    def rank(field: dataclasses.Field[Any]) -> int:
+        if field.metadata["flag"] is None:
+            return 0
+        return 3 if field.name == "json" else 1 if field.name in own else 2
+
+    return sorted(made, key=rank)
+
+
+def _suggest_option(name: str, known: Sequence[str]) -> str:
+    for meant in HINTS.get(name, ()):
+        if meant in known:
+            return f"did you mean {meant}?"
+    return suggest(name, [each for each in known if each.startswith("--")])

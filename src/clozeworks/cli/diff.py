@@ -1,27 +1,41 @@
 """clozeworks diff"""
 
+import dataclasses
+from dataclasses import dataclass
 from typing import Any
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import RECIPE, JsonOptions, argument
 from clozeworks.core import spec
 from clozeworks.core.spec import Spec
-from clozeworks.screen.console import closing, columns, emit, screen
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions):
+    """Compare two recipes, field by field
+
+    clozeworks diff bert_base roberta_base
+    """
+
+    before: str = argument("A", RECIPE)
+    after: str = argument("B", "another one")
 
 
 def run(options: Options) -> None:
+    from clozeworks.cli import named
+    from clozeworks.screen.console import closing, columns, emit, screen
+
     before, after = named.recipe(options.before), named.recipe(options.after)
     if options.json:
-        found = spec.diff(before, after)
-        emit({path: [spec.to_dict(old), spec.to_dict(new)] for path, (old, new) in found.items()})
+        changes = spec.diff(before, after)
+        emit({path: [spec.to_dict(old), spec.to_dict(new)] for path, (old, new) in changes.items()})
         return
-    found = differences(before, after)
+    changes = differences(before, after)
     console = screen()
-    if set(found) <= {"name"}:
+    if set(changes) <= {"name"}:
         console.print("no difference")
         return
     table = columns("field", before.name, after.name)
-    for path, (old, new) in found.items():
+    for path, (old, new) in changes.items():
         if path != "name":
             table.add_row(path, shown(old), shown(new))
     console.print(table)
@@ -31,17 +45,17 @@ def run(options: Options) -> None:
 def differences(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
     """What changed, as {path: (before, after)}; where one part became a tuple of its kind, field by field, with one
     value if all have the same."""
-    found = {}
+    changed = {}
     for path, (old, new) in spec.diff(before, after).items():
         if not isinstance(old, Spec) or not isinstance(new, tuple) or {type(part) for part in new} != {type(old)}:
-            found[path] = old, new
+            changed[path] = old, new
             continue
         layers = [spec.diff(old, part) for part in new]
         for below in dict.fromkeys(name for changes in layers for name in changes):
             was = next(changes[below][0] for changes in layers if below in changes)
             now = tuple(changes[below][1] if below in changes else was for changes in layers)
-            found[f"{path}.{below}"] = was, now[0] if all(each == now[0] for each in now) else now
-    return found
+            changed[f"{path}.{below}"] = was, now[0] if all(each == now[0] for each in now) else now
+    return changed
 
 
 def shown(value: Any) -> str:
@@ -60,25 +74,23 @@ def shown(value: Any) -> str:
 
 def _alike(parts: tuple[Spec, ...]) -> str:
     """Several parts as the first, and what each has where they differ: `3 x Window(left=1) with left=1, 2, 4`."""
-    found = [spec.diff(parts[0], part) for part in parts]
-    paths = dict.fromkeys(path for changes in found for path in changes)
+    changed = [spec.diff(parts[0], part) for part in parts]
+    paths = dict.fromkeys(path for changes in changed for path in changes)
     if "" in paths:  # parts of another kind
         return "(" + ", ".join(map(shown, parts)) + ")"
     rows = []
     for path in paths:
-        first = next(changes[path][0] for changes in found if path in changes)
-        each = [changes[path][1] if path in changes else first for changes in found]
+        first = next(changes[path][0] for changes in changed if path in changes)
+        each = [changes[path][1] if path in changes else first for changes in changed]
         rows.append(f"{path}={', '.join(map(shown, each))}")
     return f"{len(parts)} x {shown(parts[0])}" + (f" with {'; '.join(rows)}" if rows else "")
 
 
 def _defaults(part: type[Spec]) -> dict[str, Any]:
-    import dataclasses
-
-    found = {}
+    usual = {}
     for field in dataclasses.fields(part):  # pyright: ignore[reportArgumentType]
         if field.default is not dataclasses.MISSING:
-            found[field.name] = field.default
+            usual[field.name] = field.default
         elif field.default_factory is not dataclasses.MISSING:
-            found[field.name] = field.default_factory()
-    return found
+            usual[field.name] = field.default_factory()
+    return usual

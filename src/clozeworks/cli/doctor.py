@@ -1,15 +1,35 @@
 """clozeworks doctor"""
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from __future__ import annotations
 
-from clozeworks.cli.arguments import Options
-from clozeworks.machine import doctor
-from clozeworks.screen.console import closing, screen
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clozeworks.cli.arguments import JsonOptions, option
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from clozeworks.machine.doctor import Verdict
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions):
+    """Measure what this machine can do, once
+
+    Tries threads, bf16, devices and windows in child processes, in about seventeen seconds. The verdict is kept, and
+    every command uses it.
+
+    clozeworks doctor
+    """
+
+    again: bool = option("measure again, even if a verdict is kept", False)
 
 
 def run(options: Options) -> None:
+    from clozeworks.machine import doctor
+    from clozeworks.screen.console import closing, screen
+
     console = screen()
     verdict = None if options.again else doctor.remembered()
     if verdict is None:
@@ -26,8 +46,12 @@ def run(options: Options) -> None:
     closing(console, str(doctor.cache_file()) if kept else None, "clozeworks quickstart")
 
 
-def render(verdict: doctor.Verdict) -> RenderableType:
+def render(verdict: Verdict) -> RenderableType:
     """The verdict for a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold")
     table.add_column()

@@ -1,23 +1,80 @@
 """clozeworks evaluate"""
 
-from clozeworks.cli import named, pair_figures, sliding, task_figures
-from clozeworks.cli.arguments import Options
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clozeworks.cli.arguments import (
+    BeamOptions,
+    ColumnOptions,
+    DeviceOptions,
+    JsonOptions,
+    ModelOptions,
+    option,
+    whole,
+)
 from clozeworks.cli.paths import existing
-from clozeworks.cli.to_try import to_try
 from clozeworks.core.errors import InputError
-from clozeworks.data.shards.corpus import Corpus
-from clozeworks.evaluate.text import adapt, check_tokenizer, evaluate_text
-from clozeworks.screen.console import closing, emit, screen
-from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
+
+if TYPE_CHECKING:
+    from clozeworks.evaluate.examination import Examination
+    from clozeworks.evaluate.mistakes import Mistakes
+    from clozeworks.inference.text_encoder import TextEncoder
+
+UNLABELLED = ("context", "stride", "max_tokens", "memory", "rounds", "pairs")  # options about text without labels
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, DeviceOptions, BeamOptions, ColumnOptions, ModelOptions):
+    """Evaluate a model on held-out text or labelled rows
+
+    A pretrained model: loss, perplexity and accuracy on held-out text, beside those of word frequencies alone. A causal
+    language model may also predict each token from a sliding window (--context); one with a memory is then measured
+    both ways. One that translates is scored by BLEU (sacrebleu), too: on the held-out text, or on a file of pairs. A
+    fine-tuned model: metrics on labelled rows with confidence intervals, precision, recall and F1 of each class, the
+    confusion matrix, and the worst mistakes.
+
+    clozeworks evaluate run --data data
+    clozeworks evaluate run --data data --context 128 --stride 32
+    clozeworks evaluate run --test pairs.jsonl --pairs en,de
+    clozeworks evaluate task --test test.jsonl --report report.html
+    """
+
+    data: str | None = option("what prepare wrote, with the model's tokenizer", metavar="DIR")
+    test: str | None = option("instead of --data: labelled rows, or pairs to translate", metavar="FILE")
+    report: str | None = option("of labelled rows: write it all as one HTML page", metavar="FILE")
+    pairs: str | None = option("fields of source and target in FILE", metavar="A,B", otherwise="the two it has")
+    seed: int = option("random seed of the masks", 0, type=whole(0), metavar="S")
+    max_length: int | None = option(
+        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="as in training"
+    )
+    memory: int | None = option(
+        "segment memory: tokens that the model remembers", type=whole(0), metavar="N", otherwise="as in training"
+    )
+    rounds: int | None = option("hash rounds of LSH attention", type=whole(), metavar="N", otherwise="as in training")
+    context: int | None = option(
+        "sliding-window evaluation: predict each token from a window of N tokens", type=whole(), metavar="N"
+    )
+    stride: int | None = option("tokens by which the window slides", type=whole(), metavar="K", otherwise=1)
+    max_tokens: int | None = option(
+        "read the first N tokens of the text by the window", type=whole(2), metavar="N", otherwise="all"
+    )
 
 
 def run(options: Options) -> None:
+    from clozeworks.cli import named
+    from clozeworks.evaluate.text import adapt
+
     if (options.data is None) == (options.test is None):
         given = "neither --data nor --test" if options.data is None else "both --data and --test"
         raise InputError("clozeworks evaluate", given, "one of them is needed", "for example: --data data")
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
     if encoder.recipe.task is not None:
-        task_figures.run(options, encoder, screen())
+        evaluate_task(options, encoder)
         return
     for name in ("report", "columns"):
         if getattr(options, name):
@@ -25,38 +82,221 @@ def run(options: Options) -> None:
             raise InputError(f"--{name}", options.model, needed, "leave it out, or see clozeworks finetune")
     encoder = adapt(encoder, options.max_length, options.memory, options.rounds)
     if options.test is not None or encoder.recipe.decoder is not None:
-        if options.window is not None:
-            raise InputError("--window", options.window, "it slides over text of one side", "leave it out")
-        pair_figures.run(options, encoder, screen(), evaluate_text)
-        return
-    directory = existing(options.data, "a prepared directory")
-    console = screen()
-    if options.window is not None:
-        text = Corpus.open(directory, "heldout")
-        check_tokenizer(encoder, text)
-        figures = sliding.figures_of(
-            encoder, text, options.window, options.stride, options.tokens, bar=not options.json and console.is_terminal
-        )
-        if options.json:
-            emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
-        else:
-            sliding.tell(console, figures, directory)
-            closing(console, None, to_try(encoder.recipe, options.model, encoder.tokenizer))
-        return
-    for name in ("stride", "tokens"):
+        if options.context is not None:
+            raise InputError("--context", options.context, "it slides over text of one side", "leave it out")
+        evaluate_pairs(options, encoder)
+    elif options.context is not None:
+        evaluate_context(options, encoder, options.context)
+    else:
+        evaluate_heldout(options, encoder)
+
+
+def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
+    """Held-out text in examples as the model was trained on."""
+    from clozeworks.cli.next_command import suggest_command
+    from clozeworks.evaluate.text import evaluate_text
+    from clozeworks.screen.console import closing, emit, screen
+    from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
+
+    for name in ("stride", "max_tokens"):
         if getattr(options, name) is not None:
-            raise InputError(f"--{name}", getattr(options, name), "it is about a window", "give --window, too")
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(flag, getattr(options, name), "it is about a sliding window", "give --context, too")
+    assert options.data is not None
+    directory = existing(options.data, "a prepared directory")
     if options.json:
-        figures = evaluate_text(encoder, directory, options.seed)
-        emit({"model": options.model, "data": options.data, "split": "heldout", **figures})
+        metrics = evaluate_text(encoder, directory, options.seed)
+        emit({"model": options.model, "data": options.data, "split": "heldout", **metrics})
         return
+    console = screen()
     with console.status("reading held-out text"):
-        figures = evaluate_text(encoder, directory, options.seed)
-    ahead = "next_token" in figures
-    console.print(f"{figures['count']:,} {'' if ahead else 'hidden '}tokens of the held-out text of {directory}")
-    if "streams" in figures:
-        told = f"{figures['streams']} side by side, rows of {figures['length']}, a memory of {figures['memory']}"
-        console.print(f"read as one text in streams: {told}")
+        metrics = evaluate_text(encoder, directory, options.seed)
+    ahead = "next_token" in metrics
+    console.print(f"{metrics['count']:,} {'' if ahead else 'masked '}tokens of the held-out text of {directory}")
+    if "streams" in metrics:
+        shape = f"{metrics['streams']} side by side, rows of {metrics['length']}, a memory of {metrics['memory']}"
+        console.print(f"read as one text in streams: {shape}")
     console.print()
-    tell(console, figures, NEXT if ahead else ORDERED if "permuted_lm" in figures else ENGLISH)
-    closing(console, None, to_try(encoder.recipe, options.model, encoder.tokenizer))
+    tell(console, metrics, NEXT if ahead else ORDERED if "permuted_lm" in metrics else ENGLISH)
+    closing(console, None, suggest_command(encoder.recipe, options.model, encoder.tokenizer))
+
+
+def evaluate_context(options: Options, encoder: TextEncoder, context: int) -> None:
+    """Held-out text by a sliding window, and with a memory where the model has one."""
+    from rich.progress import Progress
+
+    from clozeworks.cli.next_command import suggest_command
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.evaluate.sliding import evaluate_sliding
+    from clozeworks.evaluate.text import check_tokenizer
+    from clozeworks.screen.console import closing, emit, screen
+    from clozeworks.screen.sliding import show_sliding
+
+    assert options.data is not None
+    directory, console = existing(options.data, "a prepared directory"), screen()
+    text = Corpus.open(directory, "heldout")
+    check_tokenizer(encoder, text)
+    hide = options.json or not console.is_terminal
+    with Progress(console=screen(stderr=True), disable=hide, transient=True) as progress:
+
+        def watch(name: str, total: int) -> Any:
+            task = progress.add_task(name, total=total)
+            return lambda count: progress.update(task, completed=count)
+
+        metrics = evaluate_sliding(
+            encoder, text, context=context, stride=options.stride, max_tokens=options.max_tokens, watch=watch
+        )
+    if options.json:
+        emit({"model": options.model, "data": options.data, "split": "heldout", **metrics})
+        return
+    show_sliding(console, metrics, directory)
+    closing(console, None, suggest_command(encoder.recipe, options.model, encoder.tokenizer))
+
+
+def evaluate_pairs(options: Options, encoder: TextEncoder) -> None:
+    """A model that translates: metrics of each token, and BLEU of whole translations."""
+    from clozeworks.cli.translate import translate_texts
+    from clozeworks.metrics.bleu import bleu
+    from clozeworks.screen.console import closing, emit, note, screen
+    from clozeworks.screen.translations import show_translations
+
+    tokenizer = encoder.tokenizer
+    if encoder.recipe.decoder is None:
+        given, needed = encoder.recipe.name, "a model with a decoder translates, and this one has none"
+        raise InputError("--test", given, needed, "use --data, or pretrain transformer_mini on pairs")
+    if tokenizer is None:
+        raise InputError(options.model, "no tokenizer", "text needs one", "put tokenizer.json beside it")
+    pairs, metrics, about = read_test(options, encoder)
+    console = screen()
+    how = {"beams": options.beams, "length_penalty": options.length_penalty}
+    translations = translate_texts(encoder, [a for a, _ in pairs], console=console, show=not options.json, **how)
+    references = [b for _, b in pairs]
+    metrics |= {"accuracy": metrics["next_accuracy"], "translated": len(pairs)}
+    metrics |= bleu([one.text for one in translations], references, lowercase=tokenizer.lowercase)
+    if options.json:
+        emit({"model": options.model, **about, **how, **metrics})
+        return
+    show_translations(console, metrics, translations, references)
+    if options.test is None:
+        note(console, "the references are held-out tokens written back as text; --test compares with the text itself")
+    closing(console, None, f"clozeworks translate {shlex.quote(options.model)} {shlex.quote(pairs[0][0])}")
+
+
+def read_test(options: Options, encoder: TextEncoder) -> tuple[list[tuple[str, str]], dict[str, Any], dict[str, str]]:
+    """The pairs to translate, the metrics of their tokens, and where they are from."""
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.evaluate import heldout
+    from clozeworks.evaluate.pair_text import PairText, choose_fields, decode_pairs, read_pairs
+    from clozeworks.evaluate.text import evaluate_text
+
+    tokenizer = encoder.tokenizer
+    assert tokenizer is not None
+    if options.test is not None:
+        file = existing(options.test, "a file of pairs")
+        fields = choose_fields(file, options.pairs)
+        pairs = read_pairs(file, fields)
+        text = PairText(tokenizer, pairs)
+        metrics = heldout.evaluate(
+            encoder.model, text, encoder.recipe.objective, encoder.vocabulary(), seed=options.seed
+        )
+        return pairs, metrics, {"test": options.test, "pairs": ",".join(fields)}
+    assert options.data is not None
+    directory = existing(options.data, "a prepared directory")
+    metrics = evaluate_text(encoder, directory, options.seed)
+    pairs = decode_pairs(Corpus.open(directory, "heldout"), tokenizer)
+    return pairs, metrics, {"data": options.data, "split": "heldout"}
+
+
+def evaluate_task(options: Options, encoder: TextEncoder) -> None:
+    """A fine-tuned model on labelled rows."""
+    from clozeworks.cli import named
+    from clozeworks.data.tables import balance, read_table
+    from clozeworks.evaluate.examination import examine
+    from clozeworks.evaluate.mistakes import mistakes
+    from clozeworks.inference.predict import get_task, match_columns
+    from clozeworks.screen.console import closing, emit, note, screen
+    from clozeworks.screen.task_metrics import show_task_metrics
+    from clozeworks.train.finetune.plan import limit_length
+
+    task, tokenizer = get_task(encoder.recipe), encoder.tokenizer
+    check_task_options(options, task.name)
+    if tokenizer is None:
+        raise InputError(options.model, "no tokenizer", "text needs one", "put tokenizer.json beside it")
+    if options.max_length is not None:
+        task = dataclasses.replace(task, template=limit_length(task.template, encoder.recipe, options.max_length))
+        task.template.check("--max-length")
+    assert options.test is not None
+    file, columns = existing(options.test, "a labelled file"), named.pairs(options.columns, "--columns")
+    rows = read_table(file, match_columns(task), task.truth, columns, maybe=task.maybe)
+    result = examine(encoder.model, task, rows.table, tokenizer, encoder.kind, options.seed)
+    wrong = mistakes(task, result.answers, rows.table)
+    baseline = commonest(balance(rows.table).counts) if wrong.confusion is not None else {}
+    if options.report is not None:
+        write_report(options, options.report, task.name, len(rows.table), result, wrong, baseline)
+    if options.json:
+        outcome = as_json(task.name, result, wrong, baseline, rows.notes)
+        emit({"model": options.model, "test": options.test, **outcome})
+        return
+    console = screen()
+    for text in rows.notes:
+        note(console, text)
+    console.print(f"{len(rows.table):,} rows of {options.test}\n", soft_wrap=True)
+    show_task_metrics(console, result, wrong, baseline)
+    place = f"{shlex.quote(options.model)} --test {shlex.quote(options.test)}"
+    more = [] if options.report else [f"clozeworks evaluate {place} --report report.html"]
+    command = f"clozeworks predict {shlex.quote(options.model)} {shlex.quote(options.test)}"
+    closing(console, options.report, command, *more)
+
+
+def check_task_options(options: Options, task: str) -> None:
+    """Refuse what has no meaning for labelled rows."""
+    if options.test is None:
+        needed = f"it was trained to {task}, and labelled rows tell how well"
+        raise InputError("--data", options.data, needed, "give them as --test FILE")
+    for name in UNLABELLED:
+        if getattr(options, name) is not None:
+            flag = f"--{name.replace('_', '-')}"
+            raise InputError(flag, getattr(options, name), "it is about text without labels", "leave it out")
+    if options.report is not None and not options.report.endswith((".html", ".htm")):
+        raise InputError("--report", options.report, "it is one HTML page", "use an ending of .html")
+
+
+def write_report(
+    options: Options,
+    file: str,
+    task: str,
+    rows: int,
+    result: Examination,
+    wrong: Mistakes,
+    baseline: dict[str, float],
+) -> None:
+    from clozeworks.core import atomic_io
+    from clozeworks.evaluate.report import page
+
+    about = [("model", options.model), ("task", task), ("rows", f"{rows:,} of {options.test}")]
+    about += [("always the same", f"{name}: accuracy {share:.4f}") for name, share in baseline.items()]
+    atomic_io.write_text(Path(file), page(f"{Path(options.model).name}: {task}", about, result, wrong))
+
+
+def commonest(counts: dict[str, int]) -> dict[str, float]:
+    """The commonest class with the accuracy of always saying so."""
+    name = next(iter(counts))
+    return {name: counts[name] / sum(counts.values())}
+
+
+def as_json(
+    name: str, result: Examination, wrong: Mistakes, baseline: dict[str, float], notes: list[str]
+) -> dict[str, Any]:
+    matrix = wrong.confusion
+    return {
+        "task": name,
+        "rows": len(result.answers),
+        **result.figures,
+        "loss": result.loss,
+        "intervals": result.intervals,
+        "commonest": baseline,
+        "classes": {label: each._asdict() for label, each in wrong.classes.items()},
+        "confusion": None if matrix is None else {"labels": matrix.labels, "counts": matrix.counts.tolist()},
+        "worst": [dataclasses.asdict(each) for each in wrong.worst],
+        "notes": notes,
+    }

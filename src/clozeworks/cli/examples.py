@@ -1,45 +1,85 @@
 """clozeworks examples"""
 
+from __future__ import annotations
+
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from clozeworks.cli import named, step_examples
-from clozeworks.cli.arguments import Options
-from clozeworks.core import spec
+from clozeworks.cli.arguments import RECIPE, SET, CommandOptions, argument, choice, option, whole
+from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.examples import RaggedBatch
-from clozeworks.data.shards.corpus import Corpus
-from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.recipe import Recipe
-from clozeworks.screen.console import closing, emit, facts, note, screen
-from clozeworks.screen.drawing import brief, drawn, legend
-from clozeworks.train.pretraining_batches import PretrainingBatches, make_epoch
-from clozeworks.train.run import fit_to_data
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    from clozeworks.core.examples import RaggedBatch
+    from clozeworks.data.batches.rows import Row
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.recipe import Recipe
+
+
+@dataclass(kw_only=True)
+class Options(CommandOptions):
+    """Show training examples as the model will see them
+
+    Before any training, or exactly those of a step of a run.
+
+    clozeworks examples bert_mini --data data --count 3
+    clozeworks examples roberta_mini --data data --set objective.corruption=MaskSpans
+    clozeworks examples roberta_mini --data data --set "objective.segments=DocSentences(length=64)"
+    clozeworks examples --run run --step 1234
+    """
+
+    recipe: str | None = argument("RECIPE", RECIPE, nargs="?")
+    set: list[str] = option(SET, repeat=True, metavar="PATH=VALUE")
+    data: str | None = option("what prepare wrote", metavar="DIR")
+    run: str | None = option("instead of RECIPE and --data: a run, with --step", metavar="RUN")
+    step: int | None = option("exactly what this step of the run was trained on", type=whole(), metavar="N")
+    parts: str | None = option("a file with parts of your own that the run is made of", metavar="FILE.py")
+    count: int | None = option(
+        "how many examples to show", type=whole(), metavar="N", otherwise="3; 1 with --index, all with --step"
+    )
+    index: int | None = option("the first example to show", type=whole(0), metavar="I", otherwise=0)
+    seed: int | None = option(
+        "random seed of segments and masks", type=whole(0), metavar="S", otherwise="the recipe's train.seed"
+    )
+    epoch: int = option("the epoch: each masks other tokens", 0, type=whole(0), metavar="E")
+    split: str = choice("the part of the text", "train", "heldout", default="train")
+    mark_words: bool = option("mark where words begin", False)
+    json: bool = option("print machine-readable JSON only, one object a line", False)
 
 
 def run(options: Options) -> None:
+    """Draw the examples of a recipe on a text, or those of a step of a run."""
+    from clozeworks.cli import named
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.screen.console import closing, emit, note, screen
+    from clozeworks.train.pretraining_batches import make_epoch
+
     if options.run is not None or options.step is not None:
-        of_a_step(options)
+        run_of_step(options)
         return
-    for name, given in (("RECIPE", options.recipe), ("--data", options.data)):
-        if given is None:
-            raise InputError("clozeworks examples", f"no {name}", "a recipe and prepared text are needed",
-                             "or --run RUN --step N for the examples of a step of a run")  # fmt: skip
-    recipe, refused = changed(named.recipe(options.recipe), options.set)
-    directory = named.existing(options.data, "a prepared directory")
+    if options.recipe is None or options.data is None:
+        missing = "RECIPE" if options.recipe is None else "--data"
+        todo = "or --run RUN --step N for the examples of a step of a run"
+        raise InputError("clozeworks examples", f"no {missing}", "a recipe and prepared text are needed", todo)
+    recipe, refused = change_recipe(named.recipe(options.recipe), options.set)
+    directory = existing(options.data, "a prepared directory")
     text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
     seed = recipe.train.seed if options.seed is None else options.seed
     epoch = make_epoch(recipe, text, tokenizer, seed, options.epoch)
-    index = chosen(options, len(epoch.plan))
+    index = choose(options, len(epoch.plan))
     ragged = epoch.examples(index, sentences=True)
     if options.json:
         for at in range(len(index)):
             emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
         return
-    tell(options, recipe, tokenizer, ragged, len(epoch.plan), index, directory)
+    show(options, recipe, tokenizer, ragged=ragged, total=len(epoch.plan), index=index, directory=directory)
     refused = refused or refusal(recipe, directory, tokenizer)
     if refused is not None:
         screen().print()
@@ -50,18 +90,21 @@ def run(options: Options) -> None:
     closing(screen(), None, f"{command} --data {shlex.quote(str(options.data))} --out run")
 
 
-def of_a_step(options: Options) -> None:
+def run_of_step(options: Options) -> None:
     """A run knows its recipe and its text: nothing else may be said about them."""
     names = ("recipe", "data", "set", "index", "seed")
     other = [name for name in names if getattr(options, name) not in (None, [])]
     if options.run is None or options.step is None or other:
         given = f"also {other[0]}" if other else "one without the other"
         raise InputError("--run, --step", given, "a run and one of its steps are needed", "give these two alone")
-    step_examples.show(options, as_json)
+    show_step(options, options.run, options.step)
 
 
-def changed(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | None]:
+def change_recipe(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | None]:
     """The recipe with its fields changed, and why it cannot be trained so: its examples can be looked at anyway."""
+    from clozeworks.cli import named
+    from clozeworks.core import spec
+
     try:
         return named.changed(recipe, changes), None
     except RecipeError as error:
@@ -77,6 +120,10 @@ def changed(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | N
 
 def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError | None:
     """What `pretrain` would say against this sound recipe on this data, if anything."""
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.train.pretraining_batches import PretrainingBatches
+    from clozeworks.train.run import fit_to_data
+
     try:
         text = Corpus.open(directory, "train")
         PretrainingBatches(fit_to_data(recipe, tokenizer), [(text, 1.0)], tokenizer.vocabulary()).check_first_examples()
@@ -85,8 +132,10 @@ def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError
     return None
 
 
-def chosen(options: Options, there: int) -> np.ndarray:
+def choose(options: Options, there: int) -> np.ndarray:
     """The indices asked for: the first few, or one, or a few from one on."""
+    import numpy as np
+
     if options.index is None:
         return np.arange(min(options.count or 3, there))
     if options.index >= there:
@@ -94,20 +143,25 @@ def chosen(options: Options, there: int) -> np.ndarray:
     return np.arange(options.index, min(options.index + (options.count or 1), there))
 
 
-def tell(
+def show(
     options: Options,
     recipe: Recipe,
     tokenizer: Tokenizer,
+    *,
     ragged: RaggedBatch,
-    there: int,
+    total: int,
     index: np.ndarray,
     directory: Path,
 ) -> None:
+    """The examples, drawn, below what they are made by."""
+    from clozeworks.screen.console import facts, screen
+    from clozeworks.screen.drawing import brief, drawn, legend
+
     console = screen()
     objective = recipe.objective
     which = f"{index[0]:,}" if len(index) == 1 else f"{index[0]:,} to {index[-1]:,}"
     rows = [
-        ("examples", f"{which} of {there:,} in epoch {options.epoch} of {recipe.name} on {directory}"),
+        ("examples", f"{which} of {total:,} in epoch {options.epoch} of {recipe.name} on {directory}"),
         ("segments", brief(objective.segments)),
         ("corruption", brief(objective.corruption)),
     ]
@@ -140,3 +194,85 @@ def as_json(ragged: RaggedBatch, at: int, tokenizer: Tokenizer, index: int, epoc
     if ragged.units is not None:
         row["units"] = ragged.units[here].tolist()
     return row | {name: values[at].item() for name, values in ragged.fields.items()}
+
+
+def show_step(options: Options, path: str, step: int) -> None:
+    """The examples of one step of a run: the same text, the same masks, in the order of its rows."""
+    from clozeworks.cli import named
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.exchange import files
+    from clozeworks.screen.console import emit, facts, screen
+    from clozeworks.screen.drawing import brief, drawn, legend
+    from clozeworks.train import run_dir
+
+    run = existing(path, "a run")
+    recipe = files.read_recipe(run / run_dir.RECIPE, named.parts(options.parts))
+    if step > recipe.train.steps:
+        raise InputError("--step", step, f"this run has {recipe.train.steps:,} steps", "give one of them")
+    tokenizer = Tokenizer.load(run)
+    rows = find_rows(run, recipe, tokenizer, step)
+    examples = [each for row in rows for each in iterate_examples(row)]
+    examples = examples[: options.count or len(examples)]
+    if options.json:
+        for row, ragged, at in examples:
+            example = as_json(ragged, at, tokenizer, int(row.index[at]), row.epoch.number)
+            emit({**example, "step": step, "data": name_text(row)})
+        return
+    console = screen()
+    about = [
+        ("step", f"{step:,} of {recipe.train.steps:,} of {run}: {len(rows):,} rows"),
+        *read_outcome(run, step),
+        ("segments", brief(recipe.objective.segments)),
+        ("corruption", brief(recipe.objective.corruption)),
+    ]
+    console.print(facts(about))
+    for place, (row, ragged, at) in enumerate(examples):
+        if not place:
+            legend(console, tokenizer, ragged=ragged, words=options.mark_words)
+        title = f"\n{row.index[at]:,} in epoch {row.epoch.number} of {name_text(row)}"
+        console.print(title, style="bold", markup=False)
+        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, options.mark_words, console.width):
+            console.print(line)
+
+
+def find_rows(run: Path, recipe: Recipe, tokenizer: Tokenizer, step: int) -> list[Row]:
+    """From the last checkpoint before the step, or from the beginning."""
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.exchange import checkpoint
+    from clozeworks.train import run_dir
+    from clozeworks.train.pretraining_batches import PretrainingBatches
+
+    corpora = []
+    for entry in run_dir.read(run)["data"]:
+        corpus = Corpus.open(existing(entry["directory"], "the text of this run"), "train")
+        if corpus.fingerprint != entry["fingerprint"]:
+            given = "other shards than this run was trained on"
+            raise InputError(corpus.directory, given, "the same text is needed", "prepare it as it was")
+        corpora.append((corpus, entry["weight"]))
+    before = checkpoint.find(run, upto=step - 1).checkpoint
+    start, position = (before.step, before.state["position"]) if before else (0, None)
+    return PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), start, position).rows_at(step)
+
+
+def iterate_examples(row: Row) -> Iterator[tuple[Row, RaggedBatch, int]]:
+    ragged = row.epoch.examples(row.index, sentences=True)
+    for at in range(len(row.index)):
+        yield row, ragged, at
+
+
+def name_text(row: Row) -> str:
+    from clozeworks.data.shards.corpus import Corpus
+
+    text = row.epoch.source.text
+    return str(text.directory) if isinstance(text, Corpus) else "text"
+
+
+def read_outcome(run: Path, step: int) -> list[tuple[str, str]]:
+    """What metrics.jsonl says of the step, where it was logged."""
+    from clozeworks.train import metrics_log, run_dir
+
+    for row in metrics_log.read(run / run_dir.METRICS):
+        if row["step"] == step and "split" not in row:
+            numbers = [f"{name.replace('_', ' ')} {row.get(name)}" for name in ("loss", "grad_norm")]
+            return [("outcome", ", ".join([*numbers, *([row["reason"]] if row.get("reason") else [])]))]
+    return []

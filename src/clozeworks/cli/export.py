@@ -1,19 +1,37 @@
 """clozeworks export"""
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
-from clozeworks.exchange.card import PIPELINES, USES
-from clozeworks.inference.text_encoder import save
-from clozeworks.recipes import named as recipes
-from clozeworks.screen.console import closing, emit, screen
+from clozeworks.cli.arguments import JsonOptions, ModelOptions, choice, option
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, ModelOptions):
+    """Export a model for other libraries
+
+    hf: a directory for transformers' from_pretrained. sentence-transformers: one for the library of that name, with
+    the pooling of the model. clozeworks: a model directory of ours, without the history of its run.
+
+    clozeworks export run --to hf --out my-bert
+    clozeworks export sentences --to sentence-transformers --out my-sentences
+    clozeworks export run --to clozeworks --out model
+    """
+
+    to: str = choice("the format", "hf", "clozeworks", "sentence-transformers", default="hf")
+    out: str = option("directory to write", required=True, metavar="DIR")
 
 
 def run(options: Options) -> None:
+    from clozeworks.cli import named
+    from clozeworks.exchange.card import PIPELINES, USES
+    from clozeworks.inference.text_encoder import save
+    from clozeworks.recipes import named as recipes
+    from clozeworks.screen.console import closing, emit, screen
+
     encoder = named.model(options.model, options.parts, options.allow_pickle)
-    out = save(encoder, options.out, options.to)
+    out = save(encoder, options.out, options.to)  # pyright: ignore[reportArgumentType]
     files = sorted(path.name for path in out.iterdir())
     if options.json:
         emit({"out": str(out), "format": options.to, "files": files, "unused": encoder.unused})

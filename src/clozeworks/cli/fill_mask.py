@@ -1,18 +1,33 @@
 """clozeworks fill-mask"""
 
 import shlex
+from dataclasses import dataclass
 
-from rich.text import Text
+from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, option, whole
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
-from clozeworks.screen.console import closing, columns, emit, screen
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, DeviceOptions, ModelOptions):
+    """Predict the words behind each [MASK] of a text
+
+    Masked language modelling: the words that a pretrained model finds likeliest there.
+
+    clozeworks fill-mask run "The value must be a [MASK]."
+    """
+
+    text: str = argument("TEXT", "a text with [MASK] (or what the tokenizer calls it) where a word is missing")
+    top: int = option("how many words to show for each mask", 5, type=whole(), metavar="N")
 
 
 def run(options: Options) -> None:
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
-    found = encoder.fill_mask(options.text, options.top)
-    masks = found if isinstance(found[0], list) else [found]
+    from rich.text import Text
+
+    from clozeworks.cli import named
+    from clozeworks.screen.console import closing, columns, emit, screen
+
+    encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
+    guessed = encoder.fill_mask(options.text, options.top)
+    masks = guessed if isinstance(guessed[0], list) else [guessed]
     if options.json:
         emit({"model": options.model, "text": options.text, "masks": masks})
         return

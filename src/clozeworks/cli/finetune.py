@@ -1,114 +1,244 @@
 """clozeworks finetune"""
 
+from __future__ import annotations
+
 import shlex
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import (
+    MODEL,
+    ColumnOptions,
+    DeviceOptions,
+    JsonOptions,
+    PickleOptions,
+    argument,
+    choice,
+    number,
+    one_of,
+    option,
+    positive,
+    whole,
+)
 from clozeworks.cli.paths import existing
-from clozeworks.cli.pretrain import device
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import balance
-from clozeworks.screen.console import closing, emit, facts, note, screen
-from clozeworks.tasks.embed import SentenceEmbedding
-from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.entry import plan
-from clozeworks.train.finetune.options import FinetuneOptions
-from clozeworks.train.finetune.plan import Plan
-from clozeworks.train.finetune.result import FinetuneResult
-from clozeworks.train.finetune.run import run_plan
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clozeworks.tasks.task import Task
+    from clozeworks.train.finetune.options import FinetuneOptions
+    from clozeworks.train.finetune.plan import Plan
+    from clozeworks.train.finetune.result import FinetuneResult
+
+TASKS = ("classify", "pair", "tag", "qa", "choice", "seq2seq", "embed")
+MEANT = {  # what people call the tasks
+    "classification": "classify",
+    "sentiment": "classify",
+    "text-classification": "classify",
+    "nli": "pair",
+    "mnli": "pair",
+    "paraphrase": "pair",
+    "ner": "tag",
+    "pos": "tag",
+    "token-classification": "tag",
+    "span": "qa",
+    "squad": "qa",
+    "question-answering": "qa",
+    "multiple-choice": "choice",
+    "write": "seq2seq",
+    "translate": "seq2seq",
+    "translation": "seq2seq",
+    "summarize": "seq2seq",
+    "summarization": "seq2seq",
+    "towers": "embed",
+    "sts": "embed",
+    "sentence": "embed",
+    "similarity": "embed",
+    "retrieval": "embed",
+}
 READ = {
     "SumLayers": "the last layers summed",
-    "JoinLayers": "the last layers joined",
+    "JoinLayers": "the last layers concatenated",
     "ScalarMix": "a mix of all layers",
 }
 PLACES = {"mean": "the mean of all tokens", "concat": "the last token, the largest units and the mean"}
-SHOWN = 12  # labels that are told with their counts
+SHOWN = 12  # labels that are shown with their counts
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
+    """Fine-tune a model on labelled rows
+
+    Tasks: classify (text classification), pair (of two texts, such as natural language inference), tag (sequence
+    labelling: named entity recognition, part-of-speech tagging), qa (extractive question answering), choice (multiple
+    choice), seq2seq (translation, summarization), embed (sentence embedding with a bi-encoder). Reads JSON lines, JSON
+    (also SQuAD's), .csv, .tsv, CoNLL, .conllu, .parquet, .arrow and .feather files, plain or compressed (.gz .xz .bz2
+    .zst); docs/rows.md says which columns a task needs. Without --dev a tenth of the rows is held out. Interrupted? The
+    same command resumes and ends with the same weights.
+
+    clozeworks finetune classify --model run --train train.jsonl --dev dev.jsonl --out task
+    clozeworks finetune tag --model HF_DIR --train train.conll --out ner --learning-rate 3e-5 --epochs 5
+    clozeworks finetune classify --model HF_DIR --train train.csv --columns text=review label=stars --out task
+    clozeworks finetune classify --model run --train train.jsonl --out task --freeze --features concat
+    clozeworks finetune pair --model run --train train.jsonl --out task --continue-pretraining 500 --seeds 3
+    """
+
+    task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, meant=MEANT))
+    model: str = option(f"the model to fine-tune: {MODEL}", required=True, metavar="M")
+    train: str = option("labelled rows to train on", required=True, metavar="FILE")
+    dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="a tenth of --train")
+    out: str | None = option("the run directory, a model directory in the end", metavar="RUN")
+    epochs: int | None = option(
+        "passes over the training rows", type=whole(), metavar="N", otherwise="3, more for few rows"
+    )
+    learning_rate: float | None = option(
+        "peak learning rate (train.learning_rate)",
+        type=positive,
+        metavar="R",
+        otherwise="as the model and task suggest",
+    )
+    batch_size: int = option("rows of a step", 32, type=whole(), metavar="N")
+    max_length: int | None = option(
+        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="512, or the model's"
+    )
+    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise=0)
+    seeds: int = option("N runs with different seeds; the best is the model of RUN", 1, type=whole(), metavar="N")
+    patience: int | None = option(
+        "early stopping: end after N epochs without a better metric", type=whole(), metavar="N", otherwise="never"
+    )
+    set: list[str] = option(
+        "change a field, such as train.warmup=0.1 or task.crf=CRF; may be repeated", repeat=True, metavar="PATH=VALUE"
+    )
+    freeze: bool = option("train the head alone, on features of the frozen encoder", False)
+    features: str = choice(
+        "what the head reads: the last layer, the last four summed or concatenated, a learned mix of all",
+        "last",
+        "sum",
+        "concat",
+        "mix",
+        default="last",
+    )
+    from_scratch: bool = option("begin with random weights, to compare: what is pretraining worth?", False)
+    word_vectors: str | None = option(
+        "with --from-scratch: file of word vectors that the token embeddings begin as", metavar="FILE"
+    )
+    freeze_word_vectors: bool = option("keep the token embeddings of --word-vectors as they are", False)
+    layer_decay: float | None = option(
+        "layer-wise learning rate decay: each layer at X times the rate of the one above, such as 0.9",
+        type=number,
+        metavar="X",
+    )
+    gradual_unfreezing: bool = option("unfreeze one layer more each epoch, from the top, lower ones slower", False)
+    continue_pretraining: int | None = option(
+        "first continue pretraining on the text of --train (task-adaptive pretraining)", type=whole(), metavar="STEPS"
+    )
+    lm_weight: float = option(
+        "of causal models: weight of the language-model loss beside the task's, such as 0.5",
+        0.0,
+        type=number,
+        metavar="W",
+        otherwise="0",
+    )
+    architecture: str = choice(
+        "seq2seq: an encoder with a decoder made of it, or one stack as a prefix language model",
+        "decoder",
+        "prefix",
+        default="decoder",
+    )
+    decoder: str | None = option(
+        "seq2seq: the model that the decoder begins as", metavar="M", otherwise="that of --model"
+    )
+    limit: int | None = option("train on about N of the rows", type=whole(), metavar="N", otherwise="all")
+    dry_run: bool = option("say what was read and what would be done; train nothing", False)
+    parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 
 
 def run(options: Options) -> int:
-    device(options.device)
+    """Plan the fine-tuning, carry it out, and report."""
+    from clozeworks.cli import named
+    from clozeworks.screen.console import closing, emit, screen
+    from clozeworks.train.finetune.entry import plan
+    from clozeworks.train.finetune.run import run_plan
+
+    named.check_device(options.device)
     if options.out is None and not options.dry_run:
         raise InputError("clozeworks finetune", "no --out", "a run needs a directory", "add --out run, or --dry-run")
-    wishes = wishes_of(options)
+    asked = finetune_options(options)
     encoder = named.model(options.model, options.parts, options.allow_pickle)
-    train, dev = (None if file is None else existing(file, "a labelled file") for file in (options.train, options.dev))
-    found = plan(options.task, encoder, train, dev, pairs_of(options.columns, "--columns"), wishes)
+    train = existing(options.train, "a labelled file")
+    dev = None if options.dev is None else existing(options.dev, "a labelled file")
+    made = plan(options.task, encoder, train, dev, named.pairs(options.columns, "--columns"), asked)
     console = screen()
     if not options.json:
-        tell(console, found)
+        show_plan(console, made)
     if options.out is None or options.dry_run:
         if options.json:
-            emit({**told(found), "notes": found.notes})
+            emit({**as_json(made), "notes": made.notes})
         else:
             closing(console, None, "the same command without --dry-run, with --out RUN")
         return 0
-    done = run_plan(found, options.out, device=options.device, progress=not options.json, console=console)
+    done = run_plan(made, options.out, device=options.device, progress=not options.json, console=console)
     if options.json:
-        emit(outcome(options, found, done))
+        emit(result_as_json(options, made, done))
     else:
-        report(console, options, found, done)
+        report(console, options, done)
     return 128 + done.signal if done.signal else 0
 
 
-def wishes_of(options: Options) -> FinetuneOptions:
-    names = ("epochs", "batch_size", "max_length", "freeze", "features", "from_scratch", "gradual_unfreezing", "layer_decay",
-             "continue_pretraining", "lm_weight", "patience", "seeds", "limit", "architecture", "decoder",
-             "word_vectors", "freeze_word_vectors")  # fmt: skip
-    given = {name: getattr(options, name) for name in names}
-    return FinetuneOptions(**given, changes=pairs_of(options.set, "--set"))
+def finetune_options(options: Options) -> FinetuneOptions:
+    """The options as the library takes them; --set has the last word."""
+    from clozeworks.cli import named
+    from clozeworks.train.finetune.options import FinetuneOptions
+
+    names = ("epochs", "batch_size", "max_length", "freeze", "features", "from_scratch", "gradual_unfreezing",
+             "layer_decay", "continue_pretraining", "lm_weight", "patience", "seeds", "limit", "architecture",
+             "decoder", "word_vectors", "freeze_word_vectors")  # fmt: skip
+    own = {"train.learning_rate": options.learning_rate, "train.seed": options.seed}
+    changes = {path: str(value) for path, value in own.items() if value is not None}
+    changes |= named.pairs(options.set, "--set")
+    return FinetuneOptions(**{name: getattr(options, name) for name in names}, changes=changes)
 
 
-def pairs_of(texts: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE, several of them."""
-    found = {}
-    for text in texts:
-        name, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not name or not value:
-            example = "text=review" if option == "--columns" else "train.learning_rate=1e-4"
-            raise InputError(option, text or "nothing", "NAME=VALUE is needed", f"for example: {option} {example}")
-        found[name] = value
-    return found
-
-
-def tell(console: Console, found: Plan) -> None:
+def show_plan(console: Console, plan: Plan) -> None:
     """What was read, and what will be done."""
-    for text in found.notes:
+    from clozeworks.data.tables import balance
+    from clozeworks.screen.console import facts, note
+
+    for text in plan.notes:
         note(console, text)
-    train, tune = found.recipe.train, found.recipe.finetune
+    train, tune = plan.recipe.train, plan.recipe.finetune
     assert tune is not None
     epochs = "1 epoch" if tune.epochs == 1 else f"{tune.epochs} epochs"
-    begin = "fresh weights" if found.options.from_scratch else found.encoder.recipe.name
-    held = f", {len(found.dev):,} to measure on" if found.dev else ""
-    rows = [("rows", f"{len(found.train):,} to learn from{held}")]
-    rows.append(("columns", ", ".join(f"{name} = {column}" for name, column in found.columns.items())))
-    if counts := balance(found.train).counts:
-        rows.append(("labels", labels_of(counts)))
-    learns = "all but its words learns" if found.recipe.encoder.embed.frozen else "all of it learns"
+    begin = "fresh weights" if plan.options.from_scratch else plan.encoder.recipe.name
+    held = f", {len(plan.dev):,} to measure on" if plan.dev else ""
+    rows = [("rows", f"{len(plan.train):,} to learn from{held}")]
+    rows.append(("columns", ", ".join(f"{name} = {column}" for name, column in plan.columns.items())))
+    if counts := balance(plan.train).counts:
+        rows.append(("labels", list_labels(counts)))
+    learns = "all but its words learns" if plan.recipe.encoder.embed.frozen else "all of it learns"
     rows += [
-        ("encoder", f"{begin}, {'frozen' if tune.freeze else learns}, texts of {found.task.template.length}"),
-        ("head", head_of(found.task)),
+        ("encoder", f"{begin}, {'frozen' if tune.freeze else learns}, texts of {plan.task.template.length}"),
+        ("head", describe_head(plan.task)),
         ("training", f"{epochs}, {train.steps:,} steps of {tune.batch_size}, rate {train.learning_rate:.1e}"),
     ]
-    if found.options.continue_pretraining:
-        rows.insert(-1, ("before", f"{found.options.continue_pretraining:,} steps of pretraining on these texts"))
+    if plan.options.continue_pretraining:
+        rows.insert(-1, ("before", f"{plan.options.continue_pretraining:,} steps of pretraining on these texts"))
     console.print(facts(rows))
     console.print()
 
 
-def labels_of(counts: dict[str, int]) -> str:
+def list_labels(counts: dict[str, int]) -> str:
     """Labels with the number of rows that have them, the commonest first."""
     shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:SHOWN])
     return f"{shown} and {len(counts) - SHOWN} more" if len(counts) > SHOWN else shown
 
 
-def head_of(task: Task) -> str:
+def describe_head(task: Task) -> str:
     """What the head reads, and how many labels it tells apart."""
+    from clozeworks.tasks.embed import SentenceEmbedding
+    from clozeworks.tasks.summary import Summary
+
     summary = getattr(task, "summary", None)
     reading = type(task.reading).__name__
     parts = [] if reading == "Reading" else [READ[reading]]
@@ -124,29 +254,34 @@ def head_of(task: Task) -> str:
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 
 
-def told(found: Plan) -> dict[str, Any]:
-    train, tune = found.recipe.train, found.recipe.finetune
-    rows = {"train": len(found.train), **({"dev": len(found.dev)} if found.dev else {})}
+def as_json(plan: Plan) -> dict[str, Any]:
+    from clozeworks.data.tables import balance
+
+    train, tune = plan.recipe.train, plan.recipe.finetune
+    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
     how = {"epochs": tune and tune.epochs, "steps": train.steps, "learning_rate": train.learning_rate}
     return {
-        "task": found.task.name,
+        "task": plan.task.name,
         "rows": rows,
-        "columns": found.columns,
-        "labels": balance(found.train).counts,
+        "columns": plan.columns,
+        "labels": balance(plan.train).counts,
         **how,
     }
 
 
-def outcome(options: Options, found: Plan, done: FinetuneResult) -> dict[str, Any]:
+def result_as_json(options: Options, plan: Plan, done: FinetuneResult) -> dict[str, Any]:
     """The one object of --json."""
-    seeds = [{"seed": seed, **figures} for seed, figures in done.seeds.items()]
+    seeds = [{"seed": seed, **metrics} for seed, metrics in done.seeds.items()]
     more = {"seeds": seeds, "mean": done.mean, "spread": done.spread}
     place = {"model": options.model, "run": str(done.out), "finished": done.finished}
-    figures = {**done.metrics, "intervals": done.intervals}
-    return {**told(found), **place, **figures, **more, "notes": done.notes}
+    metrics = {**done.metrics, "intervals": done.intervals}
+    return {**as_json(plan), **place, **metrics, **more, "notes": done.notes}
 
 
-def report(console: Console, options: Options, found: Plan, done: FinetuneResult) -> None:
+def report(console: Console, options: Options, done: FinetuneResult) -> None:
+    """The metrics, with confidence intervals and over the seeds, and what to do with the model."""
+    from clozeworks.screen.console import closing, facts
+
     console.print()
     if not done.finished:
         console.print("stopped; run the same command again to go on")

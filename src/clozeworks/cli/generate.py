@@ -1,34 +1,78 @@
 """clozeworks generate"""
 
 import shlex
+from dataclasses import dataclass
 
-from rich.text import Text
-
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, number, option, whole
 from clozeworks.core.errors import InputError
-from clozeworks.inference.generation import Sampling
-from clozeworks.screen.console import closing, emit, screen
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, DeviceOptions, ModelOptions):
+    """Continue a text with a causal language model
+
+    Tokens are sampled, the same ones for a seed: from all, from the --top-k likeliest, or by nucleus sampling
+    (--top-p). --temperature 0 is greedy decoding, --beams N is beam search.
+
+    clozeworks generate run "Once upon a time" --max-new-tokens 60
+    clozeworks generate run "Once upon a time" --temperature 0.8 --top-p 0.9 --count 3
+    clozeworks generate run "Once upon a time" --beams 4
+    """
+
+    prompt: str = argument("PROMPT", "the text to continue (default: none)", nargs="?", default="")
+    max_new_tokens: int = option("tokens to add at most", 50, type=whole(), metavar="N")
+    temperature: float = option(
+        "sampling temperature: below 1 less random, 0 greedy decoding", 1.0, type=number, metavar="T"
+    )
+    top_k: int | None = option("sample from the K likeliest tokens", type=whole(), metavar="K", otherwise="all")
+    top_p: float | None = option(
+        "nucleus sampling: from the likeliest tokens that have the probability P together",
+        type=number,
+        metavar="P",
+        otherwise=1,
+    )
+    beams: int = option("beam search with N beams instead of sampling", 1, type=whole(), metavar="N")
+    length_penalty: float = option("score beams by log p / length**A", 1.0, type=number, metavar="A")
+    count: int = option("how many texts to write", 1, type=whole(), metavar="N")
+    seed: int = option("random seed: another seed, another text", 0, type=whole(0), metavar="S")
 
 
 def run(options: Options) -> None:
+    from rich.text import Text
+
+    from clozeworks.cli import named
+    from clozeworks.inference.generation import Sampling
+    from clozeworks.screen.console import closing, emit, screen
+
+    check(options)
+    how = Sampling(options.temperature, options.top_k, options.top_p)
+    encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
+    written = encoder.generate(
+        options.prompt,
+        options.max_new_tokens,
+        how,
+        beams=options.beams,
+        penalty=options.length_penalty,
+        count=options.count,
+        seed=options.seed,
+    )
+    if options.json:
+        emit({"model": options.model, "prompt": options.prompt, "texts": written})
+        return
+    console = screen()
+    for place, one in enumerate(written):
+        if place:
+            console.print()
+        console.print(Text(one["text"]))
+    again = f"clozeworks generate {shlex.quote(options.model)} {shlex.quote(options.prompt)}"
+    closing(console, None, f"{again} --seed {options.seed + 1}" if options.beams == 1 else f"{again} --temperature 0.8")
+
+
+def check(options: Options) -> None:
+    """Refuse options that contradict each other."""
     if options.beams > 1 and (options.top_k, options.top_p, options.temperature) != (None, None, 1.0):
         given = f"{options.beams} beams with --temperature, --top-k or --top-p"
         raise InputError("--beams", given, "beams take the likeliest and draw nothing", "leave the others out")
     if options.beams > 1 and options.count > options.beams:
         given = f"{options.count} texts of {options.beams} beams"
         raise InputError("--count", given, "there is a text for each beam at most", f"use --beams {options.count}")
-    how = Sampling(options.temperature, options.top_k, options.top_p)
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
-    more = {"beams": options.beams, "penalty": options.length_penalty, "count": options.count, "seed": options.seed}
-    found = encoder.generate(options.prompt, options.tokens, how, **more)
-    if options.json:
-        emit({"model": options.model, "prompt": options.prompt, "texts": found})
-        return
-    console = screen()
-    for number, one in enumerate(found):
-        if number:
-            console.print()
-        console.print(Text(one["text"]))
-    again = f"clozeworks generate {shlex.quote(options.model)} {shlex.quote(options.prompt)}"
-    closing(console, None, f"{again} --seed {options.seed + 1}" if options.beams == 1 else f"{again} --temperature 0.8")

@@ -1,13 +1,27 @@
 """clozeworks import"""
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
-from clozeworks.cli.to_try import to_try
-from clozeworks.inference.text_encoder import save
-from clozeworks.screen.console import closing, emit, note, screen
+from dataclasses import dataclass
+
+from clozeworks.cli.arguments import JsonOptions, PickleOptions, argument, option
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, PickleOptions):
+    """Import a Hugging Face checkpoint
+
+    clozeworks import HF_DIR --out model
+    """
+
+    model: str = argument("HF_DIR", "a directory with config.json, model.safetensors and a tokenizer")
+    out: str = option("directory to write", required=True, metavar="DIR")
 
 
 def run(options: Options) -> None:
+    from clozeworks.cli import named
+    from clozeworks.cli.next_command import suggest_command
+    from clozeworks.inference.text_encoder import save
+    from clozeworks.screen.console import closing, emit, note, screen
+
     encoder = named.model(options.model, None, options.allow_pickle)
     out = save(encoder, options.out)
     parameters = sum(each.numel() for each in encoder.model.parameters() if each.is_floating_point())
@@ -33,4 +47,4 @@ def run(options: Options) -> None:
     if heads and encoder.tokenizer is not None:  # what it has learned can be gone on with
         more = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"]
         more += [f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"]
-    closing(console, str(out), to_try(encoder.recipe, str(out), encoder.tokenizer), *more)
+    closing(console, str(out), suggest_command(encoder.recipe, str(out), encoder.tokenizer), *more)

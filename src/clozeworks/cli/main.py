@@ -1,20 +1,41 @@
-"""The command line. What the commands take is in `commands/declared.py`, what each does in a module of its own there.
+"""The command line: the table of commands, each in a file of its own beside this one.
 
-Nothing heavy is imported here. A command's module is imported when it runs, torch with it, and only after what
-`doctor` found about this machine was applied.
+Nothing heavy is imported here, nor by the files of the commands before they run: torch comes after what `doctor` found
+about this machine was applied.
 """
 
 import errno
 import importlib
 import os
 import sys
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from types import ModuleType
 from typing import NoReturn
 
-from clozeworks.cli.arguments import Options, Parser
-from clozeworks.cli.declared import COMMANDS, GROUPS, name_of
+from clozeworks.cli.arguments import Parser, read_docstring
 from clozeworks.core.errors import InputError, suggest
+
+GROUPS = {
+    "get started": ("quickstart", "doctor"),
+    "models": ("recipes", "show", "diff"),
+    "data": ("prepare", "examples"),
+    "pretraining": ("pretrain", "runs", "evaluate", "inspect"),
+    "fine-tuning": ("finetune", "predict"),
+    "using a model": ("encode", "fill-mask", "generate", "translate"),
+    "exchange": ("import", "export", "convert"),
+    "word vectors": (
+        "vectors skipgram",
+        "vectors cbow",
+        "vectors fasttext",
+        "vectors glove",
+        "vectors phrases",
+        "vectors evaluate",
+        "vectors similar",
+        "vectors convert",
+    ),
+}
+COMMANDS = tuple(name for group in GROUPS.values() for name in group)
+HELP = ("--help", "-h", "help")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -25,13 +46,13 @@ def main(words: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except InputError as error:
-        return _say(error)
+        return _report(error)
     except OSError as error:
         if error.errno == errno.EPIPE:  # whoever read us has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 141
         if error.filename is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
-            return _say(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
+            return _report(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
         raise
     except KeyboardInterrupt:
         print("\nstopped; the same command starts again, or goes on from its last checkpoint", file=sys.stderr)
@@ -53,7 +74,7 @@ def leave() -> NoReturn:
 
 
 def _run(words: list[str]) -> int:
-    if not words or words[0] in ("--help", "-h", "help"):
+    if not words or words[0] in HELP:
         print(overview())
         return 0
     if words[0] in ("--version", "version"):
@@ -61,24 +82,60 @@ def _run(words: list[str]) -> int:
 
         print(f"clozeworks {__version__}")
         return 0
-    if words[0] not in COMMANDS:
-        what = "option" if words[0].startswith("-") else "command"
-        raise InputError("clozeworks", words[0], f"there is no such {what}", suggest(words[0], COMMANDS))
-    declare = COMMANDS[words[0]]
-    options = parser_of(words[0]).read(words[1:])
-    options.command = words
+    if len(words) == 1 or words[1] in HELP:
+        below = {title: names for title, names in GROUPS.items() if names[0].startswith(f"{words[0]} ")}
+        if below:
+            print(overview(below))
+            return 0
+    name = find_command(words)
+    options = parser_of(name).read(words[len(name.split()) :])
+    options.words = words
 
     from clozeworks.machine import doctor
 
-    learns = words[0] in ("pretrain", "quickstart")
+    learns = name in ("pretrain", "quickstart")
     doctor.apply(doctor.remembered() or doctor.default(), learns)
     if "OMP_WAIT_POLICY" not in os.environ:
         # Waiting threads soon yield: on a busy machine the default spin makes training many times slower (LOG.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    return importlib.import_module(f"clozeworks.cli.{declare.__name__}").run(options) or 0
+    return load_command(name).run(options) or 0
 
 
-def _say(error: InputError) -> int:
+def find_command(words: Sequence[str]) -> str:
+    """The command that the words begin with: one word, or two where several have the same first one."""
+    for count in (1, 2):
+        if " ".join(words[:count]) in COMMANDS:
+            return " ".join(words[:count])
+    below = [name.split()[1] for name in COMMANDS if name.startswith(f"{words[0]} ")]
+    if below:
+        raise InputError(f"clozeworks {words[0]}", words[1], "there is no such command", suggest(words[1], below))
+    what = "option" if words[0].startswith("-") else "command"
+    known = dict.fromkeys(name.split()[0] for name in COMMANDS)
+    raise InputError("clozeworks", words[0], f"there is no such {what}", suggest(words[0], known))
+
+
+def load_command(name: str) -> ModuleType:
+    """The module of a command, with its `Options` and `run`."""
+    module = "import_" if name == "import" else name.replace(" ", ".").replace("-", "_")
+    return importlib.import_module(f"clozeworks.cli.{module}")
+
+
+def parser_of(name: str) -> Parser:
+    return Parser(name, load_command(name).Options)
+
+
+def overview(groups: dict[str, tuple[str, ...]] = GROUPS) -> str:
+    """Every command with its summary."""
+    lines = ["Build language encoders: from raw text to a BERT, every part interchangeable.", ""]
+    lines += ["usage: clozeworks COMMAND [options]      clozeworks COMMAND --help", ""]
+    for title, names in groups.items():
+        lines.append(title)
+        lines += [f"  {name:<18}{read_docstring(load_command(name).Options)[0]}" for name in names]
+        lines.append("")
+    return "\n".join([*lines, "New here? clozeworks quickstart"])
+
+
+def _report(error: InputError) -> int:
     from rich.console import Console
     from rich.text import Text
 
@@ -86,31 +143,3 @@ def _say(error: InputError) -> int:
     sentence = Text.assemble(("error: ", "bold red"), str(error))
     console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
     return 2
-
-
-def overview() -> str:
-    lines = ["Build language encoders: from raw text to a BERT, every part interchangeable.", ""]
-    lines += ["usage: clozeworks COMMAND [arguments]      clozeworks COMMAND --help", ""]
-    for title, group in GROUPS.items():
-        lines.append(title)
-        for declare in group:
-            lines.append(f"  {name_of(declare):<12}{about(declare)[0]}")
-        lines.append("")
-    return "\n".join([*lines, "New here? clozeworks quickstart"])
-
-
-def parser_of(name: str) -> Parser:
-    summary, *rest = about(COMMANDS[name])
-    examples = [line for line in rest if line.startswith("clozeworks ")]
-    more = " ".join(line for line in rest if line not in examples).strip()
-    parser = Parser(name, "\n\n".join([summary, *filter(None, [textwrap.fill(more, 80)])]), examples)
-    COMMANDS[name](parser)
-    return parser
-
-
-def about(declare: Callable[[Parser], None]) -> list[str]:
-    """The lines of its docstring: a sentence, perhaps more, and examples."""
-    return [line.strip() for line in (declare.__doc__ or "").strip().splitlines()]
-
-
-__all__ = ["COMMANDS", "Options", "main", "overview", "parser_of"]

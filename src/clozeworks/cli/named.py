@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+import torch
+
 from clozeworks.cli.paths import existing
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, suggest
@@ -23,20 +25,20 @@ def recipe(text: str, changes: Sequence[str] = ()) -> Recipe:
     return changed(_recipe(text), changes)
 
 
-def changed(found: Recipe, changes: Sequence[str]) -> Recipe:
+def changed(recipe: Recipe, changes: Sequence[str]) -> Recipe:
     """The recipe with each PATH=VALUE set, checked."""
     for change in changes:
-        put(found, change)
-    spec.check(found, found.name)
-    return found
+        put(recipe, change)
+    spec.check(recipe, recipe.name)
+    return recipe
 
 
-def put(found: Recipe, change: str) -> None:
+def put(recipe: Recipe, change: str) -> None:
     """Set one PATH=VALUE."""
     path, equals, value = (text.strip() for text in change.partition("="))
     if not equals or not path:
         raise InputError("--set", change or "nothing", "PATH=VALUE is needed", "for example: --set train.steps=500")
-    spec.set_path(found, path, value)
+    spec.set_path(recipe, path, value)
 
 
 def _recipe(text: str) -> Recipe:
@@ -72,36 +74,68 @@ def parts(file: str | None) -> list[type[Spec]]:
         return []
     module = _module(Path(file))
     own = [value for value in vars(module).values() if isinstance(value, type) and issubclass(value, Spec)]
-    found = [part for part in own if part.__module__ == module.__name__]
-    if not found:
+    specs = [part for part in own if part.__module__ == module.__name__]
+    if not specs:
         raise InputError(file, "no part in it", "a dataclass that is a Spec is needed", "name the file of your parts")
-    return found
+    return specs
 
 
 def _module(file: Path) -> ModuleType:
     """A file that the user named runs as it would if they had run it; errors in it are theirs to read."""
     path = Path(existing(file, "a Python file"))
-    found = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
-    if found is None or found.loader is None:
+    source = importlib.util.spec_from_file_location(re.sub(r"\W", "_", path.stem), path)
+    if source is None or source.loader is None:
         raise InputError(file, "not a Python file", "a file that ends in .py is needed", "check it")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(source)
     sys.modules[module.__name__] = module  # dataclasses look their module up
-    found.loader.exec_module(module)
+    source.loader.exec_module(module)
     return module
 
 
-def model(path: str, own_parts: str | None = None, allow_pickle: bool = False) -> TextEncoder:
-    """A run, a model directory, or a Hugging Face directory."""
-    return load(existing(path, "a run, a model or a Hugging Face directory"), parts(own_parts), allow_pickle)
+def model(
+    path: str, own_parts: str | None = None, allow_pickle: bool = False, device: str | None = None
+) -> TextEncoder:
+    """A run, a model directory, or a Hugging Face directory; on a device where one is given."""
+    if device is not None:
+        check_device(device)
+    encoder = load(existing(path, "a run, a model or a Hugging Face directory"), parts(own_parts), allow_pickle)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device not in (None, "cpu"):
+        encoder.model.to(device)
+    return encoder
+
+
+def check_device(name: str) -> None:
+    """Refuse what is no device of this machine."""
+    if name == "auto":
+        return
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        given = f"{name} ({str(error).splitlines()[0]})"
+        raise InputError("--device", given, "a device of this machine is needed", "see clozeworks doctor") from None
+
+
+def pairs(texts: Sequence[str], option: str) -> dict[str, str]:
+    """NAME=VALUE, several of them."""
+    values = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not name or not value:
+            example = "text=review" if option == "--columns" else "train.learning_rate=1e-4"
+            raise InputError(option, text or "nothing", "NAME=VALUE is needed", f"for example: {option} {example}")
+        values[name] = value
+    return values
 
 
 def weighted(texts: Sequence[str]) -> list[tuple[Path, float]]:
     """Directories with their weights, `A:0.7 B:0.3`; a colon that belongs to an existing path is part of it."""
-    found = []
+    directories = []
     for text in texts:
         path, colon, number = text.rpartition(":")
         if not colon or Path(text).exists():
-            found.append((existing(text, "a prepared directory"), 1.0))
+            directories.append((existing(text, "a prepared directory"), 1.0))
             continue
         try:
             weight = float(number)
@@ -109,5 +143,5 @@ def weighted(texts: Sequence[str]) -> list[tuple[Path, float]]:
             raise InputError(
                 f"--data {text}", number, "a number is needed after the colon", "write for example DIR:0.3"
             ) from None
-        found.append((existing(path, "a prepared directory"), weight))
-    return found
+        directories.append((existing(path, "a prepared directory"), weight))
+    return directories

@@ -1,21 +1,57 @@
 """clozeworks predict"""
 
+from __future__ import annotations
+
 import json
 import sys
 import time
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
-from clozeworks.cli.finetune import pairs_of
+from clozeworks.cli.arguments import ColumnOptions, DeviceOptions, ModelOptions, argument, option, whole
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
-from clozeworks.inference.predict import get_task, join_windows, predict
-from clozeworks.screen.console import finite, screen, span
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+
+@dataclass(kw_only=True)
+class Options(DeviceOptions, ColumnOptions, ModelOptions):
+    """Predict rows with a fine-tuned model
+
+    Reads rows and writes JSON lines in the same order: each row with its prediction, such as label and scores, tags, or
+    the answer of question answering. A column of the row that has the name of a prediction is written as given_NAME.
+    Files of any size are read piece by piece.
+
+    clozeworks predict task rows.jsonl --out predictions.jsonl
+    clozeworks predict task reviews.csv --columns text=review
+    clozeworks predict task lines.txt --text
+    """
+
+    file: str = argument("FILE", "rows; - for JSON lines of standard input (default: -)", nargs="?", default="-")
+    text: bool = option("each line of FILE is a text; empty ones are left out", False)
+    out: str | None = option("file to write, JSON lines", metavar="FILE", otherwise="standard output")
+    batch_size: int = option("rows that are read and predicted together", 512, type=whole(), metavar="N")
 
 
 def run(options: Options) -> None:
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    """Predict piece by piece, to a file that is there once it is whole, or to standard output."""
+    from clozeworks.core import atomic_io
+
+    if options.out is None:
+        predict_rows(options, sys.stdout)
+        return
+    with atomic_io.file(options.out) as part, part.open("w", encoding="utf-8") as stream:
+        predict_rows(options, stream)
+
+
+def predict_rows(options: Options, stream: TextIO) -> None:
+    from clozeworks.cli import named
+    from clozeworks.inference.predict import get_task, join_windows, predict
+    from clozeworks.screen.console import screen, span
+
+    encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
     task = get_task(encoder.recipe)
     if encoder.tokenizer is None:
         raise InputError(options.model, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it")
@@ -24,14 +60,16 @@ def run(options: Options) -> None:
         raise InputError("--text", f"a model for {task.name}", needed, "give rows, in .jsonl or .csv")
     given = options.file if options.file == "-" else existing(options.file, "a file of rows")
     kind = ".txt" if options.text else None
-    columns = pairs_of(options.columns, "--columns")
+    columns = named.pairs(options.columns, "--columns")
     console, done, begin = screen(stderr=True), 0, time.perf_counter()
     with console.status("reading") as status:
-        pieces = predict(encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind)
+        pieces = predict(
+            encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind, rows=options.batch_size
+        )
         for table, answers in pieces:
             for row, answer in zip(table.given, answers, strict=True):
-                write(join_windows(row, answer))
-            sys.stdout.flush()
+                write_line(join_windows(row, answer), stream)
+            stream.flush()
             done += len(answers)
             seconds = time.perf_counter() - begin
             status.update(f"{done:,} rows, {done / seconds:,.0f} a second")
@@ -39,11 +77,13 @@ def run(options: Options) -> None:
         console.print(f"{done:,} rows in {span(time.perf_counter() - begin)}")
 
 
-def write(found: dict[str, Any]) -> None:
+def write_line(row: dict[str, Any], stream: TextIO) -> None:
     """A line of JSON, whatever the row brought along and whatever the terminal can show."""
-    text = json.dumps(finite(found), ensure_ascii=False, default=str)
+    from clozeworks.screen.console import finite
+
+    text = json.dumps(finite(row), ensure_ascii=False, default=str)
     try:
-        text.encode(sys.stdout.encoding or "utf-8")
+        text.encode(stream.encoding or "utf-8")
     except UnicodeEncodeError:
-        text = json.dumps(finite(found), default=str)
-    sys.stdout.write(text + "\n")
+        text = json.dumps(finite(row), default=str)
+    stream.write(text + "\n")

@@ -1,31 +1,107 @@
 """clozeworks prepare"""
 
+from __future__ import annotations
+
 import shlex
-from collections.abc import Callable
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
-from clozeworks import corpus
-from clozeworks.cli import check
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import JsonOptions, argument, choice, option, share, whole
 from clozeworks.cli.paths import existing
-from clozeworks.cli.text_options import reading
 from clozeworks.core.errors import InputError
-from clozeworks.data.shards.prepare import Prepared, prepare
-from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.data.tokens.training import KINDS
-from clozeworks.screen.console import closing, emit, facts, note, screen
-from clozeworks.screen.progress_bar import Bar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from clozeworks.data.checks.check import Report
+    from clozeworks.data.shards.prepare import Prepared
+    from clozeworks.data.tokens.tokenizer import Tokenizer
 
 VOCAB = 8192
+FLAGS = ("cased", "dedupe", "unwrap", "overwrite")
+# Options that go on as they were given, with their defaults.
+VALUES = {
+    "corpus": None,
+    "tokenizer": "wordpiece",
+    "vocab": None,
+    "add_tokens": None,
+    "lang": None,
+    "segmenter": None,
+    "heldout": 0.02,
+    "field": "text",
+    "pairs": None,
+    "encoding": "utf-8",
+    "errors": "strict",
+    "unicode": "none",
+    "processes": None,
+    "engine": "local",
+}
 
 
-def run(options: Options) -> int | None:
-    source = _source(options)
+@dataclass(kw_only=True)
+class Options(JsonOptions):
+    """Tokenize text into shards, with a tokenizer trained on it
+
+    Reads .txt (a blank line ends a document), .jsonl, .csv, .tsv, .parquet and .arrow files, plain or compressed (.gz
+    .zst .xz .bz2), directories and globs of them, and standard input (-). Interrupted? The same command goes on.
+
+    clozeworks prepare corpus.txt --out data --vocab 8000
+    clozeworks prepare more.txt --tokenizer data --out more
+    clozeworks prepare 'crawl/*.jsonl.gz' --out data --processes 8 --dedupe
+    clozeworks prepare pairs.jsonl --pairs en,de --out data
+    clozeworks prepare corpus.txt --check
+    """
+
+    text: list[str] = argument("TEXT", "files, directories, globs, or - for standard input", nargs="*")
+    corpus: str | None = choice("use the embedded text instead of TEXT", "en", "zh")
+    out: str | None = option("directory to write", metavar="DIR")
+    check: bool = option("only look at the text and say what will go wrong", False)
+    tokenizer: str = option(
+        "train wordpiece, bytes, bpe, unigram, words or chars on the text, or take one from a path",
+        "wordpiece",
+        metavar="KIND|PATH",
+    )
+    vocab: int | None = option("vocabulary size of a new tokenizer", type=whole(), metavar="N", otherwise=VOCAB)
+    cased: bool = option("case-sensitive: keep capitals; a bytes tokenizer always does", False)
+    add_tokens: str | None = option("words to add to a tokenizer that exists, one a line", metavar="FILE")
+    lang: str | None = choice("language of the text", "en", "zh", otherwise="detected from its letters")
+    segmenter: str | None = option(
+        "Chinese word segmenter: jieba, spaces (words are parted in the text), none, or file.py:function",
+        metavar="NAME",
+        otherwise="jieba for zh",
+    )
+    heldout: float = option("share of the documents kept for evaluation", 0.02, type=share, metavar="SHARE")
+    dedupe: bool = option("leave out exact copies of documents", False)
+    field: str = option("the field or column that holds the text", "text", metavar="NAME")
+    pairs: str | None = option("two fields, source and target: parallel text for translation", metavar="A,B")
+    encoding: str = option("character encoding, such as gb18030; auto detects it", "utf-8", metavar="NAME")
+    errors: str = choice(
+        "what to do with bytes and rows that cannot be read", "strict", "replace", "skip", default="strict"
+    )
+    unicode: str = choice("normalise the characters", "none", "nfc", "nfkc", default="none")
+    unwrap: bool = option("join the lines of a paragraph of .txt, as in old e-texts", False)
+    processes: int | None = option(
+        "number of processes on this machine", type=whole(), metavar="N", otherwise="as many as pay off"
+    )
+    engine: str = choice(
+        "where processes run; ray: on the cluster that RAY_ADDRESS names, or a local one",
+        "local",
+        "ray",
+        default="local",
+    )
+    overwrite: bool = option("replace what an earlier prepare wrote to DIR", False)
+
+
+def run(options: Options) -> int:
+    """Prepare the text, or check it alone."""
+    from clozeworks.data.shards.prepare import prepare
+    from clozeworks.screen.console import closing, emit, note, screen
+    from clozeworks.screen.prepared import show_prepared
+    from clozeworks.screen.progress_bar import Bar
+
+    source = choose_source(options)
     if options.check:
-        return check.run(source, options)
+        return check(source, options)
     if options.out is None:
         raise InputError("clozeworks prepare", "no --out", "it is needed", "for example: --out data")
     console, added = screen(), []
@@ -33,7 +109,7 @@ def run(options: Options) -> int | None:
         done = prepare(
             source,
             options.out,
-            tokenizer=tokenizer(options.tokenizer, options.add_tokens, options.vocab, added.append),
+            tokenizer=choose_tokenizer(options.tokenizer, options.add_tokens, options.vocab, added.append),
             vocab=options.vocab or VOCAB,
             lang=options.lang or options.corpus,
             lowercase=not options.cased,
@@ -41,28 +117,27 @@ def run(options: Options) -> int | None:
             heldout=options.heldout,
             dedupe=options.dedupe,
             processes=options.processes,
-            engine=options.engine,
+            engine=options.engine,  # pyright: ignore[reportArgumentType]
             overwrite=options.overwrite,
             progress=bar.update,
-            **reading(options),
+            **how_to_read(options),
         )
     if options.json:
         emit(as_json(done))
-        return
-    tell(console, done)
+        return 0
+    show_prepared(console, done)
     for text in added:
         note(console, text)
     out = shlex.quote(str(options.out))
     recipe = "transformer_mini" if options.pairs else "bert_mini"
-    closing(
-        console,
-        str(done.out),
-        f"clozeworks examples {recipe} --data {out}",
-        f"clozeworks pretrain {recipe} --data {out} --out run",
-    )
+    examples = f"clozeworks examples {recipe} --data {out}"
+    closing(console, str(done.out), examples, f"clozeworks pretrain {recipe} --data {out} --out run")
+    return 0
 
 
-def _source(options: Options) -> Any:
+def choose_source(options: Options) -> Any:
+    from clozeworks import corpus
+
     if bool(options.text) == bool(options.corpus):
         given = "both TEXT and --corpus" if options.text else "no text"
         todo = "for example: clozeworks prepare corpus.txt --out data"
@@ -70,20 +145,44 @@ def _source(options: Options) -> Any:
     return corpus.documents(options.corpus) if options.corpus else options.text
 
 
-def tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[str], None]) -> str | Tokenizer:
+def how_to_read(options: Options) -> dict[str, Any]:
+    """How the text is to be read, as `prepare` and `check` take it."""
+    pairs = None
+    if options.pairs is not None:
+        pairs = tuple(name.strip() for name in options.pairs.split(","))
+        if len(pairs) != 2 or not all(pairs) or pairs[0] == pairs[1]:
+            raise InputError(
+                "--pairs", options.pairs, "two different field names are needed", "for example: --pairs en,de"
+            )
+    names = ("field", "encoding", "errors", "unicode", "unwrap")
+    return {"pairs": pairs, **{name: getattr(options, name) for name in names}}
+
+
+def choose_tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[str], None]) -> str | Tokenizer:
     """A kind to train, or a tokenizer to take, with words added."""
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.data.tokens.training import KINDS
+
     if given in KINDS and words is None:
         return given
     if given in KINDS:
         todo = "name a directory: --tokenizer DIR"
         raise InputError("--add-tokens", words, "tokens are added to a tokenizer that exists", todo)
-    found = Tokenizer.load(given)
+    ready = Tokenizer.load(given)
     if vocab is not None:
-        needed = f"{given} is a tokenizer already, of {found.size:,} pieces"
+        needed = f"{given} is a tokenizer already, of {ready.size:,} pieces"
         raise InputError("--vocab", f"{vocab:,}", needed, "leave --vocab out, or name a kind to train")
     if words is None:
-        return found
-    file = existing(words, "a file with one word a line")
+        return ready
+    lines = read_words(words)
+    larger, count = ready.add_tokens(lines)
+    say(f"{count:,} of {len(set(lines)):,} words were new to the tokenizer and have tokens of their own now")
+    return larger
+
+
+def read_words(path: str) -> list[str]:
+    """The words of a file, one a line."""
+    file = existing(path, "a file with one word a line")
     try:
         lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
     except UnicodeDecodeError as error:
@@ -92,61 +191,60 @@ def tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[s
         raise InputError(file, error.strerror, "a file with one word a line is needed", "name one") from None
     if not lines:
         raise InputError(file, "an empty file", "one word a line is needed", "leave --add-tokens out")
-    larger, count = found.add_tokens(lines)
-    say(f"{count:,} of {len(set(lines)):,} words were new to the tokenizer and have tokens of their own now")
-    return larger
-
-
-def tell(console: Console, done: Prepared) -> None:
-    """The summary screen."""
-    manifest = done.manifest
-    rows: list[tuple[str, object]] = [(name, _counted(counted)) for name, counted in manifest["splits"].items()]
-    vocabulary = manifest["tokenizer"]["size"]
-    words, tokens, strange = (
-        sum(counted[name] for counted in manifest["splits"].values()) for name in ("words", "tokens", "unknown")
-    )
-    pieces, unknown = tokens / max(words, 1), strange / max(tokens, 1)
-    rows.append(("tokenizer", f"{vocabulary:,} pieces, {pieces:.2f} tokens a word, {unknown:.3%} of them unknown"))
-    if manifest["unknowns"]:
-        rows.append(("unknown", ", ".join(f"{text} {count:,}" for text, count in manifest["unknowns"])))
-    rows.append(("language", f"{manifest['settings']['lang']}, words {_words(manifest)}"))
-    dropped = {name: count for name, count in {**manifest["dropped"], **manifest["unicode"]}.items() if count}
-    told = [f"{name.replace('_', ' ')} {count:,}" for name, count in dropped.items()]
-    rows.append(("left out", ", ".join(told) or "nothing"))
-    console.print(facts(rows))
-    console.print()
-    console.print(histogram(manifest["lengths"]["documents"]))
-    for text in done.notes:
-        note(console, text)
-
-
-def _words(manifest: dict[str, Any]) -> str:
-    sentences = sum(counted["sentences"] for counted in manifest["splits"].values())
-    if manifest["words"]["given"] >= sentences:
-        return "as given"
-    segmenter = manifest["settings"]["segmenter"]
-    return "by the tokenizer's own borders" if segmenter == "none" else f"by {segmenter}"
-
-
-def histogram(bins: list[list[int]]) -> Text:
-    """Documents by their length in tokens."""
-    text = Text("tokens a document", style="bold")
-    total, most = sum(count for *_, count in bins), max(count for *_, count in bins)
-    width = max(len(f"{high:,}") for _, high, _ in bins)
-    for low, high, count in bins:
-        bar = "█" * max(1, round(32 * count / most))
-        text.append(f"\n{low:>{width},} to {high:>{width},}  ", "default")
-        text.append(bar, "cyan")
-        text.append(f" {count:,} ({count / total:.0%})", "default")
-    return text
-
-
-def _counted(counted: dict[str, int]) -> str:
-    names = ("documents", "sentences", "words", "tokens")
-    return ", ".join(f"{counted[name]:,} {name if counted[name] != 1 else name[:-1]}" for name in names)
+    return lines
 
 
 def as_json(done: Prepared) -> dict[str, Any]:
     names = ("splits", "tokenizer", "read", "dropped", "unicode", "words", "unknowns", "lengths", "settings")
-    facts = {name: done.manifest[name] for name in names}
-    return {"out": str(done.out), **facts, "notes": done.notes, "fingerprint": done.fingerprint}
+    kept = {name: done.manifest[name] for name in names}
+    return {"out": str(done.out), **kept, "notes": done.notes, "fingerprint": done.fingerprint}
+
+
+def check(source: Any, options: Options) -> int:
+    """Print what is wrong with the text: 0 if nothing is, 2 if preparing would stop or lose text."""
+    from clozeworks.data.checks.check import check
+    from clozeworks.data.checks.finding import Aim
+    from clozeworks.data.text.reader import Reading
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.data.tokens.training import KINDS
+    from clozeworks.screen.console import emit, screen
+    from clozeworks.screen.progress_bar import Bar
+    from clozeworks.screen.text_check import show_check
+
+    console = screen()
+    reading = Reading(**how_to_read(options))
+    trained = options.tokenizer in KINDS
+    aim = Aim(
+        lang=options.lang or options.corpus,
+        tokenizer=None if trained else Tokenizer.load(options.tokenizer),
+        kind=options.tokenizer,
+        vocab=options.vocab or VOCAB,
+        segmenter=options.segmenter,
+        heldout=options.heldout,
+        dedupe=options.dedupe,
+        out=options.out,
+        overwrite=options.overwrite,
+    )
+    with Bar(console, show=not options.json, stages={"check": "looking at the text"}) as bar:
+        report = check(source, reading, aim=aim, progress=lambda done, total: bar.update("check", done, total))
+    command = recommended(options, report)
+    if options.json:
+        findings = [asdict(finding) for finding in report.findings]
+        emit({"facts": report.facts, "findings": findings, "wrong": len(report.wrong), "command": command})
+    else:
+        show_check(console, report, command)
+    return 2 if report.wrong else 0
+
+
+def recommended(options: Options, report: Report) -> str:
+    """The command that prepares this text, with what was asked for and what the findings add."""
+    words = ["clozeworks", "prepare", *map(str, options.text), "--out", str(options.out or "data")]
+    chosen: dict[str, str] = {}
+    for name, default in VALUES.items():
+        if getattr(options, name) != default:
+            chosen[f"--{name.replace('_', '-')}"] = str(getattr(options, name))
+    chosen |= {f"--{name}": "" for name in FLAGS if getattr(options, name)}
+    chosen |= report.options()
+    for name, value in chosen.items():
+        words += [name, value] if value else [name]
+    return shlex.join(words)

@@ -1,46 +1,126 @@
 """clozeworks pretrain"""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import (
+    MODEL,
+    RECIPE,
+    DeviceOptions,
+    JsonOptions,
+    PickleOptions,
+    argument,
+    choice,
+    one_of,
+    option,
+    positive,
+    whole,
+)
 from clozeworks.cli.paths import existing
-from clozeworks.cli.to_try import to_try
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import LostError, is_distributed
-from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.continue_from import continue_recipe
-from clozeworks.exchange.huggingface import fits
-from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.model import Model
-from clozeworks.recipe import Recipe
-from clozeworks.screen.console import closing, emit, facts, note, screen, short, size, span
-from clozeworks.train import writers
-from clozeworks.train.resources.dry_run import Forecast, forecast
-from clozeworks.train.run import Result, open_data, pretrain
-from clozeworks.train.startup import cluster, processes
-from clozeworks.vectors.table import Vectors, load_vectors
+
+if TYPE_CHECKING:
+    from clozeworks.inference.text_encoder import TextEncoder
+    from clozeworks.model import Model
+    from clozeworks.recipe import Recipe
+    from clozeworks.train.resources.dry_run import Forecast
+    from clozeworks.train.run import Result
+    from clozeworks.vectors.table import Vectors
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, PickleOptions, DeviceOptions):
+    """Pretrain a recipe on prepared text
+
+    Interrupted? The same command resumes from the last checkpoint and ends with the same weights. Ctrl-C and SIGTERM
+    finish the step, save and end with exit code 130 or 143; a second one stops at once. A finished run ends with 0.
+    --set reaches every field of the recipe: train.precision=bf16 (mixed precision), train.micro_tokens=4096 (gradient
+    accumulation in pieces of so many tokens), train.recompute=true (gradient checkpointing), train.warmup=0.1.
+
+    clozeworks pretrain bert_mini --data data --out run
+    clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --steps 2000 --learning-rate 5e-4
+    clozeworks pretrain bert_mini --from HF_DIR --data data --out run
+    clozeworks pretrain distilbert_mini --teacher run --data data --out small
+    clozeworks pretrain bert_mini --data data --out run --processes 2
+    """
+
+    recipe: str = argument("RECIPE", RECIPE)
+    data: list[str] = option(
+        "what prepare wrote; several directories are mixed by weight", required=True, nargs="+", metavar="DIR[:WEIGHT]"
+    )
+    out: str | None = option("the run directory", metavar="RUN")
+    steps: int | None = option("training steps (train.steps)", type=whole(), metavar="N", otherwise="the recipe's")
+    learning_rate: float | None = option(
+        "peak learning rate (train.learning_rate)", type=positive, metavar="R", otherwise="the recipe's"
+    )
+    batch_tokens: int | None = option(
+        "batch size: tokens of a step (train.batch_tokens)", type=whole(), metavar="N", otherwise="the recipe's"
+    )
+    max_length: int | None = option(
+        "sequence length: tokens of an example at most (objective.segments.length)",
+        type=whole(),
+        metavar="N",
+        otherwise="the recipe's",
+    )
+    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise="the recipe's")
+    set: list[str] = option(
+        "change a field, such as encoder.stack.depth=4 or train.precision=bf16; may be repeated",
+        repeat=True,
+        metavar="PATH=VALUE",
+    )
+    source: str | None = option(
+        "continue pretraining from a run, a model or a Hugging Face directory; the encoder is then that one",
+        flag="--from",
+        metavar="DIR",
+    )
+    teacher: str | None = option(f"for recipes that distil: the teacher, {MODEL}", metavar="DIR")
+    word_vectors: str | None = option("file of word vectors that the token embeddings begin as", metavar="FILE")
+    freeze_word_vectors: bool = option("keep the token embeddings of --word-vectors as they are", False)
+    parts: str | None = option("a file with parts of your own, of --from and --teacher", metavar="FILE.py")
+    dry_run: bool = option("print tokens, epochs, hours and memory; train nothing", False)
+    log: list[str] = option(
+        "write the metrics to this tracker, too; may be repeated",
+        repeat=True,
+        type=one_of("tensorboard", "wandb"),
+        metavar="tensorboard|wandb",
+    )
+    processes: int | None = option(
+        "data-parallel processes on this machine (train.processes)",
+        type=whole(),
+        metavar="N",
+        otherwise="the recipe's, 1",
+    )
+    launch: str | None = choice(
+        "with --dry-run: print what starts --processes on each of several machines", "slurm", "torchrun"
+    )
+    nodes: int = option("number of machines, for --launch", 1, type=whole(), metavar="N")
 
 
 def run(options: Options) -> int:
+    """Train in this process, or start several that do."""
+    from clozeworks.cli import named
+    from clozeworks.core.world import LostError, is_distributed
+    from clozeworks.train.startup import processes
+
     if options.launch or options.nodes > 1:
         return launch(options)
-    device(options.device)
+    named.check_device(options.device)
     data = named.weighted(options.data)
     recipe, source, notes = start(options, data)
-    words = vectors(options, recipe)
+    vectors = load_word_vectors(options, recipe)
     teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     if recipe.train.processes > 1 and not options.dry_run and not is_distributed():
-        needed(options)
-        return processes.run(options.command, recipe.train.processes)
+        need_out(options)
+        return processes.run(options.words, recipe.train.processes)
     main = os.environ.get("RANK", "0") == "0"
     try:
-        return train(options, recipe, data, source, teacher, words, notes if main else [])
+        kept = notes if main else []
+        return train(options, recipe, data, source=source, teacher=teacher, vectors=vectors, notes=kept)
     except LostError as error:
         print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
         return processes.LOST
@@ -50,32 +130,38 @@ def train(
     options: Options,
     recipe: Recipe,
     data: list,
+    *,
     source: Model | None,
     teacher: TextEncoder | None,
-    words: Vectors | None,
+    vectors: Vectors | None,
     notes: list[str],
 ) -> int:
     """In this process, alone or as one of several."""
+    from clozeworks.screen.console import emit, note, screen
+    from clozeworks.train import writers
+    from clozeworks.train.resources.dry_run import forecast
+    from clozeworks.train.run import pretrain
+
     console = screen()
     if not options.json:
         for text in notes:
             note(console, text)
     if options.dry_run:
-        found = forecast(recipe, data, source, options.device, teacher)
-        emit({"recipe": recipe.name, **asdict(found), "notes": notes}) if options.json else tell(found)
+        cost = forecast(recipe, data, source, options.device, teacher)
+        emit({"recipe": recipe.name, **asdict(cost), "notes": notes}) if options.json else show_forecast(cost)
         return 0
-    needed(options)
+    out = need_out(options)
     done = pretrain(
         recipe,
         data,
-        options.out,
+        out,
         source=source,
         teacher=teacher,
         device=options.device,
         progress=not options.json,
         console=console,
-        writers=writers.named(options.log, options.out),
-        words=words,
+        writers=writers.named(options.log, out),
+        words=vectors,
     )
     if os.environ.get("RANK", "0") != "0":
         pass  # the first process reports
@@ -87,36 +173,46 @@ def train(
     return 128 + done.signal if done.signal else 0
 
 
-def needed(options: Options) -> None:
+def need_out(options: Options) -> str:
     if options.out is None:
         raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
+    return options.out
 
 
 def launch(options: Options) -> int:
     """Print what starts the processes of several machines."""
+    from clozeworks.cli import named
+    from clozeworks.train.startup import cluster
+
     if options.launch is None:
         given = f"{options.nodes} machines"
         raise InputError("--nodes", given, "several are started by torchrun or slurm", "add --launch slurm --dry-run")
     if not options.dry_run:
         raise InputError("--launch", options.launch, "it prints a command and starts nothing", "add --dry-run")
-    needed(options)
-    count = options.processes or named.recipe(options.recipe, options.set).train.processes
-    print(cluster.line(options.launch, options.command, options.nodes, count))
+    need_out(options)
+    count = options.processes or named.recipe(options.recipe, changes_of(options)).train.processes
+    print(cluster.line(options.launch, options.words, options.nodes, count))
     return 0
 
 
 def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
     """The recipe to train, and the model it goes on from if there is one."""
+    from clozeworks.cli import named
+    from clozeworks.exchange.continue_from import continue_recipe
+    from clozeworks.train.run import open_data
+
     if options.source is None:
-        return spread(named.recipe(options.recipe, options.set), options), None, []
+        return set_processes(named.recipe(options.recipe, changes_of(options)), options), None, []
     encoder = named.model(options.source, options.parts, options.allow_pickle)
     _, tokenizer = open_data(data)
     recipe, encoder, notes = continue_recipe(named.recipe(options.recipe), encoder, tokenizer)
-    return spread(named.changed(recipe, options.set), options), encoder.model, notes
+    return set_processes(named.changed(recipe, changes_of(options)), options), encoder.model, notes
 
 
-def vectors(options: Options, recipe: Recipe) -> Vectors | None:
+def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
     """What the table of words begins as; that it never learns is a fact of the recipe."""
+    from clozeworks.vectors.table import load_vectors
+
     if options.word_vectors is None:
         if options.freeze_word_vectors:
             raise InputError(
@@ -133,23 +229,19 @@ def vectors(options: Options, recipe: Recipe) -> Vectors | None:
     return load_vectors(existing(options.word_vectors, "a file of vectors"))
 
 
-def spread(recipe: Recipe, options: Options) -> Recipe:
+def set_processes(recipe: Recipe, options: Options) -> Recipe:
     if options.processes is not None:
         recipe.train.processes = options.processes
     return recipe
 
 
-def device(name: str) -> None:
-    if name == "auto":
-        return
-    try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        given = f"{name} ({str(error).splitlines()[0]})"
-        raise InputError("--device", given, "a device of this machine is needed", "see clozeworks doctor") from None
-
-
 def report(options: Options, recipe: Recipe, done: Result) -> None:
+    """What was trained, and what to do with it."""
+    from clozeworks.cli.next_command import suggest_command
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.exchange.huggingface import fits
+    from clozeworks.screen.console import closing, facts, screen, short, span
+
     console = screen()
     console.print()
     if not done.finished:
@@ -157,28 +249,43 @@ def report(options: Options, recipe: Recipe, done: Result) -> None:
         return
     rows = [("trained", f"{done.steps:,} steps, {short(done.tokens)} tokens, {span(done.seconds)}")]
     if done.heldout:
-        told = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]
-        rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *told])))
+        scores = [f"{name.replace('_', ' ')} {value:.1%}" for name, value in done.heldout.items() if "accuracy" in name]
+        rows.append(("held-out", ", ".join([f"loss {done.heldout['loss']:.3f}", *scores])))
     console.print(facts(rows))
     run, first = shlex.quote(str(done.run)), shlex.quote(options.data[0].rpartition(":")[0] or options.data[0])
     closing(
         console,
         f"{done.run}: recipe.json, metrics.jsonl, {done.checkpoint.name}/",
         f"clozeworks evaluate {run} --data {first}",
-        to_try(recipe, str(done.run), Tokenizer.load(done.run)),
+        suggest_command(recipe, str(done.run), Tokenizer.load(done.run)),
         f"clozeworks export {run} --to {'hf' if fits(recipe) else 'clozeworks'} --out my-model",
     )
 
 
-def tell(found: Forecast) -> None:
+def show_forecast(cost: Forecast) -> None:
+    """Tokens, epochs, time, memory and disk of a run that has not begun."""
+    from clozeworks.screen.console import closing, facts, screen, short, size, span
+
     console = screen()
-    free = "" if found.memory_free_bytes is None else f"; {size(found.memory_free_bytes)} are free"
+    free = "" if cost.memory_free_bytes is None else f"; {size(cost.memory_free_bytes)} are free"
     rows = [
-        ("tokens", f"{short(found.tokens)} in {found.steps:,} steps"),
-        ("epochs", f"{found.epochs:,.1f} over {short(found.corpus_tokens)} tokens of text"),
-        ("time", f"{span(found.seconds)} at {found.tokens_per_second:,.0f} tokens a second, measured here just now"),
-        ("memory", f"about {size(found.memory_bytes)} for {found.parameters:,} parameters{free}"),
-        ("disk", f"{size(found.disk_bytes)} for the last checkpoints"),
+        ("tokens", f"{short(cost.tokens)} in {cost.steps:,} steps"),
+        ("epochs", f"{cost.epochs:,.1f} over {short(cost.corpus_tokens)} tokens of text"),
+        ("time", f"{span(cost.seconds)} at {cost.tokens_per_second:,.0f} tokens a second, measured here just now"),
+        ("memory", f"about {size(cost.memory_bytes)} for {cost.parameters:,} parameters{free}"),
+        ("disk", f"{size(cost.disk_bytes)} for the last checkpoints"),
     ]
     console.print(facts(rows))
     closing(console, None, "the same command without --dry-run, with --out RUN")
+
+
+def changes_of(options: Options) -> list[str]:
+    """Every PATH=VALUE: those of options with a name of their own first, so that --set has the last word."""
+    own = {
+        "train.steps": options.steps,
+        "train.learning_rate": options.learning_rate,
+        "train.batch_tokens": options.batch_tokens,
+        "train.seed": options.seed,
+        "objective.segments.length": options.max_length,
+    }
+    return [*(f"{path}={value}" for path, value in own.items() if value is not None), *options.set]

@@ -1,19 +1,34 @@
 """clozeworks recipes"""
 
-from typing import Any
+from __future__ import annotations
 
-from rich.text import Text
-from rich.tree import Tree
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import JsonOptions, option
 from clozeworks.cli.diff import differences, shown
-from clozeworks.recipe import Recipe, count_parameters
-from clozeworks.recipes import named
-from clozeworks.screen.console import closing, columns, emit, screen, short
-from clozeworks.screen.drawing import laid
+
+if TYPE_CHECKING:
+    from rich.tree import Tree
+
+    from clozeworks.recipe import Recipe
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions):
+    """List the recipes: every named model
+
+    clozeworks recipes
+    clozeworks recipes --tree
+    """
+
+    tree: bool = option("as a family tree: what each recipe changes of the one it is made from", False)
 
 
 def run(options: Options) -> None:
+    from clozeworks.recipes import named
+    from clozeworks.screen.console import closing, columns, emit, screen
+
     made = {name: function() for name, function in named().items()}
     console = screen()
     if options.json:
@@ -35,6 +50,8 @@ def run(options: Options) -> None:
 
 
 def facts(recipe: Recipe) -> dict[str, Any]:
+    from clozeworks.recipe import count_parameters
+
     return {
         "name": recipe.name,
         "depth": recipe.encoder.stack.depth,
@@ -48,6 +65,8 @@ def facts(recipe: Recipe) -> dict[str, Any]:
 
 def family() -> dict[str, str | None]:
     """The recipe that each one calls and changes, as its code says."""
+    from clozeworks.recipes import named
+
     made = named()
     return {
         name: next((called for called in function.__code__.co_names if called in made), None)
@@ -61,14 +80,21 @@ def changes(before: Recipe, after: Recipe) -> dict[str, tuple[Any, Any]]:
 
 def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
     """Each recipe below the one it changes, with its size and what changes; no change is broken over two lines."""
+    from rich.text import Text
+    from rich.tree import Tree
+
+    from clozeworks.recipe import count_parameters
+    from clozeworks.screen.console import short
+    from clozeworks.screen.drawing import laid
+
     parents = family()
 
     def grow(branch: Tree, above: str | None, room: int) -> Tree:
         for name in (each for each, parent in parents.items() if parent == above):
             text = Text.assemble((name, "bold"), (f"  {short(count_parameters(made[name]))}", "dim"))
             if above is not None:
-                told = [Text(f"{change}  ", "dim") for change in summary(changes(made[above], made[name]))]
-                for line in laid(Text(), told, room):
+                shown_changes = [Text(f"{change}  ", "dim") for change in summary(changes(made[above], made[name]))]
+                for line in laid(Text(), shown_changes, room):
                     line.rstrip()
                     text.append("\n").append_text(line)
             grow(branch.add(text), name, room - 4)
@@ -77,8 +103,8 @@ def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
     return grow(Tree("", hide_root=True, guide_style="dim"), None, width)
 
 
-def summary(found: dict[str, tuple[Any, Any]]) -> list[str]:
+def summary(changed: dict[str, tuple[Any, Any]]) -> list[str]:
     """The fields of the model that changed; how it is trained, which `diff` tells, is only counted."""
-    model = [f"{path}={shown(after)}" for path, (_, after) in found.items() if not path.startswith("train.")]
-    training = len(found) - len(model)
+    model = [f"{path}={shown(after)}" for path, (_, after) in changed.items() if not path.startswith("train.")]
+    training = len(changed) - len(model)
     return [*model, *([f"{training} fields of train"] if training else [])]

@@ -1,21 +1,43 @@
 """clozeworks show"""
 
-from collections.abc import Iterator
-from typing import Any
+from __future__ import annotations
 
-from rich.text import Text
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import RECIPE, SET, JsonOptions, argument, option
 from clozeworks.cli.diff import shown
 from clozeworks.core import spec
-from clozeworks.nn.stack import Share, Stack
-from clozeworks.recipe import Recipe
-from clozeworks.screen.console import closing, columns, emit, facts, screen, short, size
-from clozeworks.train.resources.cost import Cost, measure_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clozeworks.nn.stack import Stack
+    from clozeworks.recipe import Recipe
+    from clozeworks.train.resources.cost import Cost
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions):
+    """Show the parts of a recipe: parameters, FLOPs, memory
+
+    Nothing is allocated, so the largest model is shown at once.
+
+    clozeworks show bert_base
+    clozeworks show bert_mini --set encoder.stack.depth=8
+    """
+
+    recipe: str = argument("RECIPE", RECIPE)
+    set: list[str] = option(SET, repeat=True, metavar="PATH=VALUE")
 
 
 def run(options: Options) -> None:
+    from rich.text import Text
+
+    from clozeworks.cli import named
+    from clozeworks.screen.console import closing, columns, emit, facts, screen, short, size
+    from clozeworks.train.resources.cost import measure_cost
+
     recipe = named.recipe(options.recipe, options.set)
     cost = measure_cost(recipe)
     if options.json:
@@ -52,29 +74,31 @@ def rows(recipe: Recipe, cost: Cost) -> Iterator[tuple[str, str, int, float]]:
     encoder = recipe.encoder
     yield "embed", f"{encoder.vocab:,} x {encoder.embed.width or encoder.width}", *cost.of("encoder.embed")
     for name in ("words", "positions", "segments", "norm", "project"):
-        if (found := cost.of(f"encoder.embed.{name}"))[0]:
-            yield f"  {name}", "", *found
+        if (counted := cost.of(f"encoder.embed.{name}"))[0]:
+            yield f"  {name}", "", *counted
     yield from _stack(recipe, cost, "encoder", "stack", encoder.stack)
     if recipe.decoder is not None:
-        if (found := cost.of("decoder.embed"))[0]:
-            yield "decoder's embed", f"{encoder.vocab:,} tokens", *found
+        if (counted := cost.of("decoder.embed"))[0]:
+            yield "decoder's embed", f"{encoder.vocab:,} tokens", *counted
         yield from _stack(recipe, cost, "decoder", "decoder", recipe.decoder.stack)
-    if (found := cost.of("encoder.pooler"))[0]:
-        yield "pooler", shown(encoder.pooler), *found
+    if (counted := cost.of("encoder.pooler"))[0]:
+        yield "pooler", shown(encoder.pooler), *counted
     for loss in recipe.objective.losses:
         yield loss.name, shown(loss), *cost.of(f"heads.{loss.name}")
     yield "all", "", cost.parameters, cost.flops
 
 
 def _stack(recipe: Recipe, cost: Cost, side: str, name: str, stack: Stack) -> Iterator[tuple[str, str, int, float]]:
+    from clozeworks.nn.stack import Share
+
     block = stack.block_at(0)
     alike = all(stack.block_at(layer) == block for layer in range(stack.depth))
     shared = f", {shown(stack.share)}" if stack.share != Share() else ""
     yield name, f"{stack.depth} layers of width {recipe.encoder.width}{shared}", *cost.of(f"{side}.stack")
     for part in ("mixer", "cross", "ffn", "norm"):
-        if (found := cost.of_blocks(part, side))[0]:
+        if (counted := cost.of_blocks(part, side))[0]:
             what = getattr(block, part, None)
-            yield f"  {part}", shown(what) if alike and part != "norm" else "", *found
+            yield f"  {part}", shown(what) if alike and part != "norm" else "", *counted
 
 
 def as_json(recipe: Recipe, cost: Cost) -> dict[str, Any]:

@@ -1,66 +1,92 @@
 """clozeworks translate"""
 
+from __future__ import annotations
+
 import dataclasses
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.text import Text
-
-from clozeworks.cli import named
-from clozeworks.cli.arguments import Options
+from clozeworks.cli.arguments import BeamOptions, DeviceOptions, JsonOptions, ModelOptions, argument, option
 from clozeworks.cli.paths import existing
-from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
-from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.inference.translate import Translation
-from clozeworks.plots import charts
-from clozeworks.screen.console import closing, emit, note, screen
-from clozeworks.screen.progress_bar import Bar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from clozeworks.inference.text_encoder import TextEncoder
+    from clozeworks.inference.translate import Translation
+
+
+@dataclass(kw_only=True)
+class Options(JsonOptions, DeviceOptions, BeamOptions, ModelOptions):
+    """Translate texts with an encoder-decoder
+
+    By beam search; texts of like length are searched together, which changes none of them.
+
+    clozeworks translate run "A man is sleeping."
+    clozeworks translate run --file test.en --out test.de
+    clozeworks translate run "A man is sleeping." --alignment alignment.svg
+    """
+
+    text: list[str] = argument("TEXT", "one text or several", nargs="*")
+    file: str | None = option("instead of TEXT: one text a line; - for standard input", metavar="FILE")
+    out: str | None = option("file to write the translations to, one a line", metavar="FILE")
+    alignment: str | None = option("of one TEXT, draw where the decoder attended: .svg, .png or .pdf", metavar="FILE")
 
 
 def run(options: Options) -> None:
-    texts = given(options)
+    """Translate, and write or print what came of it."""
+    from rich.text import Text
+
+    from clozeworks.cli import named
+    from clozeworks.core import atomic_io
+    from clozeworks.plots import charts
+    from clozeworks.screen.console import closing, emit, note, screen
+
+    texts = read_texts(options)
     if options.alignment is not None:
         charts.check_ending(options.alignment)
         if len(texts) != 1:
             raise InputError("--alignment", f"{len(texts)} texts", "one text is drawn", "translate it alone")
-    encoder = named.model(options.model, options.parts, options.allow_pickle)
+    encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
     console = screen()
-    found = translated(encoder, texts, options.beams, options.penalty, console, show=not options.json)
+    how = {"beams": options.beams, "length_penalty": options.length_penalty}
+    made = translate_texts(encoder, texts, console=console, show=not options.json, **how)
     if options.out is not None:
-        atomic_io.write_text(Path(options.out), "".join(f"{one.text}\n" for one in found))
-    looked = None if options.alignment is None else drawn(encoder, found[0], options.alignment)
+        atomic_io.write_text(Path(options.out), "".join(f"{one.text}\n" for one in made))
+    attended = None if options.alignment is None else draw_alignment(encoder, made[0], options.alignment)
     if options.json:
-        rows = [dataclasses.asdict(one) for one in found]
-        if looked is not None:
-            rows[0]["alignment"] = looked
-        how = {"beams": options.beams, "penalty": options.penalty}
+        rows = [dataclasses.asdict(one) for one in made]
+        if attended is not None:
+            rows[0]["alignment"] = attended
         emit({"model": options.model, **how, "out": options.out, "translations": rows})
         return
     if options.out is None:
-        for one in found:
+        for one in made:
             console.print(Text(one.text), soft_wrap=True)
-    cut = sum(one.cut > 0 for one in found)
+    cut = sum(one.cut > 0 for one in made)
     if cut:
-        note(console, f"{cut:,} of {len(found):,} texts are longer than the model's {encoder.longest:,} positions: cut")
+        note(console, f"{cut:,} of {len(made):,} texts are longer than the model's {encoder.longest:,} positions: cut")
     model = shlex.quote(options.model)
     written = " and ".join(filter(None, [options.out, options.alignment])) or None
     closing(console, written, f"clozeworks evaluate {model} --test PAIRS.jsonl --pairs A,B")
 
 
-def drawn(encoder: TextEncoder, found: Translation, path: str) -> dict[str, Any]:
-    """Draw where the decoder looked, and tell it: the words of both sides, and a row of shares for each written one."""
-    alignment = encoder.alignment(found)
+def draw_alignment(encoder: TextEncoder, translation: Translation, path: str) -> dict[str, Any]:
+    """Draw where the decoder attended: also the words of both sides, and a row of weights for each written one."""
+    from clozeworks.plots import charts
+
+    alignment = encoder.alignment(translation)
     sides = [[encoder.word(token) for token in each] for each in (alignment.source, alignment.target)]
     charts.alignment(alignment.weights, sides[1], sides[0], path, f"{encoder.recipe.name}: where it looked")
     weights = [[round(share, 4) for share in row] for row in alignment.weights]
     return {"source": sides[0], "target": sides[1], "weights": weights}
 
 
-def given(options: Options) -> list[str]:
+def read_texts(options: Options) -> list[str]:
     """The texts of the command line, or the lines of a file."""
     if bool(options.text) == (options.file is not None):
         what = "both TEXT and --file" if options.text else "no text"
@@ -69,7 +95,7 @@ def given(options: Options) -> list[str]:
     if options.text:
         return list(options.text)
     try:
-        read = sys.stdin.read() if options.file == "-" else _file(options.file).read_text(encoding="utf-8")
+        read = sys.stdin.read() if options.file == "-" else _file(options.file or "").read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         todo = "convert it"
         raise InputError(options.file, f"not UTF-8 ({error.reason})", "one text a line is needed", todo) from None
@@ -86,10 +112,16 @@ def _file(name: str) -> Path:
     return path
 
 
-def translated(
-    encoder: TextEncoder, texts: list[str], beams: int, penalty: float, console: Console, show: bool
+def translate_texts(
+    encoder: TextEncoder, texts: list[str], *, beams: int, length_penalty: float, console: Console, show: bool
 ) -> list[Translation]:
     """The translations, with a bar on a terminal while they are made."""
+    from clozeworks.screen.progress_bar import Bar
+
     with Bar(console, show=show, stages={"translations": "translating"}) as bar:
-        tell = lambda done, total: bar.update("translations", done, total)  # noqa: E731
-        return encoder.translations(texts, beams=beams, penalty=penalty, progress=tell)
+        return encoder.translations(
+            texts,
+            beams=beams,
+            penalty=length_penalty,
+            progress=lambda done, total: bar.update("translations", done, total),
+        )

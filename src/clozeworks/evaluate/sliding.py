@@ -26,6 +26,7 @@ from clozeworks.core.batch import Memory, from_padded
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary, assemble
 from clozeworks.data.batches.rows import Text
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Loss
 from clozeworks.objectives.segments import Stream
@@ -159,3 +160,46 @@ def surprises(logits: Callable[[Tensor], Tensor], vectors: Tensor, answers: Tens
     """[T, D] and [T] -> pieces of [T]: -log p."""
     for some, asked in zip(vectors.split(PIECE), answers.split(PIECE), strict=True):
         yield F.cross_entropy(logits(some).float(), asked, reduction="none")
+
+
+def evaluate_sliding(
+    encoder: TextEncoder,
+    text: Text,
+    *,
+    context: int,
+    stride: int | None = None,
+    max_tokens: int | None = None,
+    watch: Callable[[str, int], Callable[[int], object]] | None = None,
+) -> dict[str, Any]:
+    """Metrics of a causal model by a sliding window, and with its memory where it has one.
+
+    `watch` is given what is measured and of how many predictions, and gives what hears how many there are so far.
+    """
+    if encoder.kind != "causal":
+        needed = "a window slides before the token that is predicted"
+        raise InputError("--context", f"{encoder.recipe.name} reads both ways", needed, "leave it out")
+    if context > encoder.longest:
+        raise InputError("--context", context, f"the model has {encoder.longest} positions", "use no more")
+    if stride is not None and stride > context:
+        raise InputError("--stride", stride, f"1 to {context} are within the window", "use a smaller one")
+    tokens = text_of(text, encoder.vocabulary(), max_tokens)
+    model, segment = encoder.model, encoder.recipe.objective.segments.length
+    ways: dict[str, Callable[[], Iterator[Tensor]]] = {"window": lambda: by_window(model, tokens, context, stride or 1)}
+    if model.encoder.stack.memory:
+        ways["memory"] = lambda: by_memory(model, tokens, segment)
+    characters = len(encoder.tokenizer.decode(tokens[1:].tolist())) if encoder.tokenizer else 0
+    metrics: dict[str, Any] = {"tokens": len(tokens)}
+    for name, pieces in ways.items():
+        measured = measure(pieces(), watch(name, len(tokens) - 1) if watch is not None else None)
+        metrics[name] = {
+            "loss": measured.loss,
+            "perplexity": measured.perplexity,
+            **({"bits_per_character": measured.bits_per_character(characters)} if characters else {}),
+            "count": measured.count,
+            "seconds_per_token": measured.seconds_per_token,
+        }
+    metrics["window"] |= {"length": context, "stride": stride or 1}
+    if "memory" in metrics:
+        metrics["memory"] |= {"length": model.encoder.stack.memory, "segment": segment}
+        metrics["times_faster"] = metrics["window"]["seconds_per_token"] / metrics["memory"]["seconds_per_token"]
+    return metrics

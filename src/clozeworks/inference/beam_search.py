@@ -167,7 +167,8 @@ def translations(
         width = len(sources[order[-1]])
         count = max(1, batch_tokens // (width * how.count))
         chosen, order = order[-count:][::-1], order[:-count]
-        reader = IncrementalReader(model, source=pad_sources([sources[at] for at in chosen]))
+        source = pad_sources([sources[at] for at in chosen]).to(next(model.parameters()).device)
+        reader = IncrementalReader(model, source=source)
         most = [min(len(sources[at]) + more, longest) for at in chosen]
         yield from zip(chosen, beam_search_batch(reader, [[start]] * len(chosen), most, how, end=end), strict=True)
 

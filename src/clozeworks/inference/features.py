@@ -67,4 +67,4 @@ def stack_layers(layers: Sequence[Tensor], model: str) -> np.ndarray:
     if len(widths := {each.shape[-1] for each in layers}) > 1:
         needed = f"layers of widths {', '.join(map(str, sorted(widths)))} make no array"
         raise InputError(model, "its layers", needed, "use forward(...).hidden_states")
-    return torch.stack(list(layers)).numpy()
+    return torch.stack(list(layers)).cpu().numpy()

@@ -163,7 +163,7 @@ def sample(
     """`count` continuations of up to `most` tokens, each until `end`; the same for a seed."""
     generator = torch.Generator().manual_seed(seed)
     reader.spread(count)
-    logits = reader.read(torch.tensor([prompt]).expand(count, -1))
+    logits = reader.read(torch.tensor([prompt]).expand(count, -1)).cpu()  # drawn by the same generator everywhere
     found: list[list[int]] = [[] for _ in range(count)]
     scores = torch.zeros(count)
     running = torch.ones(count, dtype=torch.bool)
@@ -177,5 +177,5 @@ def sample(
             running &= token != end
         if number == most - 1 or not running.any():
             break
-        logits = reader.read(token[:, None])
+        logits = reader.read(token[:, None]).cpu()
     return [Generated(tokens, float(score)) for tokens, score in zip(found, scores, strict=True)]

@@ -61,6 +61,10 @@ class TextEncoder(Bundle):
         return self.recipe.length
 
     @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
     def kind(self) -> Literal["full", "causal"]:
         """Whom a token that the encoder reads sees: all, or those before it."""
         return self.recipe.reading
@@ -87,6 +91,10 @@ class TextEncoder(Bundle):
         `mc_token_ids` [B] are the places of the tokens that a head for choices scores; None: the last ones.
         `global_attention_mask` [B, L] is 1 for tokens that see and are seen from afar; None: those that the task marks.
         """
+        given = (input_ids, attention_mask, token_type_ids, mc_token_ids, global_attention_mask)
+        given = [None if each is None else each.to(self.device) for each in given]
+        _, attention_mask, token_type_ids, mc_token_ids, global_attention_mask = given
+        input_ids = input_ids.to(self.device)
         rows, width = input_ids.shape
         if width > self.longest:
             raise InputError(
@@ -214,13 +222,14 @@ class TextEncoder(Bundle):
 
     def _at_holes(self, ids: list[int], holes: list[int]) -> Tensor:
         """[holes, D]: the vectors from which the words there are predicted."""
-        tokens = torch.tensor([ids])
+        tokens = torch.tensor([ids], device=self.device)
         if not isinstance(self.model.encoder.stack, TwoStreamLayer):
             return self.forward(tokens, token_type_ids=self._segments(tokens), logits=False).last_hidden_state[0, holes]
         order = torch.zeros_like(tokens)
         order[0, holes] = 1  # after all others, so that nobody sees what stands there
         side = TokenInfo(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
-        hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=torch.tensor(holes)))
+        targets = torch.tensor(holes, device=self.device)
+        hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=targets))
         assert hidden.query_stream is not None
         return hidden.query_stream
 
@@ -319,8 +328,8 @@ class TextEncoder(Bundle):
         out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
         for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
-            found = pool_tokens(result.last_hidden_state, mask, result.pooler_output, pool)
-            out[chosen] = (F.normalize(found) if normalise else found).numpy()
+            pooled = pool_tokens(result.last_hidden_state, mask.to(self.device), result.pooler_output, pool)
+            out[chosen] = (F.normalize(pooled) if normalise else pooled).cpu().numpy()
         return out
 
     def features(self, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[np.ndarray]:

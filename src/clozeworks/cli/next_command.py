@@ -6,7 +6,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.recipe import Recipe
 
 
-def to_try(recipe: Recipe, model: str, tokenizer: Tokenizer | None) -> str:
+def suggest_command(recipe: Recipe, model: str, tokenizer: Tokenizer | None) -> str:
     """The command that shows what a pretrained model has learnt."""
     place = shlex.quote(model)
     if recipe.decoder is not None:

@@ -1,0 +1,1 @@
+"""Word vectors: one file a command of `clozeworks vectors`."""

@@ -1,0 +1,132 @@
+"""clozeworks vectors evaluate"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clozeworks.cli.arguments import argument, choice, option
+from clozeworks.cli.paths import existing
+from clozeworks.cli.vectors.table import TableOptions, open_vectors
+from clozeworks.core.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from clozeworks.vectors import evaluate
+
+
+@dataclass(kw_only=True)
+class Options(TableOptions):
+    """Evaluate word vectors on similarity and analogies
+
+    Word similarity: Spearman's correlation with human judgements, of files with two words and a number a line.
+    Analogies: accuracy, of files with four words a line, in sections. Several files of vectors are compared.
+
+    clozeworks vectors evaluate words.txt --similarity ws353.txt --analogies questions.txt
+    """
+
+    files: list[str] = argument("FILE", "files of vectors", nargs="*")
+    similarity: list[str] = option("files of word pairs with a judgement each", nargs="+", metavar="FILE")
+    analogies: list[str] = option("files of analogy questions, four words a line", nargs="+", metavar="FILE")
+    method: str = choice("how analogies are solved: 3CosAdd or 3CosMul", "add", "multiply", default="add")
+    cased: bool = option("case-sensitive: do not fold the case of words", False)
+
+
+def run(options: Options) -> None:
+    """A table for each judged file, a column for each file of vectors."""
+    from clozeworks.screen.console import emit, screen
+    from clozeworks.screen.progress_bar import Bar
+
+    if not options.files or not (options.similarity or options.analogies):
+        todo = "for example: clozeworks vectors evaluate words.txt --similarity ws353.txt"
+        given = "nothing to judge by" if options.files else "no file of vectors"
+        raise InputError("clozeworks vectors evaluate", given, "vectors and judged files are needed", todo)
+    for file in (*options.similarity, *options.analogies):
+        existing(file, "a file of judged words")
+    console, results = screen(), []
+    with Bar(console, show=not options.json) as bar:
+        for path in options.files:
+            bar.update(f"judging {Path(path).name}", 0, 1)
+            results.append(score(options, path))
+    if options.json:
+        emit({"files": results})
+        return
+    show(console, options.files, results)
+
+
+def score(options: Options, path: str) -> dict[str, Any]:
+    """The scores of one file of vectors."""
+    from clozeworks.vectors import evaluate
+
+    vectors, fold = open_vectors(options, path), not options.cased
+    pairs = [evaluate.similarity(vectors, file, fold=fold) for file in options.similarity]
+    method: Any = options.method
+    asked = [evaluate.analogies(vectors, file, method, fold=fold) for file in options.analogies]
+    names = ("spearman", "pearson", "covered", "pairs")
+    similarity = {
+        title: {name: getattr(each, name) for name in names}
+        for title, each in zip(name_files(options.similarity), pairs, strict=True)
+    }
+    analogies = {
+        title: {part.name: _section(part) for part in (*each.sections, each.total)}
+        for title, each in zip(name_files(options.analogies), asked, strict=True)
+    }
+    about = {"vectors": str(path), "words": len(vectors), "dim": vectors.dim}
+    return {**about, "similarity": similarity, "analogies": analogies, "method": options.method}
+
+
+def name_files(paths: Sequence[str]) -> list[str]:
+    """The names of files, with as much of their paths as tells them apart."""
+    for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
+        names = ["/".join(Path(path).parts[-parts:]) for path in paths]
+        if len(set(names)) == len(set(paths)):
+            return names
+    return list(paths)
+
+
+def _section(part: evaluate.Section) -> dict[str, Any]:
+    names = ("accuracy", "right", "covered", "questions")
+    return {name: getattr(part, name) for name in names}
+
+
+def show(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any]]) -> None:
+    """A row for each judged file or section, a column for each file of vectors."""
+    from rich.text import Text
+
+    from clozeworks.screen.console import closing, columns
+
+    heads = name_files(paths)
+    if results[0]["similarity"]:
+        table = columns("spearman", *heads, "found", right=(*heads, "found"))
+        for name, first in results[0]["similarity"].items():
+            scores = [each["similarity"][name] for each in results]
+            cells = [_metric(one["spearman"], 4) for one in scores]
+            table.add_row(Text(name), *cells, _covered([(one["covered"], first["pairs"]) for one in scores]))
+        console.print(table)
+    for name, sections in results[0]["analogies"].items():
+        console.print()
+        table = columns(name, *heads, "found", right=(*heads, "found"))
+        for part, first in sections.items():
+            scores = [each["analogies"][name][part] for each in results]
+            cells = [_metric(one["accuracy"], None) for one in scores]
+            table.add_row(Text(part), *cells, _covered([(one["covered"], first["questions"]) for one in scores]))
+        console.print(table)
+    closing(console, None, f"clozeworks vectors similar {shlex.quote(str(paths[0]))} WORD")
+
+
+def _metric(value: float, digits: int | None) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{value:.1%}" if digits is None else f"{value:.{digits}f}"
+
+
+def _covered(counts: Sequence[tuple[int, int]]) -> str:
+    """Of each file of vectors, where they differ."""
+    total = counts[0][1]
+    return f"{', '.join(dict.fromkeys(f'{covered:,}' for covered, _ in counts))} of {total:,}"

@@ -1,0 +1,40 @@
+"""clozeworks vectors glove"""
+
+from dataclasses import dataclass
+
+from clozeworks.cli.arguments import number, option, positive, whole
+from clozeworks.cli.vectors.training import TrainingOptions, train
+
+
+@dataclass(kw_only=True)
+class Options(TrainingOptions):
+    """Train GloVe vectors from co-occurrence counts
+
+    Pairs of words are counted within a window, and vectors are fitted to the logarithms of their counts. The ending of
+    --out is the format: .safetensors, .txt or .vec (text of word2vec), .bin (its bytes).
+
+    clozeworks vectors glove corpus.txt --out words.safetensors
+    clozeworks vectors glove corpus.txt --out words.txt --dim 50 --no-header
+    """
+
+    window: int | None = option("context window: words on each side", type=whole(), metavar="N", otherwise=15)
+    epochs: int | None = option("passes over the pairs", type=whole(), metavar="N", otherwise=25)
+    learning_rate: float | None = option("learning rate", type=positive, metavar="R", otherwise=0.05)
+    x_max: float | None = option(
+        "count above which a pair has the full weight", type=number, metavar="X", otherwise=100
+    )
+    memory_mb: int | None = option("megabytes to count pairs in", type=whole(), metavar="MB", otherwise=512)
+
+
+def run(options: Options) -> None:
+    from clozeworks.vectors.least_squares import least_squares
+
+    train(
+        options,
+        least_squares,
+        window=options.window,
+        epochs=options.epochs,
+        rate=options.learning_rate,
+        x_max=options.x_max,
+        memory=options.memory_mb and options.memory_mb << 20,
+    )
