@@ -16,8 +16,8 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.recipe import Recipe
 from clozeworks.screen.console import closing, emit, facts, note, screen
 from clozeworks.screen.drawing import brief, drawn, legend
+from clozeworks.train.pretrain import fit_to_data
 from clozeworks.train.pretraining_batches import PretrainingBatches, make_epoch
-from clozeworks.train.run import fit_to_data
 
 
 def run(options: Options) -> None:

@@ -12,7 +12,7 @@ from clozeworks.cli.arguments import Options
 from clozeworks.cli.paths import existing
 from clozeworks.cli.to_try import to_try
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import LostError, is_distributed
+from clozeworks.core.process_group import LostError, is_distributed
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.continue_from import continue_recipe
 from clozeworks.exchange.huggingface import fits
@@ -21,8 +21,9 @@ from clozeworks.model import Model
 from clozeworks.recipe import Recipe
 from clozeworks.screen.console import closing, emit, facts, note, screen, short, size, span
 from clozeworks.train import writers
+from clozeworks.train.pretrain import open_data, pretrain
 from clozeworks.train.resources.dry_run import Forecast, forecast
-from clozeworks.train.run import Result, open_data, pretrain
+from clozeworks.train.run import Result
 from clozeworks.train.startup import cluster, processes
 from clozeworks.vectors.table import Vectors, load_vectors
 
