@@ -52,7 +52,7 @@ def memory_mb(name: str) -> float | None:
 def ours(folder: Path, answers: IO[str]) -> None:
     from benchmarks.workload import Workload
     from clozeworks.optim import parameter_groups
-    from clozeworks.train.loop import fit
+    from clozeworks.train.loop import Policy, fit
     from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
@@ -62,7 +62,8 @@ def ours(folder: Path, answers: IO[str]) -> None:
     meter = Meter(answers)
     if not meter.wait():
         return
-    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+    policy = Policy(clip=train.clip)
+    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, policy=policy):
         if not meter.step(step.tokens, train.batch_tokens):
             return
 

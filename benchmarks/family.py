@@ -144,7 +144,7 @@ def own(setting: Setting, folder: Path) -> Iterator[int]:
 
 def layers(setting: Setting, folder: Path, share: "Share") -> Iterator[int]:
     from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.train.run import fit_to_data
+    from clozeworks.train.pretrain import fit_to_data
 
     r = fit_to_data(recipe_of(setting, share), Tokenizer.load(folder / DATA))
     return training(r, batches_of(r, folder))
@@ -173,7 +173,7 @@ def lesson(setting: Setting, folder: Path) -> "tuple[Recipe, Teacher, list[list[
     """A recipe, its teacher with fresh weights, and the same few steps for every side."""
     from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.recipe import build
-    from clozeworks.train.run import fit_to_data
+    from clozeworks.train.pretrain import fit_to_data
     from clozeworks.train.teacher import Teacher
 
     tokenizer = Tokenizer.load(folder / DATA)
@@ -226,14 +226,14 @@ def training(r: "Recipe", batches: "Iterator[list[Batch]]", teach: "Teacher | No
     """The loop that `pretrain` runs, without its panel and its checkpoints."""
     from clozeworks.optim import parameter_groups
     from clozeworks.recipe import build
-    from clozeworks.train.loop import fit
+    from clozeworks.train.loop import Policy, fit
     from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
     model, train = build(r), r.train
     optimizer = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
-    rate = train.learning_rate
-    for step in fit(model, batches, optimizer, lambda _: rate, steps=10**9, clip=train.clip, teach=teach):
+    rate, policy = train.learning_rate, Policy(clip=train.clip, teacher=teach)
+    for step in fit(model, batches, optimizer, lambda _: rate, steps=10**9, policy=policy):
         yield step.tokens
 
 

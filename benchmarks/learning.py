@@ -29,7 +29,7 @@ from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.optim.settings import AdamW
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Policy, fit
 from clozeworks.train.pretraining_batches import PretrainingBatches
 
 HELDOUT = 0.1  # of the documents; few texts are large, and a loss over few predictions says little
@@ -102,8 +102,7 @@ def ours(work: Workload, tokens: int) -> dict[str, Any]:
             adam,
             lambda step: learning_rate(step, train),
             steps=train.steps,
-            clip=train.clip,
-            seed=train.seed,
+            policy=Policy(clip=train.clip, seed=train.seed),
         )
         for step in course:
             seen += step.tokens

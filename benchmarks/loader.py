@@ -86,7 +86,7 @@ class Runs:
         """A fresh run, as `clozeworks pretrain` makes it; what its own metrics say of waiting."""
         from clozeworks.train import metrics_log
         from clozeworks.train import run_dir as folder
-        from clozeworks.train.run import pretrain
+        from clozeworks.train.pretrain import pretrain
 
         out = self.folder / f"{TRAINING}-{self.recipe.name}"
         self.recipe.train.steps = steps

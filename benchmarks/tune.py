@@ -181,7 +181,7 @@ def ours(folder: Path) -> Iterator[int]:
     import clozeworks as cw
     from clozeworks.optim import parameter_groups
     from clozeworks.train.finetune.batches import LabelledBatches
-    from clozeworks.train.loop import fit
+    from clozeworks.train.loop import Policy, fit
     from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
@@ -191,7 +191,8 @@ def ours(folder: Path) -> Iterator[int]:
     labelled = _task(encoder).examples(_table(), encoder.tokenizer)
     lessons = LabelledBatches(labelled, setting.batch, train, encoder.recipe.reading, encoder.tokenizer.need("pad"))
     adam = parameter_groups.build_optimizer(encoder.model, train.optimizer, train.learning_rate)
-    for step in fit(encoder.model, lessons, adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+    policy = Policy(clip=train.clip)
+    for step in fit(encoder.model, lessons, adam, lambda _: train.learning_rate, steps=10**9, policy=policy):
         yield len(step.examples)
 
 

@@ -38,9 +38,9 @@ from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import named, recipe
 from clozeworks.starts.transfer import take_layers
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Policy, fit
+from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.run import fit_to_data, open_data
 from clozeworks.train.teacher import Teacher
 
 FILE = Path(__file__).parent / "golden" / "losses.json"
@@ -182,8 +182,9 @@ def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
         take_layers(teacher.model, model, r.distil.layers(r.encoder.stack.depth, 4))
     adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     with contextlib.closing(iter(PretrainingBatches(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
-        more: dict[str, Any] = {"steps": STEPS, "clip": train.clip, "seed": train.seed, "teach": teacher}
-        return [step.loss for step in fit(model, batches, adam, lambda step: learning_rate(step, train), **more)]
+        policy = Policy(clip=train.clip, seed=train.seed, teacher=teacher)
+        schedule = lambda step: learning_rate(step, train)  # noqa: E731
+        return [step.loss for step in fit(model, batches, adam, schedule, steps=STEPS, policy=policy)]
 
 
 # ---- the record

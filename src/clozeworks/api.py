@@ -20,9 +20,9 @@ from clozeworks.recipe import build as _build
 from clozeworks.recipe import count_parameters as _count
 from clozeworks.recipes import named, recipe
 from clozeworks.train.finetune.entry import finetune
+from clozeworks.train.pretrain import pretrain as _pretrain
 from clozeworks.train.resources.cost import multiply_adds as _multiply_adds
 from clozeworks.train.run import Result
-from clozeworks.train.run import pretrain as _pretrain
 
 StrPath = str | os.PathLike[str]
 
@@ -78,7 +78,7 @@ def pretrain(
     """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
 
     `teacher`, for recipes that distil, is what `load` gives, or a path for it. `more` goes to
-    `clozeworks.train.run.pretrain`: source, device, progress, console, writers.
+    `clozeworks.train.pretrain.pretrain`: source, device, progress, console, writers.
     """
     if isinstance(teacher, str | os.PathLike):
         teacher = load(teacher)

@@ -22,7 +22,7 @@ from clozeworks.objectives.segments import DocSentences, Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.train.run import fit_to_data
+from clozeworks.train.pretrain import fit_to_data
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.exchange import checkpoint
 from clozeworks.train import run_dir
-from clozeworks.train.run import open_data
+from clozeworks.train.pretrain import open_data
 from tests.faults import scene
 from tests.faults.scene import Figures, Scene
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Spans
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.world import ProcessGroup
+from clozeworks.core.process_group import ProcessGroup
 from clozeworks.data.batches.rows import Epoch, Row, Source, collate
 from clozeworks.evaluate.heldout import measure
 from clozeworks.model import Model
@@ -22,7 +22,7 @@ from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair
 from clozeworks.recipe import build
 from clozeworks.recipes.bert import bert_tiny
-from clozeworks.train.loop import accumulate, count_predictions
+from clozeworks.train.loop import Policy, accumulate, count_predictions
 from tests.objectives.laid import VOCABULARY, lay
 from tests.toys import Text
 
@@ -196,7 +196,8 @@ class Twice(ProcessGroup):
 def test_the_one_is_added_once_over_all_processes():
     model, batches = made(), singles(epoch(), np.arange(3))
     alone, two = (
-        accumulate(model, batches, [None] * 3, world=world)["span_boundary"] for world in (ProcessGroup(), Twice())
+        accumulate(model, batches, [None] * 3, Policy(group=group))["span_boundary"]
+        for group in (ProcessGroup(), Twice())
     )
     n = count_predictions(model, batches, ProcessGroup())[0]["span_boundary"]
     assert float(alone) * (n + 1) == pytest.approx(float(two) * (2 * n + 1), rel=1e-6)

@@ -16,7 +16,7 @@ from clozeworks.optim.constraints import constrain, list_constrained
 from clozeworks.recipe import Recipe
 from clozeworks.train import metrics_log
 from clozeworks.train.guard import SpikeGuard, Verdict
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.train.test_segment_memory import LENGTH, distance, remembering, trained
 
 PRICE = 0.01

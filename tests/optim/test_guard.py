@@ -23,7 +23,22 @@ def calm(watch: SpikeGuard, first: int, last: int, level: float = 3.0) -> None:
 
 
 def step_of(number: int, loss: float, reason: str) -> Step:
-    return Step(number, 99, loss, {}, 1e-3, 7.5, 10, tuple(range(9)), 0.1, 0.1, 0.0, True, reason, True)
+    return Step(
+        number=number,
+        steps=99,
+        loss=loss,
+        metrics={},
+        learning_rate=1e-3,
+        grad_norm=7.5,
+        tokens=10,
+        examples=tuple(range(9)),
+        seconds=0.1,
+        cpu_seconds=0.1,
+        waited=0.0,
+        skipped=True,
+        reason=reason,
+        trouble=True,
+    )
 
 
 @pytest.mark.parametrize(("loss", "norm"), [(math.nan, 1.0), (math.inf, 1.0), (2.0, math.nan), (2.0, math.inf)])

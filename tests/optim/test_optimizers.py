@@ -21,7 +21,7 @@ from clozeworks.optim.optimizers.optimizer import Group, Optimizer
 from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 
 Formula = Callable[[np.ndarray, list[np.ndarray], float, bool], np.ndarray]
 RATE, STEPS = 0.05, 3
@@ -264,8 +264,11 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
     first, second = (parameter_groups.build_optimizer(model, part, 1e-2) for model in (one, other))
     random_updates(one, first, 2)
     random_updates(other, second, 1, seed=9)  # something to be overwritten
-    saved = checkpoint.save(tmp_path, 2, {checkpoint.MODEL: dict(one.named_parameters()),
-                                          checkpoint.OPTIMIZER: parameter_groups.read_state(one, first)}, {})  # fmt: skip
+    tensors = {
+        checkpoint.MODEL: dict(one.named_parameters()),
+        checkpoint.OPTIMIZER: parameter_groups.read_state(one, first),
+    }
+    saved = checkpoint.save(tmp_path, 2, tensors, {})
     found = checkpoint.verify(saved)
     checkpoint.restore(found, other)
     parameter_groups.restore(other, second, found.tensors(checkpoint.OPTIMIZER))

@@ -13,8 +13,8 @@ from clozeworks.optim.settings import AdamW, Lamb, LayerRates
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.train.loop import fit
+from clozeworks.train.pretrain import fit_to_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.run import fit_to_data
 
 
 def grouped(model: torch.nn.Module, decay: float = 0.01) -> dict[str, float]:

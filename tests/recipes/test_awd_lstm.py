@@ -29,7 +29,7 @@ from clozeworks.train.finetune.continue_pretraining import make_recipe
 from clozeworks.train.finetune.entry import plan
 from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.train import finetune_run
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.labelled import rows
 from tests.train.conftest import data as data
 from tests.train.conftest import one_thread as one_thread

@@ -10,8 +10,8 @@ from clozeworks.data.shards.prepare import prepare
 from clozeworks.objectives.losses.span_boundary import SpanBoundary
 from clozeworks.objectives.mask import MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords
 from clozeworks.recipes import recipe, spanbert
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.resources.cost import HIDDEN, measure_cost
-from clozeworks.train.run import pretrain
 from tests.train.conftest import documents
 
 ROWS = {  # of table 6

@@ -17,12 +17,16 @@ from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
-from clozeworks.train.run import fit_to_data, open_data, open_session
+from clozeworks.train.pretrain import fit_to_data, open_data
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.startup.setup import Start, set_up
 
 
 def begins(recipe: Recipe, data: list[tuple[Path, float]], run: Path, **how: object):
     corpora, tokenizer = open_data(data)
-    return open_session(fit_to_data(recipe, tokenizer), corpora, tokenizer, run, "cpu", **how)  # pyright: ignore[reportArgumentType]
+    recipe = fit_to_data(recipe, tokenizer)
+    batches = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
+    return set_up(run, recipe, tokenizer, batches, device="cpu", start=Start(**how))  # pyright: ignore[reportArgumentType]
 
 
 def small(name: str) -> Recipe:
@@ -35,11 +39,11 @@ def small(name: str) -> Recipe:
 
 @pytest.mark.parametrize("name", ["roberta_mini", "xlnet_mini", "awd_lstm_mini", "elmo_mini"])
 def test_before_the_first_step_a_model_is_as_good_as_frequencies(data: Path, tmp_path: Path, name: str):
-    session = begins(small(name), [(data, 1.0)], tmp_path / "run")
-    setting = (Corpus.open(data, "heldout"), session.recipe.objective, session.tokenizer.vocabulary())
+    setup = begins(small(name), [(data, 1.0)], tmp_path / "run")
+    setting = (Corpus.open(data, "heldout"), setup.recipe.objective, setup.tokenizer.vocabulary())
     found = unigram_baseline(Corpus.open(data).unigram(), collect_labels(batches(*setting)))
-    told = measure(session.model, batches(*setting))
-    loss = session.recipe.objective.losses[0]
+    told = measure(setup.model, batches(*setting))
+    loss = setup.recipe.objective.losses[0]
     assert told[loss.name] == pytest.approx(found["unigram_loss"], abs=1e-4)
 
 
@@ -47,18 +51,18 @@ def test_corpora_count_as_they_are_mixed(data: Path, tmp_path: Path):
     text = tmp_path / "other.txt"
     text.write_text("\n\n".join(["the fox and the hen"] * 40))
     prepare([text], tmp_path / "other", tokenizer=data, heldout=0.0)
-    session = begins(small("roberta_mini"), [(data, 3.0), (tmp_path / "other", 1.0)], tmp_path / "run")
+    setup = begins(small("roberta_mini"), [(data, 3.0), (tmp_path / "other", 1.0)], tmp_path / "run")
     one, two = (Corpus.open(path).unigram() for path in (data, tmp_path / "other"))
     share = (0.75 * one / one.sum() + 0.25 * two / two.sum()) * (one.sum() + two.sum()) + 1
-    head = session.model.head("masked_lm")
+    head = setup.model.head("masked_lm")
     assert head is not None
     np.testing.assert_allclose(head.get_parameter("bias").detach().exp(), share / share.sum(), rtol=1e-5)
 
 
 def test_weights_that_were_learned_before_stay(data: Path, tmp_path: Path):
     source = build(begins(small("roberta_mini"), [(data, 1.0)], tmp_path / "one").recipe)
-    session = begins(small("roberta_mini"), [(data, 1.0)], tmp_path / "two", source=source)
-    head = session.model.head("masked_lm")
+    setup = begins(small("roberta_mini"), [(data, 1.0)], tmp_path / "two", source=source)
+    head = setup.model.head("masked_lm")
     assert head is not None
     assert torch.equal(head.get_parameter("bias"), torch.zeros(source.encoder.embed.words.vocab))
 

@@ -15,7 +15,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import load
 from clozeworks.recipe import build
 from clozeworks.starts.word_vectors import begin_words, describe_start, match_words
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from clozeworks.vectors.table import Vectors
 from tests.command_line import refused
 from tests.labelled import rows, write

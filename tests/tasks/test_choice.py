@@ -23,7 +23,7 @@ from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
 WIDTH = 8

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.world import ProcessGroup
+from clozeworks.core.process_group import ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
@@ -19,9 +19,9 @@ from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
 from clozeworks.recipe import Recipe, build
 from clozeworks.train import distributed
 from clozeworks.train.checkpoint import distributed_checkpoint
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Policy, fit
+from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.run import fit_to_data, open_data
 from tests.train.conftest import tiny_recipe
 
 LONG = 50
@@ -60,7 +60,8 @@ def trained(world: ProcessGroup, data: str, name: str, **train: object) -> tuple
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
     found: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
-    for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, clip=1.0, seed=3, world=world):
+    policy = Policy(clip=1.0, seed=3, group=world)
+    for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, policy=policy):
         found["loss"].append(step.loss)
         found["norm"].append(step.grad_norm)
         found["tokens"].append(step.tokens)

@@ -15,14 +15,14 @@ from safetensors.torch import load_file
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.world import LostError, ProcessGroup
+from clozeworks.core.process_group import LostError, ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.inference import text_encoder
 from clozeworks.nn.reversible import Reversible
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import build
 from clozeworks.train import distributed, metrics_log
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.startup import processes
 from tests.train.conftest import tiny_recipe
 from tests.train.group import EACH, trained
@@ -129,7 +129,7 @@ def test_one_process_alone_is_asked_for_nothing():
     assert (world.main, world.sharded, world.stopping, world.factor) == (True, False, signal.SIGINT, 1)
     assert world.totals([3, 4]) == [3, 4]
     assert world.joined((1,)) == (1,)
-    code = "import sys, clozeworks.core.world; sys.exit('torch.distributed.fsdp' in sys.modules)"
+    code = "import sys, clozeworks.core.process_group; sys.exit('torch.distributed.fsdp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

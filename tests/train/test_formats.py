@@ -19,7 +19,7 @@ from clozeworks.objectives.segments import (
     SentencePair,
     Stream,
 )
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.train.conftest import documents
 
 MASKS = [MaskTokens(), MaskWholeWords(), MaskNgrams(), MaskSpans(), MaskPhrases(stage="entity"), MaskTokens(copies=2)]

@@ -17,7 +17,7 @@ from clozeworks.exchange import checkpoint
 from clozeworks.optim.guard import PATIENCE
 from clozeworks.train import listing, run_dir
 from clozeworks.train.listing import Run, find
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.train.conftest import tiny_recipe
 
 

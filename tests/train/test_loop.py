@@ -20,8 +20,8 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.optim import parameter_groups
 from clozeworks.optim.guard import PATIENCE
 from clozeworks.recipe import Recipe, build
-from clozeworks.train.loop import Step, accumulate, fit
-from clozeworks.train.run import fit_to_data
+from clozeworks.train.loop import Policy, Step, accumulate, fit
+from clozeworks.train.pretrain import fit_to_data
 
 
 def loader(recipe: Recipe, data: Path, micro_tokens: int | None) -> Loader:
@@ -36,11 +36,13 @@ def epoch(recipe: Recipe, data: Path) -> Epoch:
     return Source(Corpus.open(data), o.segments, o.corruption, Tokenizer.load(data).vocabulary(), 5).epoch(0)
 
 
-def trained(recipe: Recipe, micro: list[list[Batch]], **settings: object) -> tuple[Model, list[Step]]:
+def trained(
+    recipe: Recipe, micro: list[list[Batch]], steps: int | None = None, **settings: object
+) -> tuple[Model, list[Step]]:
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
-    options = {"steps": len(micro), "clip": 1.0, "dropout": False} | settings
-    return model, list(fit(model, micro, adam, lambda step: 1e-3, **options))  # pyright: ignore[reportArgumentType]
+    policy = Policy(**{"clip": 1.0, "dropout": False} | settings)  # pyright: ignore[reportArgumentType]
+    return model, list(fit(model, micro, adam, lambda step: 1e-3, steps=steps or len(micro), policy=policy))
 
 
 def distance(one: Model, other: Model) -> float:
@@ -163,7 +165,8 @@ def test_clipping_bounds_the_gradient_and_reports_the_norm_before_it(tiny, data:
     model = build(recipe)
     sgd = torch.optim.SGD(model.parameters(), lr=1.0)
     before = copy.deepcopy(model)
-    (step,) = fit(model, [[batch]], sgd, lambda step: 1.0, steps=1, clip=0.01, dropout=False)
+    policy = Policy(clip=0.01, dropout=False)
+    (step,) = fit(model, [[batch]], sgd, lambda step: 1.0, steps=1, policy=policy)
     pairs = zip(model.parameters(), before.parameters(), strict=True)
     moved = torch.cat([(a - b).detach().flatten() for a, b in pairs]).norm()
     assert step.grad_norm > 0.1
@@ -264,13 +267,13 @@ from clozeworks.recipes import recipe
 from clozeworks.core.batch import from_padded
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.recipe import build
-from clozeworks.train.loop import accumulate
+from clozeworks.train.loop import Policy, accumulate
 r = recipe("roberta_mini")
 r.encoder.vocab = 100
 model = build(r)
 batch = from_padded(torch.arange(64).view(2, 32))
 batch.targets, batch.labels = torch.tensor([1, 40]), torch.tensor([5, 6])
-out = {p: float(accumulate(model, [batch], [None], p)["masked_lm"]) for p in ("fp32", "bf16")}
+out = {p: float(accumulate(model, [batch], [None], Policy(precision=p))["masked_lm"]) for p in ("fp32", "bf16")}
 types = {str(t.dtype) for p in model.parameters() for t in (p, p.grad) if t is not None}
 print(json.dumps({"types": sorted(types), **out}))
 """

@@ -8,8 +8,10 @@ import resource
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
+from clozeworks.core.batch import from_padded
 from clozeworks.core.errors import InputError
 from clozeworks.train import metrics_log
 from clozeworks.train.loop import Step
@@ -17,8 +19,9 @@ from clozeworks.train.screen.progress import ProgressLine, clock
 
 
 def step(number: int, steps: int = 10, **more: object) -> Step:
-    plain = Step(number, steps, loss=2.5, metrics={"masked_lm": 2.5, "masked_accuracy": 0.25}, learning_rate=1e-3,
-                 grad_norm=1.0, tokens=100, examples=(3, 4), seconds=0.5, cpu_seconds=0.25, waited=0.05)  # fmt: skip
+    plain = Step(number=number, steps=steps, loss=2.5, metrics={"masked_lm": 2.5, "masked_accuracy": 0.25},
+                 learning_rate=1e-3, grad_norm=1.0, tokens=100, examples=(3, 4), seconds=0.5, cpu_seconds=0.25,
+                 waited=0.05, batch=from_padded(torch.arange(6)[None]))  # fmt: skip
     return dataclasses.replace(plain, **more)  # pyright: ignore[reportArgumentType]
 
 

@@ -21,9 +21,12 @@ from clozeworks.optim.guard import Guard
 from clozeworks.optim.keep import Keep
 from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.recipe import Recipe, build
-from clozeworks.train import metrics_log, run, session
-from clozeworks.train.run import Result, pretrain
+from clozeworks.train import metrics_log
+from clozeworks.train.pretrain import fit_to_data, open_data, pretrain
+from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.run import Result
 from clozeworks.train.screen.progress import ProgressLine
+from clozeworks.train.startup import setup
 from tests.train.test_run import rows, weights
 
 Tiny = Callable[..., Recipe]
@@ -71,8 +74,8 @@ def sound(tiny: Tiny, data: Path, tmp_path_factory: pytest.TempPathFactory) -> R
 
 
 def batches(tiny: Tiny, data: Path) -> Iterator[list[Batch]]:
-    corpora, tokenizer = run.open_data([(data, 1.0)])
-    return iter(run.PretrainingBatches(run.fit_to_data(made(tiny), tokenizer), corpora, tokenizer.vocabulary()))
+    corpora, tokenizer = open_data([(data, 1.0)])
+    return iter(PretrainingBatches(fit_to_data(made(tiny), tokenizer), corpora, tokenizer.vocabulary()))
 
 
 def only_at(tiny: Tiny, data: Path, step: int) -> int:
@@ -108,7 +111,7 @@ def ruinous(at: set[int], how: float) -> Callable[..., float]:
 def ruined(request, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch) -> tuple[Result, str]:
     """Step 18 spoils the weights, which shows from step 19 on."""
     how, reason = request.param
-    monkeypatch.setattr(session, "learning_rate", ruinous({18}, how))
+    monkeypatch.setattr(setup, "learning_rate", ruinous({18}, how))
     return pretrain(made(tiny), [(data, 1.0)], tmp_path / "whole", progress=False), reason
 
 
@@ -164,7 +167,7 @@ def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_
 
 
 def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(session, "learning_rate", ruinous({18}, math.nan))
+    monkeypatch.setattr(setup, "learning_rate", ruinous({18}, math.nan))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=99), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -173,10 +176,10 @@ def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data:
 
 def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
     recipe = made(tiny, steps=8)
-    source = build(run.fit_to_data(recipe, run.open_data([(data, 1.0)])[1]))
+    source = build(fit_to_data(recipe, open_data([(data, 1.0)])[1]))
     result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", source=source, progress=False)
     shutil.rmtree(result.checkpoint)
-    monkeypatch.setattr(session, "learning_rate", ruinous({5}, math.nan))
+    monkeypatch.setattr(setup, "learning_rate", ruinous({5}, math.nan))
     with pytest.raises(
         InputError, match=r"trouble at step 6, before any checkpoint.*give the same --from or --word-vectors again"
     ):
@@ -187,7 +190,7 @@ def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Pat
 
 @pytest.mark.parametrize("keep", [Keep(1), Keep(1, every=16, best=True)])
 def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, keep: Keep):
-    monkeypatch.setattr(session, "learning_rate", ruinous({18, 27}, 3.0))
+    monkeypatch.setattr(setup, "learning_rate", ruinous({18, 27}, 3.0))
     one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=1, keep=keep), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
@@ -203,7 +206,7 @@ def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_pat
     recipe = made(tiny, guard=None, keep=Keep(1, best=True), save_every=8)
     harm = lambda step, train, width: learning_rate(step, train, width) if step <= 16 else 0.3  # noqa: E731
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(session, "learning_rate", harm)
+        patch.setattr(setup, "learning_rate", harm)
         result = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
         shutil.rmtree(result.checkpoint)
         again = pretrain(recipe, [(data, 1.0)], tmp_path / "run", progress=False)
@@ -212,7 +215,7 @@ def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_pat
 
 
 def test_a_hopeless_run_stops_with_all_it_knows(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
-    monkeypatch.setattr(session, "learning_rate", ruinous(set(range(18, STEPS)), math.nan))
+    monkeypatch.setattr(setup, "learning_rate", ruinous(set(range(18, STEPS)), math.nan))
     out = tmp_path / "run"
     with pytest.raises(InputError) as told:
         pretrain(made(tiny), [(data, 1.0)], out, progress=False)

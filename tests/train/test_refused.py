@@ -11,7 +11,7 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.optim.settings import Phase
 from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe as recipe_named
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 
 Tiny = Callable[..., Recipe]
 

@@ -23,7 +23,7 @@ from clozeworks.optim.keep import Keep
 from clozeworks.optim.settings import Phase
 from clozeworks.recipe import Recipe, build
 from clozeworks.train import metrics_log
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.train.conftest import tiny_recipe
 
 Tiny = Callable[..., Recipe]
@@ -270,11 +270,25 @@ def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: 
         pretrain(deeper, [(data, 1.0)], tmp_path / "deeper", source=source, progress=False)
 
 
-def command(recipe: Recipe, data: Path, out: Path, steps: int) -> subprocess.Popen[str]:
+RUN = "import runpy; runpy.run_module('clozeworks', run_name='__main__', alter_sys=True)"
+ENDLESS = f"""
+import time
+from clozeworks.train import loop
+
+def compute_endlessly(*_):
+    while True:
+        time.sleep(0.01)
+
+loop.accumulate = compute_endlessly
+{RUN}
+"""
+
+
+def command(recipe: Recipe, data: Path, out: Path, steps: int, code: str = RUN) -> subprocess.Popen[str]:
     """A run of the command line that has done so many steps."""
     file = out.with_suffix(".json")
     file.write_text(json.dumps(spec.to_dict(recipe)))
-    words = ["-m", "clozeworks", "pretrain", str(file), "--data", str(data), "--out", str(out)]
+    words = ["-c", code, "pretrain", str(file), "--data", str(data), "--out", str(out)]
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     metrics = out / "metrics.jsonl"
@@ -304,15 +318,13 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_stops_at_once(data: Path, tiny: Tiny, tmp_path: Path, number: signal.Signals):
-    recipe = tiny(40_000, save_every=40_000, evaluate_every=40_000, log_every=1)
-    recipe.train.batch_tokens, recipe.train.micro_tokens = 1 << 19, 1 << 12  # a step of many seconds, in short pieces
+    """In a step that never ends, so that nothing but the second signal can end the process."""
     run = tmp_path / "run"
-    child = command(recipe, data, run, steps=0)
-    time.sleep(0.5)  # in the middle of the first step
+    child = command(tiny(save_every=1, log_every=1), data, run, steps=0, code=ENDLESS)
     deadline = time.monotonic() + 60
     while child.poll() is None and time.monotonic() < deadline:  # two that come between two instructions are one
         child.send_signal(number)
-        time.sleep(0.5)
+        time.sleep(0.1)
     _, error = child.communicate(timeout=60)
     # By the signal itself, or by Python's answer to Ctrl-C; a shell says 143 or 130.
     assert child.returncode in ({-number} if number == signal.SIGTERM else {-number, 130}), error

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.process_group import ProcessGroup
 from clozeworks.core.segment_memory import SegmentMemory
-from clozeworks.core.world import ProcessGroup
 from clozeworks.exchange import checkpoint
 from clozeworks.model import Model
 from clozeworks.objectives.losses.next_token import NextToken
@@ -25,9 +25,9 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
 from clozeworks.train import metrics_log
 from clozeworks.train.checkpoint import distributed_checkpoint
-from clozeworks.train.loop import Step, fit
+from clozeworks.train.loop import Policy, Step, fit
+from clozeworks.train.pretrain import fit_to_data, open_data, pretrain
 from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.run import fit_to_data, open_data, pretrain
 from tests.train.conftest import tiny_recipe
 from tests.train.test_distributed import group
 
@@ -50,9 +50,10 @@ def trained(recipe: Recipe, data: Path, steps: int, **more) -> tuple[Model, list
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     batches = iter(feed)
-    found = list(fit(model, batches, adam, lambda step: 1e-3, steps=steps, clip=1.0, recall=recall, **more))
+    policy = Policy(clip=1.0, memory=recall, **more)
+    done = list(fit(model, batches, adam, lambda step: 1e-3, steps=steps, policy=policy))
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-    return model, found, recall
+    return model, done, recall
 
 
 def distance(one: Model, other: Model) -> float:
@@ -120,7 +121,7 @@ def test_a_step_that_changes_nothing_leaves_nothing_behind(data: Path, way: str,
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
-    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, recall=recall, watch=watch):
+    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, policy=Policy(memory=recall, guard=watch)):
         lengths.append(recall.length)
         assert step.skipped == (step.number == 3)
     assert lengths == [16, 24, 0, 16, 24]

@@ -25,7 +25,7 @@ from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe as named
 from clozeworks.train import metrics_log
 from clozeworks.train.checkpoint import distributed_checkpoint
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from tests.train.test_segment_memory import distance, losses, trained, weights
 
 LENGTH, LANES, WIDTH, CELLS = 8, 4, 16, 24

@@ -30,10 +30,10 @@ from clozeworks.optim.settings import Distil
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import take_layers
 from clozeworks.train import metrics_log
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
-from clozeworks.train.run import pretrain
-from clozeworks.train.startup.begin import begin_model
+from clozeworks.train.startup.setup import begin_model
 from clozeworks.train.teacher import check_teacher
 from tests.train.conftest import tiny_recipe
 
@@ -253,16 +253,19 @@ def test_memory_counts_the_teacher():
 
 
 def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncoder, tmp_path: Path):
-    from clozeworks.train.run import fit_to_data, open_data, open_session
+    from clozeworks.train.pretrain import fit_to_data, open_data
+    from clozeworks.train.pretraining_batches import PretrainingBatches
+    from clozeworks.train.startup.setup import Start, set_up
 
     corpora, tokenizer = open_data([(data, 1.0)])
-    session = open_session(
-        fit_to_data(student(), tokenizer), corpora, tokenizer, tmp_path / "run", "cpu", teacher=teacher
-    )
-    again, _ = begin_model(session.recipe, None, teacher)
-    for (name, a), b in zip(session.model.named_parameters(), again.parameters(), strict=True):
+    recipe = fit_to_data(student(), tokenizer)
+    batches = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
+    start = Start(teacher=teacher)
+    setup = set_up(tmp_path / "run", recipe, tokenizer, batches, device="cpu", start=start)
+    again, _ = begin_model(setup.recipe, None, teacher)
+    for (name, a), b in zip(setup.model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b), name
-    block = dict(session.model.encoder.stack.blocks[1].named_parameters())["ffn.up.weight"]
+    block = dict(setup.model.encoder.stack.blocks[1].named_parameters())["ffn.up.weight"]
     assert torch.equal(block, teacher.model.encoder.stack.blocks[3].ffn.up.weight)
 
 

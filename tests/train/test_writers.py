@@ -11,7 +11,7 @@ import pytest
 
 from clozeworks.core.errors import InputError
 from clozeworks.train import metrics_log, writers
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.writers import TensorBoard, Writers, named, scalars
 from tests.train.conftest import tiny_recipe
 

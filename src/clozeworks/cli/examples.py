@@ -122,7 +122,7 @@ def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError
     """What `pretrain` would say against this sound recipe on this data, if anything."""
     from clozeworks.data.shards.corpus import Corpus
     from clozeworks.train.pretraining_batches import PretrainingBatches
-    from clozeworks.train.run import fit_to_data
+    from clozeworks.train.pretrain import fit_to_data
 
     try:
         text = Corpus.open(directory, "train")

@@ -104,7 +104,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
 def run(options: Options) -> int:
     """Train in this process, or start several that do."""
     from clozeworks.cli import named
-    from clozeworks.core.world import LostError, is_distributed
+    from clozeworks.core.process_group import LostError, is_distributed
     from clozeworks.train.startup import processes
 
     if options.launch or options.nodes > 1:
@@ -140,7 +140,7 @@ def train(
     from clozeworks.screen.console import emit, note, screen
     from clozeworks.train import writers
     from clozeworks.train.resources.dry_run import forecast
-    from clozeworks.train.run import pretrain
+    from clozeworks.train.pretrain import pretrain
 
     console = screen()
     if not options.json:
@@ -199,7 +199,7 @@ def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]
     """The recipe to train, and the model it goes on from if there is one."""
     from clozeworks.cli import named
     from clozeworks.exchange.continue_from import continue_recipe
-    from clozeworks.train.run import open_data
+    from clozeworks.train.pretrain import open_data
 
     if options.source is None:
         return set_processes(named.recipe(options.recipe, changes_of(options)), options), None, []

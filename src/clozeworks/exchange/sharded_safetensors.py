@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import is_sharded, local
+from clozeworks.core.process_group import is_sharded, local
 
 ROWS = "rows"  # the entry of the metadata
 _PART = re.compile(r"(?P<stem>.+)-(?P<rank>\d+)-of-(?P<size>\d+)\.safetensors")

@@ -24,12 +24,12 @@ def make_groups(model: nn.Module, settings: Optimizer) -> list[Group]:
     A Parameter that several layers share stands in it once, under the first of them.
     """
     depth = count_blocks(model)
-    found: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             key = settings.share(layers_below(name, depth)), decays(name, parameter)
-            found.setdefault(key, []).append(parameter)
-    return [Group(found[share, decay], decay, share) for share, decay in sorted(found, reverse=True)]
+            groups.setdefault(key, []).append(parameter)
+    return [Group(groups[share, decay], decay, share) for share, decay in sorted(groups, reverse=True)]
 
 
 def count_blocks(model: nn.Module) -> int:

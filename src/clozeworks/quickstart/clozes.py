@@ -55,12 +55,12 @@ def clozes(text: Corpus, heldout: Corpus, tokenizer: Tokenizer, count: int = SEN
     common = set(np.argsort(-text.unigram())[:60].tolist())
     best: list[tuple[float, Cloze]] = []
     for document in range(len(heldout.documents) - 1):
-        found = [
+        candidates = [
             (between.share(*cloze.ids[cloze.at - 1 : cloze.at + 2].tolist()), cloze)
             for cloze in _places(heldout, document, tokenizer)
             if int(cloze.ids[cloze.at]) not in common
         ]
-        best += [max(found, key=lambda item: item[0])] if found else []
+        best += [max(candidates, key=lambda item: item[0])] if candidates else []
     best = sorted((item for item in best if item[0] > 0), key=lambda item: -item[0])
     different: dict[tuple[int, ...], Cloze] = {}
     for _, cloze in best:

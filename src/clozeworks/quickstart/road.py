@@ -35,8 +35,8 @@ from clozeworks.screen.drawing import drawn, legend
 from clozeworks.screen.heldout import tell
 from clozeworks.screen.progress_bar import Bar
 from clozeworks.train import metrics_log
+from clozeworks.train.pretrain import fit_to_data, pretrain
 from clozeworks.train.pretraining_batches import make_epoch
-from clozeworks.train.run import fit_to_data, pretrain
 
 VOCAB, HELDOUT = 4096, 0.05
 
@@ -131,8 +131,8 @@ def prepared(lang: str, data: Path, console: Console) -> tuple[Corpus, Corpus, T
 
 
 def documents(lang: str) -> Iterator[Document]:
-    found = corpus.documents(lang)
-    return itertools.islice(found, 0, None, 3) if lang == "zh" else found  # a third is more than the run can read
+    texts = corpus.documents(lang)
+    return itertools.islice(texts, 0, None, 3) if lang == "zh" else texts  # a third is more than the run can read
 
 
 def _counts(text: Corpus) -> dict[str, int]:
@@ -143,15 +143,15 @@ def _counts(text: Corpus) -> dict[str, int]:
 def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
     """Some words of the text that the tokenizer cuts into several pieces: assert·ion·s."""
     tokens, starts, _ = text.take(np.array([0]), np.array([min(len(text), 20_000)]))
-    found: dict[str, None] = {}
+    words: dict[str, None] = {}
     begins = np.flatnonzero(starts)
     for begin, end in itertools.pairwise(begins.tolist()):
         pieces = [tokenizer.token(token).removeprefix("##") for token in tokens[begin:end]]
         if 2 <= len(pieces) <= 4 and all(len(piece) > 2 or not piece.isascii() for piece in pieces):
-            found["·".join(pieces)] = None
-        if len(found) == count:
+            words["·".join(pieces)] = None
+        if len(words) == count:
             break
-    return "   ".join(found)
+    return "   ".join(words)
 
 
 def show_examples(

@@ -29,34 +29,34 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
         "task.summary.place": "mean",  # no token of this encoder has learned to stand for its text
         "task.summary.dense": "none",
     }
-    found: dict[str, FinetuneResult] = {}
+    results: dict[str, FinetuneResult] = {}
     for start, name in STARTS.items():
-        found[start] = finetune(
+        results[start] = finetune(
             "classify", encoder, train, dev, out=out / name, epochs=EPOCHS, max_length=LENGTH, changes=changes,
             from_scratch=start == "fresh", console=Console(quiet=True) if (out / name / MODEL).exists() else console,
         )  # fmt: skip
-        if not found[start].finished:
-            return found[start].signal
+        if not results[start].finished:
+            return results[start].signal
     said = SAID[lang]
     counts = Counter(row["label"] for row in train)
     console.print(said["rows"].format(train=len(train), labels=", ".join(counts), dev=len(dev)), soft_wrap=True)
     console.print()
-    console.print(table_of(found, said, sum(row["label"] == counts.most_common(1)[0][0] for row in dev) / len(dev)))
+    console.print(table_of(results, said, sum(row["label"] == counts.most_common(1)[0][0] for row in dev) / len(dev)))
     console.print()
-    model = found["pretrained"].model
+    model = results["pretrained"].model
     for row in dev[:SHOWN]:
         console.print(answer_of(row, model.predict([row["text"]])[0], said, console.width))
     return 0
 
 
-def table_of(found: dict[str, FinetuneResult], said: dict[str, str], baseline: float) -> Table:
+def table_of(results: dict[str, FinetuneResult], said: dict[str, str], baseline: float) -> Table:
     """The share of right answers of each, with its interval."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in (said["answers"], *(said[start] for start in found), said["commonest"]):
+    for name in (said["answers"], *(said[start] for start in results), said["commonest"]):
         table.add_column(name, justify="left" if name == said["answers"] else "right")
-    shares = [f"{one.metrics['accuracy']:.1%}" for one in found.values()]
+    shares = [f"{one.metrics['accuracy']:.1%}" for one in results.values()]
     table.add_row(said["accuracy"], *shares, f"{baseline:.1%}")
-    ranges = [one.intervals["accuracy"] for one in found.values()]
+    ranges = [one.intervals["accuracy"] for one in results.values()]
     table.add_row(said["interval"], *(f"{low:.0%} – {high:.0%}" for low, high in ranges), "")
     return table
 
@@ -64,9 +64,9 @@ def table_of(found: dict[str, FinetuneResult], said: dict[str, str], baseline: f
 def answer_of(row: dict[str, str], answer: dict, said: dict[str, str], width: int) -> Text:
     """A text as far as it fits, and what it is about; the truth beside a wrong answer."""
     right = answer["label"] == row["label"]
-    told = Text(f"   {said['is']} ").append(answer["label"], "bold green" if right else "bold red")
+    line = Text(f"   {said['is']} ").append(answer["label"], "bold green" if right else "bold red")
     if not right:
-        told.append(f" ({said['truth']} {row['label']})", "dim")
+        line.append(f" ({said['truth']} {row['label']})", "dim")
     text = Text(row["text"])
     text.truncate(width - 1, overflow="ellipsis")
-    return Text("\n").join([text, told])
+    return Text("\n").join([text, line])

@@ -15,15 +15,15 @@ def transfer(source: Model, model: Model, decoder: Model | None = None) -> list[
     A decoder that the source lacks starts from its encoder, or from that of `decoder`, and so does what is predicted
     from it; its cross-attention, which no encoder has, is new.
     """
-    theirs, fresh, told = dict(source.named_parameters()), [], []
+    theirs, fresh, notes = dict(source.named_parameters()), [], []
     begins = model.decoder is not None and (source.decoder is None or decoder is not None)
     if begins:
         theirs = {name: value for name, value in theirs.items() if name.startswith("encoder.")}
         encoder = dict((decoder or source).named_parameters())
         theirs |= {"decoder." + name.removeprefix("encoder."): value for name, value in encoder.items()
                    if name.startswith("encoder.")}  # fmt: skip
-        told = ["the decoder starts as another encoder" if decoder else "the decoder starts as the encoder"]
-        told = [f"{told[0]}, its cross-attention from fresh weights"]
+        which = "another encoder" if decoder else "the encoder"
+        notes = [f"the decoder starts as {which}, its cross-attention from fresh weights"]
     theirs = _words(source if decoder is None else decoder) | theirs
     for name, parameter in model.named_parameters():
         if begins and _CROSS.match(name):
@@ -38,7 +38,7 @@ def transfer(source: Model, model: Model, decoder: Model | None = None) -> list[
         else:
             fresh.append(".".join(name.split(".")[:2]))
     fresh = [f"fresh weights for what the source lacks: {', '.join(dict.fromkeys(fresh))}"] if fresh else []
-    return [*told, *fresh, *_list_dropped(source, model)]
+    return [*notes, *fresh, *_list_dropped(source, model)]
 
 
 def _list_dropped(source: Model, model: Model) -> list[str]:
@@ -66,7 +66,7 @@ def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[s
     offsets = [getattr(each.encoder.embed.positions, "offset", 0) for each in (teacher, model)]
     fresh = []
     for name, parameter in own.items():
-        there = theirs.get(_BLOCK.sub(lambda found: f"{found[1]}{layers[int(found[2])]}.", name))
+        there = theirs.get(_BLOCK.sub(lambda match: f"{match[1]}{layers[int(match[2])]}.", name))
         if there is not None and name.endswith(_ROWS):
             skipped = offsets[0] - offsets[1] if ".positions." in name else 0
             there = torch.cat([parameter.detach()[:-skipped], there]) if skipped < 0 else there[skipped:]
@@ -82,8 +82,8 @@ def take_layers(teacher: Model, model: Model, layers: tuple[int, ...]) -> list[s
             )
         else:
             fresh.append(".".join(name.split(".")[:3]))
-    told = f"starting from layers {', '.join(map(str, layers))} of the teacher"
-    return [f"{told}; fresh: {', '.join(dict.fromkeys(fresh))}" if fresh else told]
+    note = f"starting from layers {', '.join(map(str, layers))} of the teacher"
+    return [f"{note}; fresh: {', '.join(dict.fromkeys(fresh))}" if fresh else note]
 
 
 _CROSS = re.compile(r"^decoder\.stack\.blocks\.\d+\.cross(_norm)?\.")

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from clozeworks.core.errors import InputError
-from clozeworks.core.world import LostError, ProcessGroup, Value, squares
+from clozeworks.core.process_group import LostError, ProcessGroup, Value, squares
 from clozeworks.train.stop import SIGNALS
 
 PATIENCE = timedelta(minutes=30)  # for a process that does not answer: an evaluation or a save may take long
@@ -81,9 +81,9 @@ class Several(ProcessGroup):
         wishes = [int(self.asked() == number) for number in SIGNALS]
         numbers = torch.tensor([*counts, *wishes], dtype=torch.int64)
         dist.all_reduce(numbers)
-        *found, interrupted, terminated = numbers.tolist()
+        *totals, interrupted, terminated = numbers.tolist()
         self._stopping = SIGNALS[1] if terminated else SIGNALS[0] if interrupted else 0
-        return found
+        return totals
 
     def joined(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
         sizes = self._gathered(torch.tensor([len(numbers)]))
@@ -100,16 +100,16 @@ class Several(ProcessGroup):
         flat = mine.view(torch.uint8)  # whatever the type, gloo knows bytes
         parts = [torch.zeros_like(flat) for _ in counts] if self.main else None
         dist.gather(flat, parts, dst=0)
-        found = zip(parts or [flat], counts, strict=False)
-        return torch.cat([part.view(tensor.dtype)[:count] for part, count in found])
+        pairs = zip(parts or [flat], counts, strict=False)
+        return torch.cat([part.view(tensor.dtype)[:count] for part, count in pairs])
 
     def first(self, compute: Callable[[], Value]) -> Value:
-        told = json.dumps(compute()).encode() if self.main else b""
-        size = torch.tensor([len(told)])
+        message = json.dumps(compute()).encode() if self.main else b""
+        size = torch.tensor([len(message)])
         dist.broadcast(size, 0)
         content = torch.zeros(int(size), dtype=torch.uint8)
         if self.main:
-            content[:] = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+            content[:] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         dist.broadcast(content, 0)
         return json.loads(bytes(content.numpy()))
 
@@ -197,15 +197,15 @@ class Shards(Several):
 def blocks_of(model: nn.Module) -> list[nn.Module]:
     """The blocks of every stack, each a group of its own; none where one Parameter stands in several of them, or where
     a stack goes through its parts by itself on the way back."""
-    found: list[nn.Module] = []
+    groups: list[nn.Module] = []
     for module in model.modules():
         blocks = getattr(module, "blocks", None)
         if isinstance(blocks, nn.ModuleList):
             if getattr(module, "inverts", False):
                 return []
-            found += list(blocks)
-    owners = [id(parameter) for block in found for parameter in block.parameters()]
-    return found if len(owners) == len(set(owners)) else []
+            groups += list(blocks)
+    owners = [id(parameter) for block in groups for parameter in block.parameters()]
+    return groups if len(owners) == len(set(owners)) else []
 
 
 def show_tensors_of_outputs() -> None:

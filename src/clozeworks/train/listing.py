@@ -42,8 +42,8 @@ class Run:
 
 def find(directories: Iterable[Path]) -> list[Run]:
     """The runs in and below some directories, each once, the one that changed last first."""
-    found = {os.path.realpath(place): place for directory in directories for place in _places(directory)}
-    return sorted(map(describe, found.values()), key=lambda run: (-run.changed, run.path))
+    places = {os.path.realpath(place): place for directory in directories for place in _places(directory)}
+    return sorted(map(describe, places.values()), key=lambda run: (-run.changed, run.path))
 
 
 def describe(place: Path) -> Run:

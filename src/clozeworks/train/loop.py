@@ -1,29 +1,29 @@
 """The training loop: one generator for every objective and task.
 
-It owns accumulation, clipping and precision, and asks the guard before each update; logging, saving, evaluating and
-going back happen in the caller's `for`.
+`fit` owns gradient accumulation, clipping, mixed precision and the check that losses and gradients are finite. Logging,
+saving, evaluating, early stopping and going back to a checkpoint happen in the caller's `for` (see `run`).
 """
 
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from clozeworks.core.batch import Batch
 from clozeworks.core.dropout import DropoutKey
+from clozeworks.core.process_group import ProcessGroup, gradients
 from clozeworks.core.segment_memory import SegmentMemory
-from clozeworks.core.world import ProcessGroup, gradients
 from clozeworks.model import Model
 from clozeworks.optim.constraints import constrain, list_constrained
-from clozeworks.train.guard import SpikeGuard
+from clozeworks.train.guard import SpikeGuard, Verdict
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """What one update did. The model and the optimizer are as this step left them until the next is asked for."""
 
@@ -41,6 +41,7 @@ class Step:
     skipped: bool = False  # nothing was changed
     reason: str = ""  # why not
     trouble: bool = False  # it lasts: no step follows until the caller has gone back, or asking for one raises
+    batch: Batch | None = field(default=None, repr=False, compare=False)  # its first micro-batch, for a look at it
 
     @property
     def first(self) -> bool:
@@ -51,104 +52,155 @@ class Step:
         return self.number == self.steps
 
     def every(self, count: int) -> bool:
+        """Whether this is one of each `count` steps."""
         return self.number % count == 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Policy:
+    """How a step is computed, whatever is trained and on whatever data."""
+
+    clip: float | None = None  # the norm that gradients are clipped to
+    precision: Literal["fp32", "bf16"] = "fp32"  # bf16: mixed precision, weights and updates stay fp32
+    device: torch.device | str = "cpu"
+    seed: int = 0  # of dropout
+    dropout: bool = True
+    guard: SpikeGuard = field(default_factory=SpikeGuard)  # which updates are not made
+    group: ProcessGroup = field(default_factory=ProcessGroup)  # data parallel: each process gives its share of a step
+    teacher: Callable[[Batch], Batch] | None = None  # reads each micro-batch before the model does
+    memory: SegmentMemory = field(default_factory=SegmentMemory)  # what streams of text remember at the start
+    unfreezing: Callable[[int], None] | None = None  # says before each step which parameters learn
 
 
 def fit(
     model: Model,
-    data: Iterable[list[Batch]],
+    batches: Iterable[list[Batch]],
     optimizer: torch.optim.Optimizer,
     schedule: Callable[[int], float],
     *,
     steps: int,
     start: int = 0,
-    clip: float | None = None,
-    seed: int = 0,
-    dropout: bool = True,
-    precision: Literal["fp32", "bf16"] = "fp32",
-    device: torch.device | str = "cpu",
-    watch: SpikeGuard | None = None,
-    world: ProcessGroup | None = None,
-    teach: Callable[[Batch], Batch] | None = None,
-    recall: SegmentMemory | None = None,
-    unfreeze: Callable[[int], None] | None = None,
+    policy: Policy | None = None,
 ) -> Iterator[Step]:
-    """Train, one step for each list of micro-batches, from step `start` + 1 to `steps`.
+    """Train from step `start` + 1 to `steps`, each on a list of micro-batches and at the learning rate of `schedule`.
 
-    Each loss is a sum over its predictions divided once by their number in the whole step (`Loss.divisor`), so that any
-    cut of a step into micro-batches gives the same gradient. A step that `watch` refuses changes nothing and is
-    reported as skipped; one that it passes over is not even computed. Where it finds lasting trouble, the steps end, or
-    an error is raised.
-
-    In a `world` of several processes each gives its share of a step, and all see the same losses, norms and decisions.
-    `teach` has a teacher read each micro-batch before the model does. `recall` is what streams of text remember at the
-    start; after a step that changes nothing they remember nothing. `thaw` says before each step which parameters learn.
+    Gradient accumulation: each loss is a sum over its predictions divided once by their number in the whole step, so
+    any cut of it into micro-batches, or into shares of data-parallel processes, gives the same gradient. A step that
+    `policy.guard` refuses changes nothing and is reported as skipped; one that it passes over is not even computed;
+    after either, streams of text remember nothing. Where trouble lasts, the steps end, or an error is raised.
     """
-    batches, watch, world = iter(data), watch or SpikeGuard(), world or ProcessGroup()
-    recall = SegmentMemory() if recall is None else recall
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    bound = list_constrained(model)
-    constrain(bound)
+    policy = policy or Policy()
+    iterator = iter(batches)
+    constrained = list_constrained(model)
+    constrain(constrained)
     for number in range(start + 1, steps + 1):
-        begin, cpu_begin = time.perf_counter(), time.process_time()
-        try:
-            micro = next(batches)
-        except StopIteration:
-            raise RuntimeError(f"the data ended before step {number} of {steps}") from None
-        waited, rate = time.perf_counter() - begin, schedule(number)
-        examples = tuple(index for batch in micro for index in batch.index)
-        if passed := watch.passes(number):
-            examples, reason = world.joined(examples), f"passed over: {passed.reason}"
-            recall.forget()
-            seconds = time.perf_counter() - begin
-            yield Step(number, steps, math.nan, {}, rate, math.nan, 0, examples, seconds, 0.0, waited, True, reason)
-            continue
-        micro = [batch.to(device) for batch in micro]
-        if unfreeze is not None:
-            unfreeze(number)
-            parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-
-        optimizer.zero_grad(set_to_none=True)
-        keys = make_dropout_keys(micro, seed, number) if dropout else [None] * len(micro)
-        counts, tokens = count_predictions(model, micro, world)
-        parts = accumulate(model, micro, keys, precision, world, counts, teach, recall)
-        norm = get_total_norm(gradients(parameters)).detach().to(device)
-        means, norm = world.settled(torch.stack(list(parts.values())), norm)
-        *values, grad_norm = torch.cat([means, norm[None]]).tolist()  # the one wait a step
-        metrics = dict(zip(parts, values, strict=True))
-        loss = sum(spec.weight * metrics[spec.name] for spec in model.specs if not spec.regularizer)
-
-        verdict = watch(number, loss, grad_norm)
-        if verdict.act == "update":
-            if clip is not None and grad_norm > clip:
-                clip_grads_with_norm_(parameters, clip, norm)
-            for group in optimizer.param_groups:
-                group["lr"] = rate * group.get("share", 1.0)
-            optimizer.step()
-            constrain(bound)
+        clock = Clock()
+        micro = clock.wait_for(iterator)
+        if micro is None:
+            raise RuntimeError(f"the data ended before step {number} of {steps}")
+        rate = schedule(number)
+        if (passed := policy.guard.passes(number)) is not None:
+            gradient, verdict = NO_GRADIENT, Verdict("skip", f"passed over: {passed.reason}")
         else:
-            recall.forget()
+            gradient = compute_gradient(model, micro, optimizer, number, policy)
+            verdict = policy.guard(number, gradient.loss, gradient.norm)
+        examples = tuple(index for batch in micro for index in batch.index)
+        if verdict.act == "update":
+            update(optimizer, rate, gradient, policy.clip)
+            constrain(constrained)
+        else:
+            examples = policy.group.joined(examples)
+            policy.memory.forget()
         step = Step(
-            number,
-            steps,
-            loss,
-            metrics,
-            rate,
-            grad_norm,
-            tokens,
-            examples=examples if verdict.act == "update" else world.joined(examples),
-            seconds=time.perf_counter() - begin,
-            cpu_seconds=(time.process_time() - cpu_begin) * world.size,
-            waited=waited,
+            number=number,
+            steps=steps,
+            loss=gradient.loss,
+            metrics=gradient.metrics,
+            learning_rate=rate,
+            grad_norm=gradient.norm,
+            tokens=gradient.tokens,
+            examples=examples,
+            seconds=clock.seconds,
+            cpu_seconds=clock.cpu_seconds * policy.group.size,
+            waited=clock.waited,
             skipped=verdict.act != "update",
             reason=verdict.reason,
             trouble=verdict.act in ("back", "stop"),
+            batch=micro[0],
         )
         yield step
         if verdict.act == "stop":
-            raise watch.diverged(step)
+            raise policy.guard.diverged(step)
         if verdict.act == "back":
             return
+
+
+class Clock:
+    """The time of a step, from its beginning on."""
+
+    def __init__(self) -> None:
+        self._begin, self._cpu_begin = time.perf_counter(), time.process_time()
+        self.waited = 0.0  # seconds for data
+
+    def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch] | None:
+        """The next batch, if there is one; the time until it comes is `waited`."""
+        micro = next(batches, None)
+        self.waited = self.seconds
+        return micro
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._begin
+
+    @property
+    def cpu_seconds(self) -> float:
+        return time.process_time() - self._cpu_begin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gradient:
+    """What the forward and backward passes of a step gave; the gradients themselves are in `parameters`."""
+
+    loss: float
+    metrics: dict[str, float]
+    norm: float
+    tokens: int
+    parameters: list[nn.Parameter]
+    device_norm: Tensor  # the norm again, where the parameters are
+
+
+NO_GRADIENT = Gradient(
+    loss=math.nan, metrics={}, norm=math.nan, tokens=0, parameters=[], device_norm=torch.tensor(math.nan)
+)
+
+
+def compute_gradient(
+    model: Model, micro: list[Batch], optimizer: torch.optim.Optimizer, number: int, policy: Policy
+) -> Gradient:
+    """The gradient of step `number`, over all its micro-batches and processes; the one wait for the device a step."""
+    micro = [batch.to(policy.device) for batch in micro]
+    if policy.unfreezing is not None:
+        policy.unfreezing(number)
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    optimizer.zero_grad(set_to_none=True)
+    keys = make_dropout_keys(micro, policy.seed, number) if policy.dropout else [None] * len(micro)
+    counts, tokens = count_predictions(model, micro, policy.group)
+    parts = accumulate(model, micro, keys, policy, counts)
+    norm = get_total_norm(gradients(parameters)).detach().to(policy.device)
+    means, norm = policy.group.settled(torch.stack(list(parts.values())), norm)
+    *values, grad_norm = torch.cat([means, norm[None]]).tolist()
+    metrics = dict(zip(parts, values, strict=True))
+    loss = sum(spec.weight * metrics[spec.name] for spec in model.specs if not spec.regularizer)
+    return Gradient(loss=loss, metrics=metrics, norm=grad_norm, tokens=tokens, parameters=parameters, device_norm=norm)
+
+
+def update(optimizer: torch.optim.Optimizer, rate: float, gradient: Gradient, clip: float | None) -> None:
+    """Clip the gradient and take one step at this learning rate, of which a group of parameters may have a share."""
+    if clip is not None and gradient.norm > clip:
+        clip_grads_with_norm_(gradient.parameters, clip, gradient.device_norm)
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("share", 1.0)
+    optimizer.step()
 
 
 def make_dropout_keys(micro: list[Batch], seed: int, step: int) -> list[DropoutKey]:
@@ -161,42 +213,43 @@ def make_dropout_keys(micro: list[Batch], seed: int, step: int) -> list[DropoutK
     return keys
 
 
-def count_predictions(model: Model, micro: list[Batch], world: ProcessGroup) -> tuple[dict[str, int], int]:
+def count_predictions(model: Model, micro: list[Batch], group: ProcessGroup) -> tuple[dict[str, int], int]:
     """The predictions of each loss and the tokens in the step, those of other processes too."""
-    mine = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
-    *counts, tokens = world.totals([*mine, sum(batch.read for batch in micro)])
-    return {spec.name: found for spec, found in zip(model.specs, counts, strict=True)}, tokens
+    own = [sum(spec.count(batch) for batch in micro) for spec in model.specs]
+    *counts, tokens = group.totals([*own, sum(batch.read for batch in micro)])
+    return {spec.name: count for spec, count in zip(model.specs, counts, strict=True)}, tokens
 
 
 def accumulate(
     model: Model,
     micro: list[Batch],
     keys: Sequence[DropoutKey | None],
-    precision: Literal["fp32", "bf16"] = "fp32",
-    world: ProcessGroup | None = None,
+    policy: Policy | None = None,
     counts: dict[str, int] | None = None,
-    teach: Callable[[Batch], Batch] | None = None,
-    recall: SegmentMemory | None = None,
 ) -> dict[str, Tensor]:
-    """Add the gradients of one step; give this process's part of each loss and metric by name, still on the device."""
-    world, recall = world or ProcessGroup(), SegmentMemory() if recall is None else recall
-    counts = counts or count_predictions(model, micro, world)[0]
+    """Gradient accumulation: add up the gradients of the micro-batches of one step.
+
+    Gives this process's part of each loss and metric by name, still on the device.
+    """
+    policy = policy or Policy()
+    group, memory, teacher = policy.group, policy.memory, policy.teacher
+    counts = counts or count_predictions(model, micro, group)[0]
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     device = micro[0].tokens.device
     means: dict[str, Tensor] = {}
     for number, (batch, key) in enumerate(zip(micro, keys, strict=True), 1):
-        with world.running(model, last=number == len(micro)) as run:
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"):
-                output = run(recall.give(batch if teach is None else teach(batch)), key)
-            recall.take(batch, output.hidden.memory)
+        with group.running(model, last=number == len(micro)) as run:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=policy.precision == "bf16"):
+                output = run(memory.give(batch if teacher is None else teacher(batch)), key)
+            memory.take(batch, output.hidden.memory)
             total = torch.zeros((), device=device)
             for spec in model.specs:
                 if counts[spec.name]:  # a loss without a prediction in this step says nothing
                     total = total + spec.weight * output.losses[spec.name].float() / divisors[spec.name]
-                elif world.size > 1:  # but every process waits for the gradients of every parameter
+                elif group.size > 1:  # but every process waits for the gradients of every parameter
                     total = total + 0.0 * output.losses[spec.name].float()
             if total.requires_grad:
-                (total if world.factor == 1 else total * world.factor).backward()
+                (total if group.factor == 1 else total * group.factor).backward()
         sums = {name: (name, value) for name, value in output.losses.items()} | output.metrics
         for name, (loss, value) in sums.items():
             part = value.detach().float() / max(divisors[loss] if name == loss else counts[loss], 1)

@@ -1,168 +1,190 @@
-"""Pretraining from a recipe and prepared text to a run directory: what the command line and Python both call."""
+"""A run, and the training loop in it: the same for text and for labelled rows."""
 
 import contextlib
-import copy
-import os
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
-import torch
-from rich.console import Console
-
-from clozeworks.core import atomic_io, spec
-from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.world import ProcessGroup, is_distributed
-from clozeworks.data.shards.corpus import Corpus
-from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange.bundle import Bundle
-from clozeworks.machine import doctor
-from clozeworks.model import Model
-from clozeworks.recipe import Recipe
-from clozeworks.starts.word_vectors import describe_start
+from clozeworks.core import atomic_io
+from clozeworks.exchange import checkpoint
 from clozeworks.train import run_dir
-from clozeworks.train.heldout import HeldOutEvaluator
-from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.resources import allocator
-from clozeworks.train.session import Result, Session
-from clozeworks.train.teacher import check_teacher, describe_teacher
-from clozeworks.train.writers import Writer
-from clozeworks.vectors.table import Vectors
-
-__all__ = ["Result", "Session", "choose_precision", "fit_to_data", "open_data", "open_session", "pretrain"]
-
-StrPath = str | os.PathLike[str]
+from clozeworks.train.checkpoint.checkpoints import Checkpoints
+from clozeworks.train.loop import Step, fit
+from clozeworks.train.protocols import Batches, Evaluator
+from clozeworks.train.recorder import Recorder
+from clozeworks.train.resources import allocator, memory_check
+from clozeworks.train.screen.progress import ProgressLine
+from clozeworks.train.screen.view import View, open_screen
+from clozeworks.train.startup.setup import Setup
+from clozeworks.train.stop import StopSignal
 
 
-def pretrain(
-    recipe: Recipe,
-    data: Sequence[tuple[StrPath, float]],
-    out: StrPath,
-    *,
-    source: Model | None = None,
-    teacher: Bundle | None = None,
-    device: str = "auto",
-    progress: bool = True,
-    console: Console | None = None,
-    writers: Sequence[Writer] = (),
-    words: Vectors | None = None,
-) -> Result:
-    """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
-
-    `source` is a model whose weights the run starts from, `teacher` one that the losses compare with; `words` are
-    vectors that the table of words starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and SIGTERM
-    finish the step, save and return; SIGUSR1 says on standard error where the run is. What can be refused is refused
-    before anything is written: a new run leaves nothing behind, an old one stays as it was.
-
-    Started by torchrun, it is one process of several: all train, and the first of them writes, shows and evaluates.
-    """
-    if not isinstance(out, str | os.PathLike):
-        raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
-    allocator.keep_freed()
-    world = join_processes(recipe, device)
-    with world.together():
-        corpora, tokenizer = open_data(data, verify="hash" if world.main else "size")
-        recipe = fit_to_data(recipe, tokenizer, source)
-        notes = check_teacher(recipe, tokenizer, teacher)
-        device = world.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
-        run = Path(out)
-        facts = {"precision": choose_precision(recipe, device), "source": describe_start(source, words)}
-        facts |= {"teacher": describe_teacher(teacher)}
-        now = run_dir.describe_corpora(corpora)
-        world.first(lambda: run_dir.compare(run, recipe, now, facts))
-        session = open_session(recipe, corpora, tokenizer, run, device, source, world, teacher, words)
-        session.notes += notes
-        with atomic_io.hold_lock(run, "is training into it") if world.main else contextlib.nullcontext():
-            # Again: only now does nobody else write there.
-            record = world.first(lambda: run_dir.compare(run, recipe, now, facts))
-            state = session.restore(record)
-            if world.main:
-                run_dir.enter(run, recipe, record)
-                tokenizer.save(run)
-            result = session.train(state, record["precision"], progress, console, writers)
-            world.leave()
-            return result
+def train_until_trouble(run: "Run") -> Step | None:
+    """Train to the last step, a wish to stop, early stopping, or a spike that lasts; gives the last step done."""
+    setup, train, step = run.setup, run.setup.recipe.train, None
+    with contextlib.closing(iter(run.batches)) as batches:  # pyright: ignore[reportArgumentType]
+        start = run.batches.start
+        for step in fit(
+            setup.model, batches, setup.optimizer, setup.schedule, steps=train.steps, start=start, policy=setup.policy
+        ):
+            run.update(step)
+            if step.every(train.log_every) or step.first or step.last or step.skipped:
+                run.recorder.log(step)
+            if step.trouble:
+                break
+            if step.every(train.evaluate_every) or step.last:
+                run.evaluate(step)
+            ending = step.last or run.stopping or run.recorder.should_stop
+            if run.checkpoints.is_due(step) or ending:
+                run.save(step)
+            if ending:
+                break
+    return step
 
 
-def join_processes(recipe: Recipe, device: str) -> ProcessGroup:
-    """The processes that train together: those the environment tells of, or this one alone."""
-    if is_distributed():
-        from clozeworks.train import distributed
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One process's share of a run: what is trained, on what, and what is kept, written and shown of it."""
 
-        return distributed.join(recipe.train.parallel, device)
-    if recipe.train.processes > 1:
-        needed, todo = "so many processes have to be started", "use clozeworks pretrain or torchrun, or set it to 1"
-        raise RecipeError(f"{recipe.name}.train.processes", recipe.train.processes, needed, todo)
-    return ProcessGroup()
+    setup: Setup
+    batches: Batches
+    recorder: Recorder
+    checkpoints: Checkpoints
+    screen: ProgressLine
+    heap: allocator.Heap = field(default_factory=lambda: allocator.Heap(memory_check.held_bytes))
+
+    @property
+    def stopping(self) -> int:
+        """Number of the signal that asked any process to stop, or 0."""
+        return self.setup.policy.group.stopping
+
+    def update(self, step: Step) -> None:
+        """Count a step and show it; a save that failed meanwhile raises here."""
+        self.recorder.count(step)
+        self.screen.saved = self.checkpoints.check()
+        self.screen.update(step)
+        self.heap.settle()
+
+    def evaluate(self, step: Step) -> None:
+        """Measure the model on what it is not trained on, and show that."""
+        metrics = self.recorder.evaluate(step)
+        if metrics is not None:
+            self.screen.heldout(step.number, metrics)
+
+    def save(self, step: Step) -> None:
+        """Save a checkpoint of a step, which promises the rows of metrics up to it."""
+        recorder = self.recorder
+        self.checkpoints.save(
+            step, tokens=recorder.tokens, seconds=recorder.seconds, scores=recorder.scores, sync=recorder.sync
+        )
+
+    def roll_back(self, step: Step) -> int:
+        """Go back to before a spike that lasts; gives the step to go on from."""
+        state = self.checkpoints.roll_back(step)
+        self.recorder.enter(state)
+        self.screen.back(state["step"], self.setup.policy.guard.passed[-1])
+        return state["step"]
 
 
-def open_session(
-    recipe: Recipe,
-    corpora: list[tuple[Corpus, float]],
-    tokenizer: Tokenizer,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a call of `pretrain` or `finetune` leaves behind."""
+
+    run: Path
+    checkpoint: Path
+    step: int
+    steps: int
+    tokens: int  # without padding, of the whole run
+    seconds: float  # of training, of the whole run
+    heldout: dict[str, Any] | None  # the last evaluation, where there is held-out text
+    resumed: int | None  # the step this call went on from
+    signal: int = 0  # that asked it to stop
+    best: int | None = None  # the step whose evaluation was the best
+    stopped_early: bool = False  # early stopping: nothing got better any more before the last step
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def finished(self) -> bool:
+        return self.step == self.steps or self.stopped_early
+
+
+def train_run(
     run: Path,
-    device: str,
-    source: Model | None = None,
-    world: ProcessGroup | None = None,
-    teacher: Bundle | None = None,
-    words: Vectors | None = None,
-) -> Session:
-    """A session on text."""
-    world, vocabulary = world or ProcessGroup(), tokenizer.vocabulary()
-    feed = PretrainingBatches(recipe, corpora, vocabulary, share=(world.rank, world.size))
-    held_out = HeldOutEvaluator(recipe, corpora, vocabulary, "hash" if world.main else "size")
-    return Session(recipe, feed, held_out, tokenizer, run, device, source, world, teacher, words)
+    setup: Setup,
+    batches: Batches,
+    evaluator: Evaluator | None,
+    *,
+    data: dict[str, Any],
+    facts: dict[str, Any],
+    view: View,
+    publish: Callable[[Result], None] | None = None,
+) -> Result:
+    """Train in a run directory that nobody else writes to, from its newest checkpoint on or from the beginning.
+
+    `data` and `facts` are what `run_dir.compare` compares; `publish` is called with the result of a finished run.
+    """
+    group = setup.policy.group
+    with atomic_io.hold_lock(run, "is training into it") if group.main else contextlib.nullcontext():
+        # Compared before, and again: only now does nobody else write there.
+        record = group.first(lambda: run_dir.compare(run, setup.recipe, data, facts))
+        setup.policy.precision = record["precision"]
+        checkpoints = Checkpoints(run, setup, batches)
+        state = checkpoints.restore(record)
+        if group.main:
+            run_dir.enter(run, setup.recipe, record)
+            setup.tokenizer.save(run)
+        result = _train(run, state, checkpoints, evaluator, view)
+        if publish is not None and result.finished:
+            publish(result)
+        group.leave()
+        return result
 
 
-def open_data(
-    data: Sequence[tuple[StrPath, float]], verify: Literal["size", "hash"] = "hash"
-) -> tuple[list[tuple[Corpus, float]], Tokenizer]:
-    """The training splits, every byte verified unless only sizes are asked for, and the one tokenizer they share."""
-    if not data:
-        raise InputError("--data", "nothing", "at least one prepared directory is needed", "see clozeworks prepare")
-    for directory, weight in data:
-        if not weight > 0:
-            raise InputError(f"--data {directory}", weight, "a share above 0 is needed", "change it or leave it out")
-    corpora = [(Corpus.open(directory, "train", verify=verify), float(weight)) for directory, weight in data]
-    first = corpora[0][0]
-    for corpus, _ in corpora[1:]:
-        if corpus.tokenizer_fingerprint != first.tokenizer_fingerprint:
-            raise InputError(corpus.directory, f"another tokenizer than {first.directory} has",
-                             "corpora of one run share one tokenizer",
-                             f"prepare it again with --tokenizer {first.directory}")  # fmt: skip
-    tokenizer = Tokenizer.load(first.directory)
-    if tokenizer.fingerprint != first.tokenizer_fingerprint:
-        given = "its tokenizer is not the one its shards were made with"
-        todo = "restore tokenizer.json or prepare the text again"
-        raise InputError(first.directory, given, "token ids must keep their meaning", todo)
-    return corpora, tokenizer
+def _train(
+    directory: Path, state: dict[str, Any], checkpoints: Checkpoints, evaluator: Evaluator | None, view: View
+) -> Result:
+    """Train from a restored state on, going back to a checkpoint where a spike lasts."""
+    setup, done = checkpoints.setup, state["step"]
+    if done < setup.recipe.train.steps and setup.recipe.task is None:
+        setup.notes.append(memory_check.describe(setup.recipe, str(setup.policy.device), setup.start.teacher))
+    with (
+        allocator.giving_back(),
+        StopSignal() as stop,
+        open_screen(view, setup, directory, done) as screen,
+        Recorder(directory, setup, evaluator, writers=view.writers, say=screen.say) as recorder,
+        checkpoints,
+    ):
+        setup.policy.group.asked = lambda: stop.asked
+        recorder.enter(state)
+        run = Run(setup=setup, batches=checkpoints.batches, recorder=recorder, checkpoints=checkpoints, screen=screen)
+        while not recorder.should_stop:
+            step = train_until_trouble(run)
+            if step is None or not step.trouble:
+                done = done if step is None else step.number
+                break
+            done = run.roll_back(step)
+    return _result(directory, setup, recorder, done, resumed=state["step"] or None)
 
 
-def fit_to_data(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = None) -> Recipe:
-    """A copy of the recipe with the vocabulary of the data, checked before anything is allocated."""
-    recipe = copy.deepcopy(recipe)
-    recipe.encoder.vocab = tokenizer.size
-    if source is not None:
-        rows = source.encoder.embed.words.vocab
-        if rows < tokenizer.size:
-            raise InputError("--from", f"a model of {rows:,} tokens", f"the data's tokenizer has {tokenizer.size:,}",
-                             "prepare the data with the model's own tokenizer, or add rows to the model")  # fmt: skip
-        recipe.encoder.vocab = rows
-    spec.check(recipe, recipe.name)
-    if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
-        where = f"{recipe.name}.objective.losses"
-        raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
-    for index, loss in enumerate(recipe.objective.losses):
-        if "rows" in loss.reads:
-            where, needed = f"{recipe.name}.objective.losses.{index}", "it reads labelled rows, and text has none"
-            raise RecipeError(where, type(loss).__name__, needed, "remove it")
-    return recipe
-
-
-def choose_precision(recipe: Recipe, device: str) -> str:
-    """The recipe's, or for auto what this machine was found good at."""
-    if recipe.train.precision != "auto":
-        return recipe.train.precision
-    if device.startswith("cuda"):
-        return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    return (doctor.remembered() or doctor.default()).precision if device == "cpu" else "fp32"
+def _result(run: Path, setup: Setup, recorder: Recorder, done: int, resumed: int | None) -> Result:
+    """What the run leaves behind after step `done`."""
+    steps, early = setup.recipe.train.steps, recorder.should_stop
+    if early:
+        setup.notes.append(f"ended at step {done:,} of {steps:,}: nothing got better any more")
+    elif done < steps:
+        setup.notes.append(f"stopped at step {done:,} of {steps:,}; run the same command again to go on")
+    return Result(
+        run=run,
+        checkpoint=run / checkpoint.name_of(done),
+        step=done,
+        steps=steps,
+        tokens=recorder.tokens,
+        seconds=recorder.seconds,
+        heldout=recorder.heldout,
+        resumed=resumed,
+        signal=setup.policy.group.stopping if done < steps and not early else 0,
+        best=recorder.best,
+        stopped_early=early,
+        notes=setup.notes,
+    )

@@ -181,17 +181,17 @@ def _same_data(run: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
 
 def _same_teacher(run: Path, before: dict[str, Any] | None, now: dict[str, Any] | None) -> None:
     if now is not None and now != before:
-        told = " -> ".join(f"{each['name']} {each['digest'][:12]}" if each else "none" for each in (before, now))
-        given = f"another teacher than it was begun with ({told})"
+        change = " -> ".join(f"{each['name']} {each['digest'][:12]}" if each else "none" for each in (before, now))
+        given = f"another teacher than it was begun with ({change})"
         raise InputError(run, given, "a run keeps its teacher", "give the same --teacher, or another --out")
 
 
 def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for package in ("clozeworks", "torch", "numpy", "safetensors", "tokenizers"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # run from its source
-            found[package] = importlib.metadata.version(package)
-    return found
+            numbers[package] = importlib.metadata.version(package)
+    return numbers
 
 
 def _session() -> dict[str, Any]:

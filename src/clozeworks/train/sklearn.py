@@ -24,7 +24,7 @@ class TextClassifier(*BASES):
     """Fine-tunes `model` (a run, a model or a Hugging Face directory) on texts and their classes.
 
     X is a sequence of texts, y one of classes of any type that sorts. `out` keeps the run; without one it is forgotten
-    once the weights are read. All rows are learned from, unless `share` keeps some to choose the best epoch by.
+    once the weights are read. All rows are learned from, unless `dev_share` keeps some to choose the best epoch by.
     """
 
     def __init__(
@@ -32,12 +32,12 @@ class TextClassifier(*BASES):
         model: str | Path = "",
         *,
         epochs: int | None = None,
-        batch: int = 32,
-        length: int | None = None,
-        rate: float | None = None,
+        batch_size: int = 32,
+        max_length: int | None = None,
+        learning_rate: float | None = None,
         freeze: bool = False,
         features: str = "last",
-        share: float = 0.0,
+        dev_share: float = 0.0,
         patience: int | None = None,
         random_state: Any = 0,
         out: str | Path | None = None,
@@ -47,17 +47,18 @@ class TextClassifier(*BASES):
             raise InputError("TextClassifier", "no scikit-learn", "it is an estimator of scikit-learn's", todo)
         self.model = model
         self.epochs = epochs
-        self.batch = batch
-        self.length = length
-        self.rate = rate
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.learning_rate = learning_rate
         self.freeze = freeze
         self.features = features
-        self.share = share
+        self.dev_share = dev_share
         self.patience = patience
         self.random_state = random_state
         self.out = out
 
     def fit(self, X: Sequence[str], y: Sequence[Any]) -> "TextClassifier":
+        """Fine-tune on texts X and their classes y."""
         from sklearn.utils import check_random_state  # pyright: ignore[reportMissingImports]
         from sklearn.utils.multiclass import check_classification_targets  # pyright: ignore[reportMissingImports]
 
@@ -75,13 +76,13 @@ class TextClassifier(*BASES):
             seed = check_random_state(seed).randint(2**31 - 1)
         changes = {
             "train.seed": str(seed),
-            **({"train.learning_rate": str(self.rate)} if self.rate else {}),
+            **({"train.learning_rate": str(self.learning_rate)} if self.learning_rate else {}),
         }
-        names = ("epochs", "batch", "length", "freeze", "features", "share", "patience")
-        wishes: dict[str, Any] = {name: getattr(self, name) for name in names}
+        names = ("epochs", "batch_size", "max_length", "freeze", "features", "dev_share", "patience")
+        options: dict[str, Any] = {name: getattr(self, name) for name in names}
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "run" if self.out is None else self.out
-            tuned = finetune("classify", self._source(), rows, out=out, progress=False, changes=changes, **wishes)
+            tuned = finetune("classify", self._source(), rows, out=out, progress=False, changes=changes, **options)
             self.encoder_: TextEncoder = tuned.model
         return self
 
@@ -113,7 +114,7 @@ class TextClassifier(*BASES):
 
 def texts_of(given: Any) -> list[str]:
     """A list, an array or a column of texts."""
-    found = np.asarray(given, dtype=object)
-    if found.ndim != 1:
-        raise ValueError(f"an array of {found.ndim} dimensions; one of texts is needed")
-    return list_texts([str(each) if isinstance(each, np.str_) else each for each in found.tolist()])
+    texts = np.asarray(given, dtype=object)
+    if texts.ndim != 1:
+        raise ValueError(f"an array of {texts.ndim} dimensions; one of texts is needed")
+    return list_texts([str(each) if isinstance(each, np.str_) else each for each in texts.tolist()])

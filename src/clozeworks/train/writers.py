@@ -83,11 +83,11 @@ KINDS: dict[str, Callable[[Path], Writer]] = {"tensorboard": TensorBoard, "wandb
 
 def named(names: Iterable[str], run: str | os.PathLike[str]) -> list[Writer]:
     """Writers by name, each once; one whose package is missing is refused with the command that installs it."""
-    found = list(dict.fromkeys(names))
-    for name in found:
+    chosen = list(dict.fromkeys(names))
+    for name in chosen:
         if name not in KINDS:
             raise InputError("--log", name, "there is no such writer", suggest(name, KINDS))
-    return [KINDS[name](Path(run)) for name in found]
+    return [KINDS[name](Path(run)) for name in chosen]
 
 
 class Writers:

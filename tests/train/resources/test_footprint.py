@@ -115,7 +115,7 @@ from benchmarks.contestant import memory_mb
 from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.recipe import build
 from clozeworks.optim import parameter_groups as optim
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Policy, fit
 from tests.train.resources.test_footprint import shaped
 
 torch.set_num_threads(1)
@@ -131,8 +131,8 @@ def batches():
         yield [batch]
 
 model = build(r)
-adam = optim.optimizer(model, r.train.optimizer, 1e-3)
-for step in fit(model, batches(), adam, lambda _: 1e-3, steps=3, clip=1.0):
+adam = optim.build_optimizer(model, r.train.optimizer, 1e-3)
+for step in fit(model, batches(), adam, lambda _: 1e-3, steps=3, policy=Policy(clip=1.0)):
     pass
 print(memory_mb("VmHWM"))
 """

@@ -5,9 +5,9 @@ import pytest
 from clozeworks.machine import doctor
 from clozeworks.objectives.segments import Stream
 from clozeworks.recipes import recipe
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
-from clozeworks.train.run import pretrain
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from clozeworks.train.run import pretrain
+from clozeworks.core.batch import Batch
+from clozeworks.train.pretrain import pretrain
 from clozeworks.train.screen import progress
 from clozeworks.train.screen.panel import Guess
 from clozeworks.train.screen.progress import ProgressLine
@@ -34,7 +35,7 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_panel_tells_all_there_is(always: None):
     console, out = terminal()
-    line = ProgressLine(10, console=console, guess=lambda: Guess("the red", "fox", "hen", "sleeps"))
+    line = ProgressLine(10, console=console, guess=lambda _: Guess("the red", "fox", "hen", "sleeps"))
     for number in range(1, 11):
         line.update(step(number, loss=11.0 - number))
     line.say("a line that stays")
@@ -98,7 +99,7 @@ def test_guesses_are_rare_in_time_and_cost(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     looks: list[float] = []
 
-    def look() -> None:
+    def look(_: Batch) -> None:
         looks.append(now[0])
         now[0] += 0.05 if len(looks) < 4 else 0.5
 
@@ -116,7 +117,7 @@ def test_guesses_are_rare_in_time_and_cost(monkeypatch: pytest.MonkeyPatch):
 def test_a_guess_that_fails_ends_no_run(always: None):
     console, out = terminal()
 
-    def look() -> Guess:
+    def look(_: Batch) -> Guess:
         raise RuntimeError("no")
 
     line = ProgressLine(3, console=console, guess=look)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.world import local
+from clozeworks.core.process_group import local
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
 from clozeworks.optim.optimizers.state import norms, with_gradient
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.world import is_sharded, local, squares
+from clozeworks.core.process_group import is_sharded, local, squares
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def batches(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Iterator
 
     The counts stay in main memory: to read them, nobody waits for a device.
     """
-    found: dict[int, list[Tensor]] = defaultdict(list)
+    by_count: dict[int, list[Tensor]] = defaultdict(list)
     for parameter in with_gradient(group):
         state = optimizer.state[parameter]
         if not state:
@@ -41,8 +41,8 @@ def batches(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> Iterator
             state["exp_avg"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
             state["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         state["step"] += 1
-        found[int(state["step"])].append(parameter)
-    for count, parameters in found.items():
+        by_count[int(state["step"])].append(parameter)
+    for count, parameters in by_count.items():
         states = [optimizer.state[parameter] for parameter in parameters]
         yield MomentBatch(
             count,
@@ -59,9 +59,9 @@ def with_gradient(group: dict[str, Any]) -> list[Tensor]:
 
 def norms(tensors: list[Tensor], group: dict[str, Any]) -> Tensor:
     """The norm of each whole tensor; where the group's are sharded, all processes add up their parts, in one go."""
-    found = torch.stack(torch._foreach_norm(tensors))
+    own = torch.stack(torch._foreach_norm(tensors))
     if not any(is_sharded(parameter) for parameter in group["params"]):
-        return found
-    parts = squares(found)
+        return own
+    parts = squares(own)
     torch.distributed.all_reduce(parts)
-    return parts.sqrt().to(found.dtype)
+    return parts.sqrt().to(own.dtype)

@@ -1,8 +1,8 @@
-"""Checkpoints of a world: written by the main process or by all, read by any number of processes.
+"""Distributed checkpoints: written by the main process or by all, read by any number of processes.
 
 Replicas are alike, so the main process writes the ordinary checkpoint. Shards write a file each, into the one directory
-that the main process makes and, when all are done, commits. What streams of text remember lies in the process that reads
-them; the main one gathers it.
+that the main process makes and, when all are done, commits. What streams of text remember lies in the process that
+reads them; the main one gathers it.
 """
 
 import os
@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
+from clozeworks.core.process_group import ProcessGroup, is_sharded, local
 from clozeworks.core.segment_memory import SegmentMemory
-from clozeworks.core.world import ProcessGroup, is_sharded, local
 from clozeworks.exchange import checkpoint, sharded_safetensors
 from clozeworks.exchange.tensors import assign
 from clozeworks.optim import parameter_groups
@@ -27,15 +27,15 @@ def find(world: ProcessGroup, run: Path, upto: int | None = None) -> checkpoint.
     """The newest sound checkpoint, up to a step if one is given: one process verifies, all take the same."""
 
     def look() -> dict[str, Any]:
-        found = checkpoint.find(run, upto)
-        name = found.checkpoint and found.checkpoint.path.name
-        return {"name": name, "state": found.checkpoint and found.checkpoint.state, "damaged": found.damaged}
+        newest = checkpoint.find(run, upto)
+        name = newest.checkpoint and newest.checkpoint.path.name
+        return {"name": name, "state": newest.checkpoint and newest.checkpoint.state, "damaged": newest.damaged}
 
-    told = world.first(look)
-    if told["name"] is None:
-        return checkpoint.Found(None, tuple(told["damaged"]))
-    one = checkpoint.Checkpoint(run / told["name"], told["state"]["step"], told["state"])
-    return checkpoint.Found(one, tuple(told["damaged"]))
+    choice = world.first(look)
+    if choice["name"] is None:
+        return checkpoint.Found(None, tuple(choice["damaged"]))
+    one = checkpoint.Checkpoint(run / choice["name"], choice["state"]["step"], choice["state"])
+    return checkpoint.Found(one, tuple(choice["damaged"]))
 
 
 def gather_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:
@@ -96,28 +96,28 @@ def memory_bytes(recipe: Recipe) -> int:
 
 def restore(
     world: ProcessGroup,
-    found: checkpoint.Checkpoint,
+    saved: checkpoint.Checkpoint,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
     recall: SegmentMemory | None = None,
 ) -> None:
     """Fill the parameters, the optimizer and what is remembered; of a shard only its rows are read."""
     if recall is not None:
-        kept = found.tensors(checkpoint.MEMORY) if (found.path / checkpoint.MEMORY).is_file() else {}
+        kept = saved.tensors(checkpoint.MEMORY) if (saved.path / checkpoint.MEMORY).is_file() else {}
         # Each process has the streams that the loader gives it.
         mine = {name: torch.tensor_split(rows, world.size)[world.rank] for name, rows in kept.items()}
         recall.load(mine, next(model.parameters()).device)
     if not world.sharded:
-        assign(model, found.tensors(), found.path)
-        parameter_groups.restore(model, optimizer, found.tensors(checkpoint.OPTIMIZER))
+        assign(model, saved.tensors(), saved.path)
+        parameter_groups.restore(model, optimizer, saved.tensors(checkpoint.OPTIMIZER))
         return
     parameters = dict(model.named_parameters())
-    with sharded_safetensors.Slices(found.path, checkpoint.MODEL) as kept, torch.no_grad():
+    with sharded_safetensors.Slices(saved.path, checkpoint.MODEL) as kept, torch.no_grad():
         for name, parameter in parameters.items():
-            _expect(kept, name, parameter, found.path)
+            _expect(kept, name, parameter, saved.path)
             local(parameter).copy_(_rows(world, kept, name, parameter))
     optimizer.state.clear()
-    with sharded_safetensors.Slices(found.path, checkpoint.OPTIMIZER) as kept, torch.no_grad():
+    with sharded_safetensors.Slices(saved.path, checkpoint.OPTIMIZER) as kept, torch.no_grad():
         for key in kept:
             name, _, moment = key.rpartition(".")
             if kept.shape(key) == ():
@@ -125,7 +125,7 @@ def restore(
                 counted_here = moment == "step" and not optimizer.defaults.get("fused")
                 optimizer.state[parameters[name]][moment] = value if counted_here else value.to(parameters[name].device)
                 continue
-            _expect(kept, key, parameters[name], found.path)
+            _expect(kept, key, parameters[name], saved.path)
             value = torch.zeros_like(parameters[name])
             local(value).copy_(_rows(world, kept, key, parameters[name]))
             optimizer.state[parameters[name]][moment] = value

@@ -81,10 +81,10 @@ class Saver:
 
     @torch.no_grad()
     def _copied(self, file: str, content: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
+        copies: dict[str, Tensor] = {}
         for name, tensor in content.items():
             copy = self._copies.get((file, name))
             if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
                 copy = self._copies[file, name] = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-            found[name] = copy.copy_(tensor)
-        return found
+            copies[name] = copy.copy_(tensor)
+        return copies

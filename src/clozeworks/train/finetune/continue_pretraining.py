@@ -17,9 +17,9 @@ from clozeworks.recipe import Recipe
 from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.finetune.recipe import WIDTH
-from clozeworks.train.run import pretrain
+from clozeworks.train.pretrain import pretrain
+from clozeworks.train.run import Result
 from clozeworks.train.run_dir import STAGES
-from clozeworks.train.session import Result
 
 RATE = 1e-4  # of RoBERTa on the text of a task (Gururangan et al. 2020, appendix)
 RECURRENT = 4e-3  # of recurrent models (Howard & Ruder 2018, 4.1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from clozeworks.inference.text_encoder import TextEncoder, load
-from clozeworks.train.session import Result
+from clozeworks.train.run import Result
 
 
 @dataclass(frozen=True)

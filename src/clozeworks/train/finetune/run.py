@@ -18,7 +18,7 @@ from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.seq2seq import join_models
 from clozeworks.train.finetune.train import finetune_run
-from clozeworks.train.session import Result
+from clozeworks.train.run import Result
 
 SEEDS = "seeds.json"
 

@@ -1,4 +1,4 @@
-"""Fine-tuning from a model and labelled rows to a run directory, on the loop and in the session of pretraining."""
+"""Fine-tuning from a model and labelled rows to a run directory, on the loop of pretraining."""
 
 import copy
 import dataclasses
@@ -26,9 +26,11 @@ from clozeworks.train import metrics_log, run_dir
 from clozeworks.train.finetune.batches import LabelledBatches, predict_words
 from clozeworks.train.finetune.evaluator import TaskEvaluator
 from clozeworks.train.finetune.recipe import require_columns
+from clozeworks.train.pretrain import choose_precision
 from clozeworks.train.resources import allocator
-from clozeworks.train.run import choose_precision
-from clozeworks.train.session import Result, Session
+from clozeworks.train.run import Result, train_run
+from clozeworks.train.screen.view import View
+from clozeworks.train.startup.setup import Start, set_up
 from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
@@ -72,18 +74,22 @@ def finetune_run(
     if any("labels" in loss.reads for loss in recipe.objective.losses):
         rows = copy.deepcopy(rows)
         predict_words(rows)
-    lessons = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)
-    examiner = TaskEvaluator(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
-    session = Session(recipe, lessons, examiner, tokenizer, run, device, model, words=words)
-    with atomic_io.hold_lock(run, "is training into it"):
-        kept = run_dir.compare(run, recipe, now, facts)  # again: only now does nobody else write there
-        state = session.restore(kept)
-        run_dir.enter(run, recipe, kept)
-        tokenizer.save(run)
-        result = session.train(state, kept["precision"], progress, console, writers)
-        if result.finished:
-            publish(run, result, recipe)
-    return result
+    batches = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)
+    evaluator = TaskEvaluator(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
+    start = Start(source=model, words=words)
+    setup = set_up(run, recipe, tokenizer, batches, device=device, start=start)
+    setup.notes += [*(evaluator.notes if evaluator else []), *batches.notes]
+    view = View(progress=progress, console=console, writers=writers)
+    return train_run(
+        run,
+        setup,
+        batches,
+        evaluator,
+        data=now,
+        facts=facts,
+        view=view,
+        publish=lambda result: publish(run, result, recipe),
+    )
 
 
 def publish(run: Path, result: Result, recipe: Recipe) -> None:

@@ -9,10 +9,11 @@ the last thousand that it has compiled, in the midst of what a step has freed. T
 between two of these and takes new memory, some megabytes a step. So what has grown is given back.
 """
 
+import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # names of mallopt(3)
 _PAD = 64 << 20  # bytes asked of the system at once
@@ -35,6 +36,15 @@ def give_back() -> None:
     """All that is free, at the end of a run: the next one in this process needs other sizes."""
     if (trim := _trim()) is not None:
         trim()
+
+
+@contextlib.contextmanager
+def giving_back() -> Iterator[None]:
+    """While a run goes on; at its end `give_back`."""
+    try:
+        yield
+    finally:
+        give_back()
 
 
 class Heap:

@@ -86,7 +86,7 @@ class Cost:
     def of_blocks(self, part: str, side: str = "encoder") -> tuple[int, float]:
         """The same of one part of every block together; `norm` is every norm."""
         blocks = re.compile(rf"{side}\.stack\.(?:back\.)?blocks\.\d+\.(\w+)")
-        here = lambda name: bool(found := blocks.match(name)) and found[1] in names  # noqa: E731
+        here = lambda name: bool(match := blocks.match(name)) and match[1] in names  # noqa: E731
         names = ("mixer_norm", "cross_norm", "ffn_norm") if part == "norm" else (part,)
         inside = sum(count for name, count in self.sizes.items() if here(name))
         exact = [flops for name, flops in self.arithmetic.items() if blocks.fullmatch(name) and here(name)]
@@ -111,12 +111,12 @@ def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
     batch = _batch(recipe, rows, length)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(batch))
-    found = {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
+    arithmetic = {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
     # A second piece of the step finds the gradients of the first already there.
     pieces = min(2, -(-train.batch_tokens // (rows * length)))
     return Cost(
         sizes={name: each.numel() for name, each in model.named_parameters() if each.is_floating_point()},
-        arithmetic=found,
+        arithmetic=arithmetic,
         without_heads=count_parameters(recipe, heads=False),
         rows=rows,
         length=length,
@@ -143,9 +143,9 @@ def multiply_adds(recipe: Recipe, length: int) -> int:
         batch.source = from_padded(torch.zeros(1, length, dtype=torch.long)).to("meta")
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(batch))
-    found = counter.get_flop_counts()
+    counts = counter.get_flop_counts()
     stacks = ("Model.encoder.stack", "Model.decoder.stack")
-    return sum(sum(found[name].values()) for name in stacks if name in found) // 2
+    return sum(sum(counts[name].values()) for name in stacks if name in counts) // 2
 
 
 def _name(module: str) -> str:

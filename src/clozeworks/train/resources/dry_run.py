@@ -12,18 +12,20 @@ from clozeworks.exchange.bundle import Bundle
 from clozeworks.model import Model
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build
-from clozeworks.train.loop import accumulate
+from clozeworks.train.loop import Policy, accumulate
+from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches, phase_ends
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
-from clozeworks.train.run import StrPath, choose_precision, fit_to_data, open_data
-from clozeworks.train.teacher import Teacher, check_teacher, make_teacher
+from clozeworks.train.teacher import check_teacher, make_teacher
 
 PATIENCE = 10.0  # seconds of measuring for each length
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
+    """Steps, tokens, time, memory and disk of a run that was not started."""
+
     steps: int
     tokens: int
     corpus_tokens: int
@@ -43,6 +45,7 @@ def forecast(
     device: str = "auto",
     teacher: Bundle | None = None,
 ) -> Forecast:
+    """What a pretraining run would take: a few micro-batches of each length phase are computed and timed."""
     corpora, tokenizer = open_data(data)
     recipe = fit_to_data(recipe, tokenizer, source)
     check_teacher(recipe, tokenizer, teacher)
@@ -50,11 +53,8 @@ def forecast(
     cost, train = measure_cost(recipe, teacher), recipe.train
     memory = memory_check.free_bytes(cost, device)
     model = build(recipe).to(device)
-    adam, teach = (
-        parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate),
-        make_teacher(teacher, recipe, device),
-    )
-    precision = choose_precision(recipe, device)
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
+    policy = Policy(precision=choose_precision(recipe, device), teacher=make_teacher(teacher, recipe, device))
     seconds, tokens, before = 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
         batches = iter(
@@ -62,7 +62,7 @@ def forecast(
         )
         micro = next(batches)
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-        piece, update = _measure(model, adam, micro[0].to(device), precision, teach)
+        piece, update = _measure(model, adam, micro[0].to(device), policy)
         seconds += (end - before) * (piece * len(micro) + update)
         tokens += (end - before) * sum(batch.read for batch in micro)
         before = end
@@ -81,16 +81,14 @@ def forecast(
     )
 
 
-def _measure(
-    model: Model, adam: torch.optim.Optimizer, batch: Batch, precision: str, teach: Teacher | None
-) -> tuple[float, float]:
+def _measure(model: Model, adam: torch.optim.Optimizer, batch: Batch, policy: Policy) -> tuple[float, float]:
     """Seconds for the gradients of one micro-batch, and for an update: the best of a few, the first not counted."""
     gradients, updates, begin = [], [], time.perf_counter()
     while len(gradients) < 4 and (len(gradients) < 2 or time.perf_counter() - begin < PATIENCE):
         adam.zero_grad(set_to_none=True)
         start = time.perf_counter()
         key = DropoutKey.make(0, len(gradients))
-        accumulate(model, [batch], [key], precision, teach=teach)  # pyright: ignore[reportArgumentType]
+        accumulate(model, [batch], [key], policy)
         middle = time.perf_counter()
         adam.step()
         gradients.append(middle - start)

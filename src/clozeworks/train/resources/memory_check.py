@@ -35,15 +35,15 @@ def free_bytes(cost: Cost, device: str) -> Room:
 
 def describe(recipe: Recipe, device: str, teacher: Bundle | None = None) -> str:
     """One sentence for the user: what is needed, what is free, and what to do if that is too little."""
-    found = free_bytes(measure_cost(recipe, teacher), device)
-    need = f"needs about {gigabytes(found.need)} of memory"
-    if found.free is None:
+    memory = free_bytes(measure_cost(recipe, teacher), device)
+    need = f"needs about {gigabytes(memory.need)} of memory"
+    if memory.free is None:
         return need
-    if found.fits:
-        return f"{need}; {gigabytes(found.free + found.held)} are free"
+    if memory.fits:
+        return f"{need}; {gigabytes(memory.free + memory.held)} are free"
     smaller = advice(recipe, device, teacher)
     todo = f"set train.micro_tokens={smaller}" if smaller else "take a smaller model, or shorter examples"
-    return f"memory is short: this {need}, and {gigabytes(found.free + found.held)} are free; {todo}"
+    return f"memory is short: this {need}, and {gigabytes(memory.free + memory.held)} are free; {todo}"
 
 
 def advice(recipe: Recipe, device: str, teacher: Bundle | None = None) -> int | None:

@@ -1,6 +1,6 @@
 """A look at what the model makes of the last example it was trained on. It reads; nothing of the training changes."""
 
-from collections.abc import Iterator
+import functools
 
 import torch
 
@@ -12,47 +12,34 @@ from clozeworks.train.screen.panel import Guess
 AROUND = 40  # tokens of context on each side, more than a line holds
 
 
-class SampleGuess:
-    """Batches go through it to the loop; `look` takes one hidden token of the last of them.
+@torch.no_grad()
+def guess_token(model: Model, tokenizer: Tokenizer, batch: Batch) -> Guess | None:
+    """The model's guess for one masked token of a batch; None where no loss predicts tokens, or the batch masks none.
 
     No key is given to the model, so no dropout is drawn, and no generator is asked for anything. A model with memory
     guesses from the row alone.
     """
+    heads = [model.head(spec.name) for spec in model.specs if "labels" in spec.reads]
+    head = next((head for head in heads if hasattr(head, "logits")), None)
+    one = first_example(batch)
+    if head is None or one is None or one.targets is None or one.labels is None:
+        return None
+    chosen = len(one.targets) // 2  # the beginning of an example has little before it
+    at, label = int(one.targets[chosen]), int(one.labels[chosen])
+    here = one.to(next(model.parameters()).device)
+    hidden = model.read(here, ())
+    guess = int(head.logits(hidden.at(here)[chosen]).argmax())  # pyright: ignore[reportCallIssue]
+    tokens = one.tokens[0].tolist()
+    at += one.kind == "causal"  # where a token is read, the one after it is guessed
+    before, after = tokens[max(at - AROUND, 0) : at], tokens[at + 1 : at + 1 + AROUND]
+    text = functools.partial(show_tokens, tokenizer)
+    return Guess(text(before), text([guess]), text([label]), text(after))
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, batches: Iterator[list[Batch]]):
-        self.model, self.tokenizer, self.batches = model, tokenizer, batches
-        self.last: Batch | None = None
 
-    def __iter__(self) -> Iterator[list[Batch]]:
-        return self
-
-    def __next__(self) -> list[Batch]:
-        micro = next(self.batches)
-        self.last = micro[0]
-        return micro
-
-    @torch.no_grad()
-    def look(self) -> Guess | None:
-        """None where no loss of the model predicts tokens, or the batch hides none."""
-        heads = [self.model.head(spec.name) for spec in self.model.specs if "labels" in spec.reads]
-        head = next((head for head in heads if hasattr(head, "logits")), None)
-        one = None if self.last is None else first_example(self.last)
-        if head is None or one is None or one.targets is None or one.labels is None:
-            return None
-        chosen = len(one.targets) // 2  # the beginning of an example has little before it
-        at, label = int(one.targets[chosen]), int(one.labels[chosen])
-        here = one.to(next(self.model.parameters()).device)
-        hidden = self.model.read(here, ())
-        guess = int(head.logits(hidden.at(here)[chosen]).argmax())  # pyright: ignore[reportCallIssue]
-        tokens = one.tokens[0].tolist()
-        at += one.kind == "causal"  # where a token is read, the one after it is guessed
-        before, after = tokens[max(at - AROUND, 0) : at], tokens[at + 1 : at + 1 + AROUND]
-        return Guess(self._text(before), self._text([guess]), self._text([label]), self._text(after))
-
-    def _text(self, tokens: list[int]) -> str:
-        """Tokens as people read them: of the special ones only the mask is shown."""
-        kept = [token for token in tokens if token == self.tokenizer.mask or token not in self.tokenizer.special_ids]
-        return " ".join(self.tokenizer.decode(kept, skip_specials=False).split()).removeprefix("##")
+def show_tokens(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """Tokens as people read them: of the special ones only the mask is shown."""
+    kept = [token for token in tokens if token == tokenizer.mask or token not in tokenizer.special_ids]
+    return " ".join(tokenizer.decode(kept, skip_specials=False).split()).removeprefix("##")
 
 
 def first_example(batch: Batch) -> Batch | None:

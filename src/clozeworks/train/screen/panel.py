@@ -60,12 +60,12 @@ class Curve:
 
     def columns(self, width: int) -> list[float]:
         """At most `width` means, from the first step to the last; stretches without a value are left out."""
-        found, share = [], max(1.0, len(self.sums) / max(width, 1))
+        means, share = [], max(1.0, len(self.sums) / max(width, 1))
         for column in range(min(width, len(self.sums))):
             here = slice(round(column * share), max(round((column + 1) * share), round(column * share) + 1))
             if count := sum(self.counts[here]):
-                found.append(sum(self.sums[here]) / count)
-        return found
+                means.append(sum(self.sums[here]) / count)
+        return means
 
 
 @dataclass(slots=True)

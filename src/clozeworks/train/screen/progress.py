@@ -10,6 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.live import Live
 
+from clozeworks.core.batch import Batch
 from clozeworks.train.guard import SkippedRange
 from clozeworks.train.loop import Step
 from clozeworks.train.metrics_log import peak_memory
@@ -24,8 +25,8 @@ COST = 0.01  # share of the time that guesses may take
 class ProgressLine:
     """Loss, masked accuracy, tokens a second without padding, time left, memory.
 
-    On a terminal also the curve of the losses, the last held-out figures, and now and then what `guess` gives. `past`
-    are rows of an earlier session.
+    On a terminal also the curve of the losses, the last held-out figures, and now and then what `guess` makes of a
+    step's batch. `past` are rows of an earlier session.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class ProgressLine:
         start: int = 0,
         console: Console | None = None,
         show: bool = True,
-        guess: Callable[[], Guess | None] | None = None,
+        guess: Callable[[Batch], Guess | None] | None = None,
         past: Iterable[dict[str, Any]] = (),
     ):
         self.console = console or Console()
@@ -86,7 +87,7 @@ class ProgressLine:
             self.asked = True
             return
         with contextlib.suppress(OSError):  # not through sys.stderr, which may be writing something just now
-            os.write(2, f"{self._told()}\n".encode())
+            os.write(2, f"{self._describe()}\n".encode())
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -104,11 +105,11 @@ class ProgressLine:
         """Loss, accuracies and what tasks are judged by; the rest is in metrics.jsonl and at the end."""
         shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
         others = {name: figures[name] for name in ("f1", "spearman", "exact_match") if name in figures}
-        told = [f"{name} {value:.1%}" for name, value in shares.items()]
-        told += [f"{name} {value:.3f}" for name, value in others.items()]
-        shown = "  ".join(told).replace("_", " ")
+        shown = [f"{name} {value:.1%}" for name, value in shares.items()]
+        shown += [f"{name} {value:.3f}" for name, value in others.items()]
+        text = "  ".join(shown).replace("_", " ")
         loss = "" if figures["loss"] is None else f"loss {figures['loss']:.3f}  "
-        text = f"held-out at step {step:,}:  {loss}{shown}".rstrip()
+        text = f"held-out at step {step:,}:  {loss}{text}".rstrip()
         self.panel.heldout = text
         if self.live is None:
             self.say(text)
@@ -129,11 +130,11 @@ class ProgressLine:
         if self.step is not None:
             self.panel.step, self.panel.facts = self.step.number, facts(self.step, self.speed)
             self.panel.left = clock(self.left())
-        if look and self.guess is not None and now >= self.looked:
+        if look and now >= self.looked:
             self._look(now)
         if self.asked:
             self.asked = False
-            self._print(self._told())
+            self._print(self._describe())
         size, self.size = self.size, self.console.size
         if self.size == self.shape:
             self.live.refresh()
@@ -143,15 +144,18 @@ class ProgressLine:
         self.drawn = time.perf_counter()
 
     def _look(self, now: float) -> None:
-        assert self.guess is not None
+        """Have the model guess a token of the last batch."""
+        batch = self.step.batch if self.step is not None else None
+        if self.guess is None or batch is None:
+            return
         try:
-            self.panel.guess = self.guess()
+            self.panel.guess = self.guess(batch)
         except Exception:  # what only watches must not end a run
             self.guess = None
         took = time.perf_counter() - now
         self.looked = now + max(LOOK, took / COST)
 
-    def _told(self) -> str:
+    def _describe(self) -> str:
         return f"{self.where()}  " + (f"last checkpoint at step {self.saved:,}" if self.saved else "no checkpoint yet")
 
     def _print(self, text: str) -> None:

@@ -51,7 +51,7 @@ class Group:
         self.words, self.size = list(words), size
         self.asked = False
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.told: list[IO[bytes]] = []
+        self.errors: list[IO[bytes]] = []
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Group":
@@ -62,7 +62,7 @@ class Group:
             self._before[question] = signal.signal(question, self._ask)
         port = free_port()
         for rank in range(self.size):
-            self.told.append(tempfile.TemporaryFile())
+            self.errors.append(tempfile.TemporaryFile())
             first = rank == 0
             self.processes.append(
                 subprocess.Popen(
@@ -70,7 +70,7 @@ class Group:
                     env=environment(rank, self.size, port),
                     stdin=subprocess.DEVNULL,
                     stdout=None if first else subprocess.DEVNULL,
-                    stderr=None if first else self.told[rank],
+                    stderr=None if first else self.errors[rank],
                     start_new_session=True,  # Ctrl-C comes to us alone, and from us once
                     preexec_fn=end_with_launcher if sys.platform == "linux" else None,
                 )
@@ -82,7 +82,7 @@ class Group:
             if process.poll() is None:
                 process.kill()
             process.wait()
-        for file in self.told:
+        for file in self.errors:
             file.close()
         for number, handler in self._before.items():
             signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
@@ -110,10 +110,10 @@ class Group:
 
     def _repeat(self, rank: int) -> None:
         """What a process other than the first said, which nobody saw."""
-        self.told[rank].seek(0)
+        self.errors[rank].seek(0)
         sys.stderr.flush()
         with contextlib.suppress(AttributeError):
-            sys.stderr.buffer.write(self.told[rank].read())
+            sys.stderr.buffer.write(self.errors[rank].read())
             sys.stderr.buffer.flush()
 
     def _pass_on(self, number: int, _frame: FrameType | None) -> None:

@@ -1,0 +1,55 @@
+"""What a run asks of its data and of its evaluation: here pretraining and fine-tuning differ while they train."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+
+from clozeworks.core.batch import Batch
+from clozeworks.model import Model
+from clozeworks.optim.keep import Score
+
+
+class Batches(Protocol):
+    """The batches of a run from step `start` on, a list of micro-batches each; `position` is where the last one ends.
+
+    `PretrainingBatches` makes them of text, `LabelledBatches` of a table.
+    """
+
+    start: int
+    position: dict[str, Any]
+    notes: list[str]
+
+    @property
+    def phase_ends(self) -> list[int]:
+        """The last steps of its phases."""
+        ...
+
+    def __iter__(self) -> Iterator[list[Batch]]: ...
+
+    def check_first_examples(self) -> None:
+        """Refuse data of which no example can be made."""
+        ...
+
+    def unigram(self) -> np.ndarray | None:
+        """How often its text has each token, [vocabulary]; None: it has none of its own."""
+        ...
+
+
+class Evaluator(Protocol):
+    """Metrics on what the model is not trained on, and early stopping by them; one that is false measures nothing.
+
+    `HeldOutEvaluator` has held-out text, `TaskEvaluator` the rows of a table.
+    """
+
+    notes: list[str]
+
+    def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]: ...
+
+    def score(self, figures: dict[str, Any]) -> Score:
+        """How good they are: the lowest is the best."""
+        ...
+
+    def should_stop(self, judged: dict[int, Score]) -> bool:
+        """Early stopping: whether to stop, after the evaluations at these steps."""
+        ...

@@ -1,0 +1,146 @@
+"""What a run trains, and how: the model as it begins, its optimizer, its learning rates, its policy."""
+
+import functools
+import itertools
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from clozeworks.core.process_group import ProcessGroup
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange import checkpoint
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.exchange.char_vocab import spell
+from clozeworks.model import Model
+from clozeworks.optim.learning_rate import learning_rate
+from clozeworks.optim.parameter_groups import build_optimizer
+from clozeworks.optim.unfreezing import GradualUnfreezing
+from clozeworks.recipe import Recipe, build
+from clozeworks.starts.prior import begin_prior
+from clozeworks.starts.transfer import take_layers, transfer
+from clozeworks.starts.word_vectors import begin_words
+from clozeworks.train import run_dir
+from clozeworks.train.checkpoint.distributed_checkpoint import memory_bytes
+from clozeworks.train.guard import SpikeGuard
+from clozeworks.train.loop import Policy
+from clozeworks.train.protocols import Batches
+from clozeworks.train.teacher import make_teacher
+from clozeworks.vectors.table import Vectors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """What the weights of a run begin from: a model, a teacher's layers, word vectors, or nothing at all."""
+
+    source: Model | None = None
+    teacher: Bundle | None = None
+    words: Vectors | None = None
+
+    @property
+    def given(self) -> bool:
+        """Whether a run that goes back to its beginning needs this again."""
+        return self.source is not None or self.words is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class Setup:
+    """All that `fit` is called with, the batches apart, and what it was made of."""
+
+    recipe: Recipe
+    tokenizer: Tokenizer
+    start: Start
+    model: Model
+    optimizer: torch.optim.Optimizer
+    schedule: Callable[[int], float]  # the learning rate of each step
+    policy: Policy
+    begin: Callable[[], Model]  # the model once more as the run began with it, on the host
+    notes: list[str]  # what the user should know
+
+
+def set_up(
+    run: Path,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    batches: Batches,
+    *,
+    device: str,
+    start: Start,
+    group: ProcessGroup | None = None,
+) -> Setup:
+    """Build the model and what trains it; data of which nothing can be learned, or a full disk, are refused here."""
+    group, train = group or ProcessGroup(), recipe.train
+    if not (run / run_dir.RUN).exists():
+        batches.check_first_examples()
+    teacher = make_teacher(start.teacher, recipe, device)
+    model, notes = begin_run(recipe, tokenizer, batches, start)
+    model.to(device)
+    for stack in model.stacks:
+        stack.recompute = train.recompute
+    if train.compile:
+        compile_blocks(model)
+    if not run.exists():
+        checkpoint.expect_room(run, model, memory_bytes(recipe))
+    group.place(model)
+    optimizer = build_optimizer(model, train.optimizer, train.learning_rate)
+    look = f"clozeworks examples --run {shlex.quote(str(run))} --step"
+    every = recipe.finetune.unfreeze_every if recipe.finetune is not None else None
+    policy = Policy(
+        clip=train.clip,
+        device=device,
+        seed=train.seed,
+        guard=SpikeGuard(train.guard, batches.phase_ends, look),
+        group=group,
+        teacher=teacher,
+        unfreezing=GradualUnfreezing(model, every) if every else None,
+    )
+    return Setup(
+        recipe=recipe,
+        tokenizer=tokenizer,
+        start=start,
+        model=model,
+        optimizer=optimizer,
+        schedule=functools.partial(learning_rate, train=train, width=recipe.encoder.width),
+        policy=policy,
+        begin=lambda: begin_run(recipe, tokenizer, batches, start)[0],
+        notes=notes,
+    )
+
+
+def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Start) -> tuple[Model, list[str]]:
+    """The model as the run begins with it, and what to tell of that."""
+    model, notes = begin_model(recipe, start.source, start.teacher, tokenizer)
+    if start.words is not None:
+        notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
+    if start.source is None:
+        begin_prior(model, recipe.objective.losses, batches.unigram())
+    return model, notes
+
+
+def begin_model(
+    recipe: Recipe, source: Model | None, teacher: Bundle | None, tokenizer: Tokenizer | None = None
+) -> tuple[Model, list[str]]:
+    """The weights of a source, of a teacher's layers, or fresh ones, and what to tell of that: a source comes first.
+
+    A model that reads characters learns here how the tokenizer's words are written.
+    """
+    model, distil = build(recipe), recipe.distil
+    if source is not None:
+        return model, transfer(source, model)
+    notes = [] if tokenizer is None else spell(model, tokenizer)
+    if teacher is None or distil is None or distil.start is None:
+        return model, notes
+    depth, of = recipe.encoder.stack.depth, teacher.recipe.encoder.stack.depth
+    return model, [*notes, *take_layers(teacher.model, model, distil.layers(depth, of))]
+
+
+def compile_blocks(model: Model) -> None:
+    """Have torch compile each block on its first call, all by the same graph.
+
+    On CPU it repays nothing (docs/benchmarks.md): products are as fast as before, and attention with dropout takes the
+    dense path, since the borders of packed documents are other integers in every batch.
+    """
+    for block in itertools.chain.from_iterable(stack.blocks for stack in model.stacks):
+        block.compile()
