@@ -32,7 +32,7 @@ def small(**more: object) -> TextEncoder:
 @pytest.mark.parametrize("normalise", [False, True])
 @pytest.mark.parametrize(("pool", "length"), [("mean", None), ("mean", 7), ("first", 7), ("max", None)])
 def test_what_is_written_is_read_as_theirs(pool: PoolingMode, length: int | None, normalise: bool, tmp_path: Path):
-    ours = small(pool=pool, length=length, normalise=normalise)
+    ours = small(mode=pool, length=length, normalise=normalise)
     save(ours, tmp_path / "st", format="sentence-transformers")
     said = json.loads((tmp_path / "st" / "1_Pooling" / "config.json").read_text())
     assert [name for name, on in said.items() if on is True and name != "include_prompt"] == [
@@ -121,6 +121,6 @@ def test_what_no_part_does_is_refused(tmp_path: Path):
     files["modules.json"].write_text("[")
     with pytest.raises(InputError, match="unreadable"):
         load(tmp_path)
-    with pytest.raises(RecipeError, match=r"sentence\.pool = pooled"):
+    with pytest.raises(RecipeError, match=r"pooling\.mode = pooled"):
         save(small(mode="pooled"), tmp_path / "no", format="sentence-transformers")
     assert not (tmp_path / "no").exists()

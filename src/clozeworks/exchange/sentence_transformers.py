@@ -54,7 +54,7 @@ def write(directory: Path, recipe: Recipe) -> None:
     theirs = {ours: name for name, ours in POOLS.items()}
     if made.mode not in theirs:
         needed = f"sentence-transformers has {', '.join(theirs)}"
-        raise RecipeError(f"{recipe.name}.sentence.pool", made.mode, needed, "choose one, or keep its own format")
+        raise RecipeError(f"{recipe.name}.pooling.mode", made.mode, needed, "choose one, or keep its own format")
     kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if made.normalise else {})
     modules = [
         {"idx": at, "name": str(at), "path": path, "type": TYPES + kind}

@@ -1,5 +1,6 @@
 """ALBERT's names and config: BERT's layers in groups that share weights, behind tables of their own width."""
 
+import copy
 import math
 from typing import Any
 
@@ -7,16 +8,13 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.exchange.names import Family, Names
-from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, task_heads, write_encoder
+from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Share
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.mask.ngrams import MaskNgrams
-from clozeworks.objectives.objective import Loss, Objective
+from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences, SentenceOrder
-from clozeworks.optim.settings import Train
 from clozeworks.recipe import Recipe
 
 DEFAULTS = {  # what a config may leave out, where it differs from BERT's
@@ -91,22 +89,34 @@ def layer_names(config: dict[str, Any]) -> Names:
     )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    """Where a config asks for dropout, their class drops nothing behind the feed-forward part; ours does."""
+def blank() -> Recipe:
+    """ALBERT's recipe before a config fills in its sizes and rates."""
+    recipe = bert.blank()
+    recipe.name, recipe.objective = "albert", Objective(SentenceOrder(), MaskNgrams(), ())
+    return recipe
+
+
+TABLE = bert.TABLE.derive(blank, defaults=DEFAULTS)
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """BERT's layers, of which those of a group share their weights, behind tables of the embedding's width.
+
+    Where a config asks for dropout, their class drops nothing behind the feed-forward part; ours does.
+    """
     layers, groups, inner = groups_of(config)
-    config = DEFAULTS | config
-    encoder, narrow = read_encoder(config, "config.json"), config["embedding_size"]
-    encoder.embed.width, encoder.embed.project = (None, True) if narrow == encoder.width else (narrow, False)
-    encoder.stack.depth = layers * inner
-    encoder.stack.share = Share() if groups == layers else Share(groups, groups)
-    losses: tuple[Loss, ...] = tuple(masked_lm(config) if name == "masked_lm" else SentenceRelation() for name in found)
-    assert isinstance(encoder.embed.positions, LearnedPositions)
-    length = min(128, encoder.embed.positions.length)
-    segments = FullSentences(length=length) if found == ("masked_lm",) else SentenceOrder(length=length)
-    return Recipe("albert", encoder, Objective(segments, MaskNgrams(), losses), Train(learning_rate=1e-4))
+    recipe = bert.read_encoder(config, TABLE)
+    embed, stack, objective = recipe.encoder.embed, recipe.encoder.stack, recipe.objective
+    narrow = (DEFAULTS | config)["embedding_size"]
+    embed.width, embed.project = (None, True) if narrow == recipe.encoder.width else (narrow, False)
+    stack.depth, stack.share = layers * inner, Share() if groups == layers else Share(groups, groups)
+    objective.losses = tuple(bert.masked_lm(recipe) if name == "masked_lm" else SentenceRelation() for name in losses)
+    if losses == ("masked_lm",):
+        objective.segments = FullSentences(length=objective.segments.length)
+    return recipe
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     """A projection that changes nothing, which the class always has, is none."""
     embed, weight, bias = recipe.encoder.embed, tensors.get(f"{PROJECT}weight"), tensors.get(f"{PROJECT}bias")
     if embed.project and weight is not None and bias is not None:
@@ -116,7 +126,7 @@ def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -
             del tensors[f"{PROJECT}weight"], tensors[f"{PROJECT}bias"]
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     """The equal model that the class can hold: attention and ffn shared alike, and a projection whatever the widths."""
     encoder, stack = recipe.encoder, recipe.encoder.stack
     own = {"attention": stack.share.attention or stack.depth, "ffn": stack.share.ffn or stack.depth}
@@ -139,7 +149,7 @@ def projects(embed: Embed, width: int) -> bool:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    check_head(recipe)
+    bert.check_head(recipe)
     encoder = recipe.encoder
     if encoder.embed.narrow == "words" and projects(encoder.embed, encoder.width):
         raise RecipeError(
@@ -148,13 +158,18 @@ def write(recipe: Recipe) -> dict[str, Any]:
             "the Hugging Face class projects after the norm",
             "keep the model in its own format, or train it with narrow = all",
         )
-    config = write_encoder(recipe, groups=True) | {
+    plain = copy.deepcopy(recipe)  # what the table does not say, it cannot refuse
+    plain.encoder.stack.share = Share()
+    plain.encoder.embed.width, plain.encoder.embed.project = None, False
+    return {
+        "model_type": "albert",
+        "architectures": [bert.class_of(recipe, HEADS)],
+        **bert.write_encoder(plain, TABLE),
         "embedding_size": encoder.embed.width or encoder.width,
         "num_hidden_groups": encoder.stack.share.attention or encoder.stack.depth,
         "inner_group_num": 1,
         "classifier_dropout_prob": 0.1,  # for tasks
     }
-    return {"model_type": "albert", "architectures": [class_of(recipe, HEADS)], **config}
 
 
 FAMILY = Family(
@@ -168,7 +183,7 @@ FAMILY = Family(
     read=read,
     write=write,
     layers=layer_names,
-    import_hook=arrive,
-    export_hook=leave,
-    heads=task_heads("Albert", "classifier_dropout_prob", 0.1),
+    import_hook=import_hook,
+    export_hook=export_hook,
+    heads=bert.task_heads("Albert", "classifier_dropout_prob", 0.1),
 )

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.exchange.config_table import CONFIG, OWN_FORMAT, ConfigTable, Constant, Field, absent
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family
 from clozeworks.model import Encoder, Pooler
@@ -33,15 +34,6 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
-}
-DEFAULTS = {  # what a config may leave out
-    "hidden_act": "gelu",
-    "hidden_dropout_prob": 0.1,
-    "attention_probs_dropout_prob": 0.1,
-    "max_position_embeddings": 512,
-    "type_vocab_size": 2,
-    "initializer_range": 0.02,
-    "layer_norm_eps": 1e-12,
 }
 HEADS = {  # class -> losses it is pretrained with
     "BertForPreTraining": ("masked_lm", "sentence_pair"),
@@ -104,90 +96,59 @@ def task_heads(name: str, rate: str = "classifier_dropout", usual: float | None 
     )
 
 
-def read_encoder(config: dict[str, Any], where: str, offset: int = 0) -> Encoder:
-    """The encoder a config describes; settings we have no part for are refused, not dropped."""
-    config = DEFAULTS | config
+def blank() -> Recipe:
+    """BERT's recipe before a config fills in its sizes and rates."""
+    encoder = Encoder(0, 0, Embed(), Stack(0, Block(Attention(0), FeedForward(0))), Pooler())
+    return Recipe("bert", encoder, Objective(SegmentPair(), MaskTokens(), ()), Train(learning_rate=1e-4))
+
+
+BLOCK, EMBED = "encoder.stack.block.", "encoder.embed."
+# The pooler is in the file or not; the rest says something of a projection, or of training alone.
+UNSAID = ("encoder.pooler", *(EMBED + name for name in ("narrow", "dropped", "frozen", "word_dropout")))
+TABLE = ConfigTable(
+    blank,
+    (
+        Field("vocab_size", "encoder.vocab"),
+        Field("hidden_size", "encoder.width"),
+        Field("num_hidden_layers", "encoder.stack.depth"),
+        Field("num_attention_heads", BLOCK + "mixer.heads"),
+        Field("intermediate_size", BLOCK + "ffn.inner"),
+        Field("hidden_act", BLOCK + "ffn.activation", default="gelu", codes=ACTIVATIONS),
+        Field("hidden_dropout_prob", BLOCK + "dropout", (EMBED + "dropout",), default=0.1),
+        Field("attention_probs_dropout_prob", BLOCK + "mixer.dropout", default=0.1),
+        Field("max_position_embeddings", EMBED + "positions.length", default=512),
+        Field("type_vocab_size", EMBED + "segments", default=2),
+        Field("initializer_range", "encoder.init", default=0.02),
+        Field("layer_norm_eps", BLOCK + "norm.eps", (EMBED + "norm.eps",), default=1e-12),
+        Constant("position_embedding_type", "absolute", "absolute positions are supported", "convert the model"),
+        Constant("tie_word_embeddings", True),
+        Constant("torch_dtype", "float32"),
+    ),
+    unsaid=("encoder.stack.share.bias", *UNSAID),
+)
+
+
+def read_encoder(config: dict[str, Any], table: ConfigTable = TABLE) -> Recipe:
+    """The recipe that a config describes, without losses, for rows of the usual length or of as many positions."""
     if config.get("is_decoder") or config.get("add_cross_attention"):
-        raise InputError(where, "a decoder", "an encoder is needed", "load the encoder's directory")
-    kind = config.get("position_embedding_type") or "absolute"
-    if kind != "absolute":
-        raise InputError(
-            where, f"position_embedding_type {kind}", "absolute positions are supported", "convert the model"
-        )
-    if config["hidden_act"] not in ACTIVATIONS:
-        raise InputError(
-            where,
-            f"hidden_act {config['hidden_act']}",
-            f"one of {', '.join(ACTIVATIONS)} is supported",
-            "choose a model with one of them",
-        )
-    norm = lambda: LayerNorm(config["layer_norm_eps"])  # noqa: E731
-    positions = LearnedPositions(config["max_position_embeddings"] - offset, offset)
-    dropout = config["hidden_dropout_prob"]
-    mixer = Attention(config["num_attention_heads"], config["attention_probs_dropout_prob"])
-    ffn = FeedForward(config["intermediate_size"], ACTIVATIONS[config["hidden_act"]])
-    return Encoder(
-        width=config["hidden_size"],
-        vocab=config["vocab_size"],
-        embed=Embed(positions, config["type_vocab_size"], norm(), dropout),
-        stack=Stack(config["num_hidden_layers"], Block(mixer, ffn, norm=norm(), dropout=dropout)),
-        pooler=Pooler(),
-        init=config["initializer_range"],
-    )
+        raise InputError(CONFIG, "a decoder", "an encoder is needed", "load the encoder's directory")
+    recipe = table.read(config)
+    recipe.objective.segments.length = fitting_length(recipe)
+    return recipe
 
 
-def write_encoder(recipe: Recipe, offset: int = 0, groups: bool = False, typed: bool = True) -> dict[str, Any]:
-    """The config of an encoder, or a refusal that names the first part the family does not have.
-
-    With `groups` the family has layers that share, and tables of another width; `typed`: it tells segments apart.
-    """
-    encoder, stack = recipe.encoder, recipe.encoder.stack
-    block = stack.block_at(0)
-    positions, mixer, ffn = encoder.embed.positions, block.mixer, block.ffn
-    facts = (
-        (isinstance(positions, LearnedPositions) and positions.offset == offset, "embed.positions", positions),
-        (isinstance(mixer, Attention) and mixer == Attention(mixer.heads, mixer.dropout), "stack.block.mixer", mixer),
-        (isinstance(ffn, FeedForward) and not ffn.dropout, "stack.block.ffn", ffn),
-        (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
-        (block.place == "post" and block.cross is None, "stack.block", block),
-        (type(stack) is Stack and stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
-        (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
-        (groups or not shares(stack), "stack.share", stack.share),
-        (groups or encoder.embed.width in (None, encoder.width), "embed.width", encoder.embed.width),
-        (groups or not encoder.embed.project, "embed.project", encoder.embed.project),
-        ((encoder.embed.segments > 0) == typed, "embed.segments", encoder.embed.segments),
-        (encoder.embed.norm == block.norm, "embed.norm", encoder.embed.norm),
-        (encoder.embed.dropout == block.dropout, "embed.dropout", encoder.embed.dropout),
-    )
-    for holds, path, value in facts:
-        if not holds:
-            raise RecipeError(
-                f"{recipe.name}.encoder.{path}",
-                value,
-                "the Hugging Face class has no such part",
-                "keep the model in its own format",
-            )
+def fitting_length(recipe: Recipe) -> int:
+    """The usual length of a row, or as many tokens as there are positions."""
+    positions = recipe.encoder.embed.positions
     assert isinstance(positions, LearnedPositions)
-    assert isinstance(mixer, Attention)
-    assert isinstance(ffn, FeedForward)
-    theirs = {ours: name for name, ours in reversed(ACTIVATIONS.items())}
-    return {
-        "vocab_size": encoder.vocab,
-        "hidden_size": encoder.width,
-        "num_hidden_layers": stack.depth,
-        "num_attention_heads": mixer.heads,
-        "intermediate_size": ffn.inner,
-        "hidden_act": theirs[ffn.activation],
-        "hidden_dropout_prob": block.dropout,
-        "attention_probs_dropout_prob": mixer.dropout,
-        "max_position_embeddings": positions.length + offset,
-        "type_vocab_size": encoder.embed.segments,
-        "initializer_range": encoder.init,
-        "layer_norm_eps": block.eps,
-        "position_embedding_type": "absolute",
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-    }
+    return min(128, positions.length)
+
+
+def write_encoder(recipe: Recipe, table: ConfigTable = TABLE) -> dict[str, Any]:
+    """The config of an encoder that tells segments apart, or a refusal of the first part the family does not have."""
+    if not recipe.encoder.embed.segments:
+        raise absent(recipe, EMBED + "segments")
+    return table.write(recipe)
 
 
 def shares(stack: Stack) -> bool:
@@ -195,9 +156,11 @@ def shares(stack: Stack) -> bool:
     return any(groups not in (None, stack.depth) for groups in (stack.share.attention, stack.share.ffn))
 
 
-def masked_lm(config: dict[str, Any]) -> MaskedLM:
-    config = DEFAULTS | config
-    return MaskedLM(activation=ACTIVATIONS[config["hidden_act"]], norm=LayerNorm(config["layer_norm_eps"]))
+def masked_lm(recipe: Recipe, activation: Activation | None = None) -> MaskedLM:
+    """Their head, which has the encoder's norm, and its activation where the class has no other one."""
+    block = recipe.encoder.stack.block_at(0)
+    assert block.ffn is not None
+    return MaskedLM(activation=activation or block.ffn.activation, norm=LayerNorm(block.eps))
 
 
 def check_head(recipe: Recipe, activation: Activation | None = None) -> None:
@@ -211,14 +174,14 @@ def check_head(recipe: Recipe, activation: Activation | None = None) -> None:
                 f"{recipe.name}.objective.losses.{index}",
                 loss,
                 f"the published head has gelu and {LayerNorm()}",
-                "keep the model in its own format",
+                OWN_FORMAT,
             )
         if isinstance(loss, MaskedLM) and (loss.plain or loss.norm != block.norm or loss.activation != theirs):
             raise RecipeError(
                 f"{recipe.name}.objective.losses.{index}",
                 loss,
                 f"the Hugging Face head uses the encoder's norm and {activation or 'activation'}",
-                "keep the model in its own format",
+                OWN_FORMAT,
             )
 
 
@@ -232,36 +195,37 @@ def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]], besides: tuple[s
         f"{recipe.name}.objective.losses",
         ", ".join(names),
         f"Hugging Face has {', '.join(heads)}",
-        "keep the model in its own format",
+        OWN_FORMAT,
     )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    encoder = read_encoder(config, "config.json")
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """The recipe of a config and of the heads in the file: with spans, it is SpanBERT's; without pairs, RoBERTa's."""
+    recipe = read_encoder(config)
     heads: dict[str, Loss] = {
-        "masked_lm": masked_lm(config),
+        "masked_lm": masked_lm(recipe),
         "sentence_pair": SentenceRelation(),
         "span_boundary": SpanBoundary(),
     }
-    assert isinstance(encoder.embed.positions, LearnedPositions)
-    length, spans = min(128, encoder.embed.positions.length), "span_boundary" in found
-    segments = SegmentPair(length=length)
-    if found and "sentence_pair" not in found:
-        segments = DocSentences(length=length) if spans else FullSentences(length=length)
-    losses = tuple(heads[name] for name in found)
-    objective = Objective(segments, MaskSpans() if spans else MaskTokens(), losses)
-    return Recipe("bert", encoder, objective, Train(learning_rate=1e-4))
+    objective, spans = recipe.objective, "span_boundary" in losses
+    objective.losses = tuple(heads[name] for name in losses)
+    if losses and "sentence_pair" not in losses:
+        segments = DocSentences if spans else FullSentences
+        objective.segments = segments(length=objective.segments.length)
+    if spans:
+        objective.corruption = MaskSpans()
+    return recipe
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, found: dict[str, Tensor]) -> None:
-    """How many places the head of spans knows, and how wide they are, is told by its table alone."""
-    table = found.get(f"{SPANS}.positions.weight")
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """How many places the head of spans knows, and how wide they are, its table alone says."""
+    table = tensors.get(f"{SPANS}.positions.weight")
     for loss in recipe.objective.losses:
         if isinstance(loss, SpanBoundary) and table is not None:
             loss.longest, loss.positions = table.shape
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     """The class always tells segments apart: an encoder that does not has one, which adds nothing."""
     if not recipe.encoder.embed.segments:
         recipe.encoder.embed.segments = 1
@@ -282,7 +246,7 @@ FAMILY = Family(
     prefix="bert.",
     read=read,
     write=write,
-    import_hook=arrive,
-    export_hook=leave,
+    import_hook=import_hook,
+    export_hook=export_hook,
     heads=task_heads("Bert"),
 )

@@ -3,21 +3,19 @@
 from typing import Any
 
 from clozeworks.core.errors import RecipeError
+from clozeworks.exchange.config_table import OWN_FORMAT
 from clozeworks.exchange.heads import CLASSES, Head, answers
-from clozeworks.exchange.names import Family
-from clozeworks.exchange.names.bert import check_head, class_of, masked_lm, read_encoder, write_encoder
-from clozeworks.nn.positions import LearnedPositions
+from clozeworks.exchange.names import Family, bert
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.optim.settings import AdamW, Train
+from clozeworks.optim.settings import AdamW
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
 
 EPS = 1e-12  # of every norm: their config has no field for it
 HEADS: dict[str, tuple[str, ...]] = {"DistilBertForMaskedLM": ("masked_lm",), "DistilBertModel": ()}
-FIELDS = {  # theirs -> BERT's
-    "vocab_size": "vocab_size",
+FIELDS = {  # theirs -> BERT's, where it has another name
     "dim": "hidden_size",
     "n_layers": "num_hidden_layers",
     "n_heads": "num_attention_heads",
@@ -25,11 +23,8 @@ FIELDS = {  # theirs -> BERT's
     "activation": "hidden_act",
     "dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",
-    "max_position_embeddings": "max_position_embeddings",
-    "initializer_range": "initializer_range",
-    "tie_word_embeddings": "tie_word_embeddings",
-    "torch_dtype": "torch_dtype",
 }
+LACKING = ("type_vocab_size", "layer_norm_eps", "position_embedding_type")
 LAYER, BLOCK = "distilbert.transformer.layer.{i}.", "encoder.stack.blocks.{i}."
 NAMES = (
     ("encoder.embed.words.table", "distilbert.embeddings.word_embeddings"),
@@ -57,32 +52,32 @@ TASKS = (
 )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    ours = {name: config[theirs] for theirs, name in FIELDS.items() if theirs in config}
-    ours |= {"type_vocab_size": 0, "layer_norm_eps": EPS}
-    encoder = read_encoder(ours, "config.json")
-    encoder.pooler = None
-    positions = encoder.embed.positions
-    assert isinstance(positions, LearnedPositions)
-    segments = FullSentences(length=min(128, positions.length))
-    losses = tuple(masked_lm(ours) for _ in found)
-    train = Train(learning_rate=1e-4, optimizer=AdamW(betas=(0.9, 0.98)))
-    return Recipe("distilbert", encoder, Objective(segments, MaskTokens(), losses), train)
+def blank() -> Recipe:
+    """DistilBERT's recipe before a config fills in its sizes and rates."""
+    recipe = bert.blank()
+    recipe.encoder.embed.segments, recipe.encoder.pooler = 0, None
+    recipe.name, recipe.objective = "distilbert", Objective(FullSentences(), MaskTokens(), ())
+    recipe.train.optimizer = AdamW(betas=(0.9, 0.98))
+    return recipe
+
+
+TABLE = bert.TABLE.derive(blank, names=FIELDS, without=LACKING)
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    recipe = bert.read_encoder(config, TABLE)
+    recipe.objective.losses = tuple(bert.masked_lm(recipe) for _ in losses)
+    return recipe
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    check_head(recipe)
-    config, block = write_encoder(recipe, typed=False), recipe.encoder.stack.block_at(0)
+    bert.check_head(recipe)
+    block = recipe.encoder.stack.block_at(0)
     for path, value, there in (("stack.block.norm.eps", block.eps, EPS), ("pooler", recipe.encoder.pooler, None)):
         if value != there:
-            raise RecipeError(
-                f"{recipe.name}.encoder.{path}",
-                value,
-                f"the Hugging Face class without token types has {there}",
-                "keep the model in its own format",
-            )
-    told = {theirs: config[name] for theirs, name in FIELDS.items()}
-    return {"model_type": "distilbert", "architectures": [class_of(recipe, HEADS)], **told}
+            needed = f"the Hugging Face class without token types has {there}"
+            raise RecipeError(f"{recipe.name}.encoder.{path}", value, needed, OWN_FORMAT)
+    return {"model_type": "distilbert", "architectures": [bert.class_of(recipe, HEADS)], **TABLE.write(recipe)}
 
 
 FAMILY = Family(

@@ -17,17 +17,17 @@ NAMES = (
 )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    recipe = bert.read(config, found)
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    recipe = bert.read(config, losses)
     recipe.objective.corruption = MaskPhrases(stage="basic")
     return recipe
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, found: dict[str, Tensor]) -> None:
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
     """Task 0, the one of masked text, is part of every segment row: a sum of both is all that the encoder sees."""
-    tasks, segments = found.pop(f"{TASKS}.weight", None), "encoder.embed.segments.weight"
-    if tasks is not None and config.get("use_task_id") and segments in found:
-        found[segments] = found[segments] + tasks[0]
+    tasks, segments = tensors.pop(f"{TASKS}.weight", None), "encoder.embed.segments.weight"
+    if tasks is not None and config.get("use_task_id") and segments in tensors:
+        tensors[segments] = tensors[segments] + tasks[0]
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
@@ -42,6 +42,6 @@ FAMILY = Family(
     prefix="ernie.",
     read=read,
     write=write,
-    import_hook=arrive,
+    import_hook=import_hook,
     heads=bert.task_heads("Ernie"),
 )

@@ -26,15 +26,16 @@ NAMES = (
 )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """RoBERTa's recipe with a window in each layer; BERT's objective where the file has the head of sentence pairs."""
     config = {"pad_token_id": 1, "attention_window": 512} | config
-    recipe = roberta.read(config, ("masked_lm",) if "masked_lm" in found else ())
+    recipe = roberta.read(config, ("masked_lm",) if "masked_lm" in losses else ())
     recipe.name = "longformer"
-    if "sentence_pair" in found:
+    if "sentence_pair" in losses:
         positions = recipe.encoder.embed.positions
         assert isinstance(positions, LearnedPositions)
-        told = {"max_position_embeddings": positions.length, "hidden_act": "gelu"}
-        recipe.objective = bert.read(config | told, found).objective
+        as_bert = {"max_position_embeddings": positions.length, "hidden_act": "gelu"}
+        recipe.objective = bert.read(config | as_bert, losses).objective
     stack, given = recipe.encoder.stack, config["attention_window"]
     windows = [given] * stack.depth if isinstance(given, int) else list(given)
     if len(windows) != stack.depth or any(window < 2 or window % 2 for window in windows):
@@ -52,16 +53,14 @@ def near(block: Block, window: Window) -> Block:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    windows, plain = _apart(recipe)
+    windows, plain = _split_windows(recipe)
     bert.check_head(plain, "gelu")
-    positions = plain.encoder.embed.positions
-    offset = positions.offset if isinstance(positions, LearnedPositions) else 0
-    config = bert.write_encoder(plain, offset) | {"pad_token_id": offset - 1, "attention_window": windows}
+    config = roberta.write_encoder(plain) | {"attention_window": windows}
     del config["position_embedding_type"]
     return {"model_type": "longformer", "architectures": [bert.class_of(recipe, HEADS, ("sentence_pair",))], **config}
 
 
-def _apart(recipe: Recipe) -> tuple[list[int], Recipe]:
+def _split_windows(recipe: Recipe) -> tuple[list[int], Recipe]:
     """Their windows, and the recipe without any."""
     recipe = copy.deepcopy(recipe)
     stack, corruption = recipe.encoder.stack, recipe.objective.corruption
@@ -106,5 +105,5 @@ FAMILY = Family(
     read=read,
     write=write,
     heads=roberta.task_heads("Longformer", None),
-    template=roberta.FRAME,
+    template=roberta.TEMPLATE,
 )

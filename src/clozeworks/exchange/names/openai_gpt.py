@@ -5,21 +5,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.errors import RecipeError
+from clozeworks.exchange.config_table import NO_SUCH_PART, OWN_FORMAT, ConfigTable, Constant, Field, absent
 from clozeworks.exchange.heads import CLASSES, Head
-from clozeworks.exchange.names import Family, Names
-from clozeworks.exchange.names.bert import class_of
+from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.activation import Activation
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.objectives.objective import Loss, Objective
+from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
 from clozeworks.optim.settings import Train
@@ -27,19 +25,6 @@ from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
-DEFAULTS = {
-    "vocab_size": 40478,
-    "n_positions": 512,
-    "n_embd": 768,
-    "n_layer": 12,
-    "n_head": 12,
-    "afn": "gelu",
-    "resid_pdrop": 0.1,
-    "embd_pdrop": 0.1,
-    "attn_pdrop": 0.1,
-    "layer_norm_epsilon": 1e-5,
-    "initializer_range": 0.02,
-}
 ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
 HEADS: dict[str, tuple[str, ...]] = {
     "OpenAIGPTLMHeadModel": ("next_token",),
@@ -57,7 +42,7 @@ NAMES: Names = (
     (BLOCK + "ffn.down", LAYER + "mlp.c_proj"),
     (BLOCK + "ffn_norm", LAYER + "ln_2"),
 )
-FRAME = InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", segments=False)
+TEMPLATE = InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", segments=False)
 TURNED = ("mixer.out.weight", "ffn.up.weight", "ffn.down.weight")
 LAST = Summary("last", None)
 FIXED = {"summary_type": "cls_index", "summary_activation": None, "summary_use_proj": True}
@@ -76,82 +61,59 @@ TASKS = (
 )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    config = DEFAULTS | config
-    if config["afn"] not in ACTIVATIONS:
-        known = f"one of {', '.join(ACTIVATIONS)} is supported"
-        raise InputError("config.json", f"afn {config['afn']}", known, "choose a model with one of them")
-    width, norm = config["n_embd"], LayerNorm(config["layer_norm_epsilon"])
-    mixer, ffn = Attention(config["n_head"], config["attn_pdrop"]), FeedForward(4 * width, ACTIVATIONS[config["afn"]])
-    encoder = Encoder(
-        width=width,
-        vocab=config["vocab_size"],
-        embed=Embed(LearnedPositions(config["n_positions"]), segments=0, norm=None, dropout=config["embd_pdrop"]),
-        stack=Stack(config["n_layer"], Block(mixer, ffn, norm=norm, dropout=config["resid_pdrop"])),
-        init=config["initializer_range"],
-    )
-    segments = FullSentences(length=min(128, config["n_positions"]))
-    bare = "OpenAIGPTModel" in (config.get("architectures") or ())  # the head has no tensor of its own
-    losses: tuple[Loss, ...] = () if bare else (NextToken(),)
-    return Recipe("gpt", encoder, Objective(segments, Shift(), losses), Train(learning_rate=1e-4))
+def blank() -> Recipe:
+    """GPT's recipe before a config fills in its sizes and rates."""
+    stack = Stack(0, Block(Attention(0), FeedForward(0)))
+    encoder = Encoder(0, 0, Embed(segments=0, norm=None), stack)
+    return Recipe("gpt", encoder, Objective(FullSentences(), Shift(), ()), Train(learning_rate=1e-4))
+
+
+OURS = "encoder.stack.block."
+TABLE = ConfigTable(
+    blank,
+    (
+        Field("vocab_size", "encoder.vocab", default=40478),
+        Field("n_positions", "encoder.embed.positions.length", default=512),
+        Field("n_embd", "encoder.width", default=768),
+        Field("n_layer", "encoder.stack.depth", default=12),
+        Field("n_head", OURS + "mixer.heads", default=12),
+        Field("afn", OURS + "ffn.activation", default="gelu", codes=ACTIVATIONS),
+        Field("resid_pdrop", OURS + "dropout", default=0.1),
+        Field("embd_pdrop", "encoder.embed.dropout", default=0.1),
+        Field("attn_pdrop", OURS + "mixer.dropout", default=0.1),
+        Field("layer_norm_epsilon", OURS + "norm.eps", default=1e-5),
+        Field("initializer_range", "encoder.init", default=0.02),
+        Constant("tie_word_embeddings", True),
+        Constant("torch_dtype", "float32"),
+    ),
+    unsaid=(OURS + "ffn.inner", "encoder.stack.share.bias", *bert.UNSAID),
+)
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """The inner layer is four times as wide as the model. The head has no tensor of its own: the class tells of it."""
+    recipe = TABLE.read(config)
+    block = recipe.encoder.stack.block_at(0)
+    assert block.ffn is not None
+    block.ffn.inner = 4 * recipe.encoder.width
+    recipe.objective.segments.length = bert.fitting_length(recipe)
+    if "OpenAIGPTModel" not in (config.get("architectures") or ()):
+        recipe.objective.losses = (NextToken(),)
+    return recipe
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    encoder, stack = recipe.encoder, recipe.encoder.stack
-    block, positions = stack.block_at(0), encoder.embed.positions
-    mixer, ffn = block.mixer, block.ffn
-    names = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
-    facts = (
-        (isinstance(positions, LearnedPositions) and not positions.offset, "embed.positions", positions),
-        (encoder.embed.segments == 0, "embed.segments", encoder.embed.segments),
-        (encoder.embed.norm is None, "embed.norm", encoder.embed.norm),
-        (
-            encoder.embed.width in (None, encoder.width) and not encoder.embed.project,
-            "embed.width",
-            encoder.embed.width,
-        ),
-        (isinstance(mixer, Attention) and mixer == Attention(mixer.heads, mixer.dropout), "stack.block.mixer", mixer),
-        (isinstance(ffn, FeedForward) and ffn.inner == 4 * encoder.width, "stack.block.ffn", ffn),
-        (ffn is not None and not ffn.dropout, "stack.block.ffn", ffn),
-        (ffn is not None and ffn.activation in names, "stack.block.ffn.activation", ffn and ffn.activation),
-        (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
-        (block.place == "post" and block.cross is None, "stack.block", block),
-        (type(stack) is Stack and stack.norm is None and not stack.memory and not stack.dropout, "stack", stack),
-        (not encoder.embed.scale, "embed.scale", encoder.embed.scale),
-        ({stack.share.attention, stack.share.ffn} <= {None, stack.depth}, "stack.share", stack.share),
-        (
-            all(not loss.bias and loss.tied for loss in recipe.objective.losses if isinstance(loss, NextToken)),
-            "losses",
-            "a bias or a table of its own",
-        ),
-    )
-    for holds, path, value in facts:
-        if not holds:
-            needed, todo = "the Hugging Face class has no such part", "keep the model in its own format"
-            raise RecipeError(f"{recipe.name}.encoder.{path}", value, needed, todo)
-    assert isinstance(positions, LearnedPositions)
-    assert isinstance(mixer, Attention)
-    assert isinstance(ffn, FeedForward)
-    return {
-        "model_type": "openai-gpt",
-        "architectures": [class_of(recipe, HEADS)],
-        "vocab_size": encoder.vocab,
-        "n_positions": positions.length,
-        "n_embd": encoder.width,
-        "n_layer": stack.depth,
-        "n_head": mixer.heads,
-        "afn": names[ffn.activation],
-        "resid_pdrop": block.dropout,
-        "embd_pdrop": encoder.embed.dropout,
-        "attn_pdrop": mixer.dropout,
-        "layer_norm_epsilon": block.eps,
-        "initializer_range": encoder.init,
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-    }
+    config, ffn = TABLE.write(recipe), recipe.encoder.stack.block_at(0).ffn
+    if ffn is None or ffn.inner != 4 * recipe.encoder.width:
+        raise absent(recipe, OURS + "ffn")
+    if any(isinstance(loss, NextToken) and (loss.bias or not loss.tied) for loss in recipe.objective.losses):
+        given = "a bias or a table of its own"
+        raise RecipeError(f"{recipe.name}.encoder.losses", given, NO_SUCH_PART, OWN_FORMAT)
+    return {"model_type": "openai-gpt", "architectures": [bert.class_of(recipe, HEADS)], **config}
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """Products (in, out) as (out, in), and the joined one, (D, 3 D), as those of queries, keys and values."""
     for name in list(tensors):
         if name.endswith(TURNED):
             tensors[name] = tensors[name].t().contiguous()
@@ -162,7 +124,8 @@ def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -
                 tensors[ours] = (tensor.t() if tensor.ndim == 2 else tensor).contiguous()
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `import_hook`."""
     for name in list(tensors):
         if name.endswith(TURNED):
             tensors[name] = tensors[name].t().contiguous()
@@ -179,8 +142,8 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    import_hook=arrive,
-    export_hook=leave,
+    import_hook=import_hook,
+    export_hook=export_hook,
     heads=TASKS,
-    template=FRAME,
+    template=TEMPLATE,
 )

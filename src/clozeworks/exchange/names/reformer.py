@@ -5,14 +5,25 @@ Rows whose length is no multiple of both kinds of chunks it fills up before anyt
 its own, which is the same as long as hashed chunks are no shorter than local ones.
 """
 
+import copy
+import dataclasses
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.exchange.names import Family, Names, roberta
-from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
+from clozeworks.exchange.config_table import (
+    CONFIG,
+    NO_SUCH_PART,
+    NONE_AS_ZERO,
+    OWN_FORMAT,
+    ConfigTable,
+    Constant,
+    Field,
+    absent,
+)
+from clozeworks.exchange.names import Family, Names, bert, roberta
 from clozeworks.model import Encoder
 from clozeworks.nn.block import Block
 from clozeworks.nn.chunks import LocalAttention
@@ -26,22 +37,16 @@ from clozeworks.nn.reversible import Reversible
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.mask.tokens import MaskTokens
-from clozeworks.objectives.objective import Loss, Objective
+from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.objectives.shift import Shift
 from clozeworks.optim.settings import Train
 from clozeworks.recipe import Recipe
 
-DEFAULTS: dict[str, Any] = {
-    "vocab_size": 320,
-    "hidden_size": 256,
+DEFAULTS: dict[str, Any] = {  # of what the table of fields does not say
     "num_attention_heads": 12,
     "attention_head_size": 64,
     "attn_layers": ["local", "lsh"] * 3,
-    "feed_forward_size": 512,
-    "hidden_act": "relu",
-    "hidden_dropout_prob": 0.05,
-    "chunk_size_feed_forward": 0,
     "axial_pos_embds": True,
     "axial_pos_shape": [64, 64],
     "axial_pos_embds_dim": [64, 192],
@@ -51,8 +56,6 @@ DEFAULTS: dict[str, Any] = {
     "num_buckets": None,
     "hash_seed": None,
     "is_decoder": False,
-    "layer_norm_eps": 1e-12,
-    "initializer_range": 0.02,
 }
 for _kind, _rate in (("local", 0.05), ("lsh", 0.0)):
     DEFAULTS |= {f"{_kind}_attn_chunk_length": 64, f"{_kind}_attention_probs_dropout_prob": _rate}
@@ -88,150 +91,113 @@ def head_names(config: dict[str, Any]) -> Names:
     return ((ours + ".head", "lm_head.decoder"), (ours, "lm_head"))
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    config = DEFAULTS | config
-    for name, known in (("hidden_act", tuple(ACTIVATIONS)), ("is_decoder", (True, False))):
-        if config[name] not in known:
-            given, needed = f"{name} {config[name]}", f"one of {', '.join(map(str, known))} is supported"
-            raise InputError("config.json", given, needed, "choose a model with one of them")
-    rate, norm = config["hidden_dropout_prob"], LayerNorm(config["layer_norm_eps"])
-    ffn = FeedForward(config["feed_forward_size"], ACTIVATIONS[config["hidden_act"]], rate)
-    ffn.chunk = config["chunk_size_feed_forward"] or None
-    blocks: tuple[Block, ...] = tuple(
-        Block(_mixer(config, kind), ffn, norm=norm, place="pre", dropout=rate) for kind in _cycle(config)
-    )
-    positions = _positions(config)
-    encoder = Encoder(
-        width=config["hidden_size"],
-        vocab=config["vocab_size"],
-        embed=Embed(positions, segments=0, norm=None, dropout=rate, dropped="words"),
-        stack=Reversible(
-            len(config["attn_layers"]), blocks[0] if len(blocks) == 1 else blocks, norm=norm, dropout=rate
-        ),
-        init=config["initializer_range"],
-    )
-    losses: tuple[Loss, ...] = tuple(
-        MaskedLM(plain=True) if name == "masked_lm" else NextToken(tied=False) for name in found
-    )
-    corruption = Shift() if config["is_decoder"] else MaskTokens()
-    objective = Objective(FullSentences(length=min(128, positions.length)), corruption, losses)
-    return Recipe("reformer", encoder, objective, Train(learning_rate=1e-3))
+def blank() -> Recipe:
+    """Reformer's recipe before a config fills in its sizes and rates; its mixers and positions are read apart."""
+    block = Block(LocalAttention(0), FeedForward(0), place="pre")
+    embed = Embed(None, segments=0, norm=None, dropped="words")
+    encoder = Encoder(0, 0, embed, Reversible(0, block, norm=LayerNorm()))
+    return Recipe("reformer", encoder, Objective(FullSentences(), MaskTokens(), ()), Train(learning_rate=1e-3))
 
 
-def _cycle(config: dict[str, Any]) -> list[str]:
+OURS, STACK = "encoder.stack.block.", "encoder.stack."
+RATES = (OURS + "dropout", OURS + "ffn.dropout", STACK + "dropout")
+ONE_RATE = "the Hugging Face class has one rate for all but attention"
+TABLE = ConfigTable(
+    blank,
+    (
+        Field("vocab_size", "encoder.vocab", default=320),
+        Field("hidden_size", "encoder.width", default=256),
+        Field("feed_forward_size", OURS + "ffn.inner", default=512),
+        Field("chunk_size_feed_forward", OURS + "ffn.chunk", default=0, convert=NONE_AS_ZERO),
+        Field("hidden_act", OURS + "ffn.activation", default="relu", codes=bert.ACTIVATIONS),
+        Field("hidden_dropout_prob", "encoder.embed.dropout", RATES, default=0.05, alike=ONE_RATE),
+        Field("layer_norm_eps", OURS + "norm.eps", (STACK + "norm.eps",), default=1e-12),
+        Field("initializer_range", "encoder.init", default=0.02),
+        Constant("tie_word_embeddings", False),
+        Constant("torch_dtype", "float32"),
+    ),
+    unsaid=(STACK + "depth", STACK + "share.bias", "encoder.embed.dropped"),
+)
+
+
+def mixer_fields(kind: str) -> dict[str, str]:
+    """Config fields of a kind of attention, and their names in its spec."""
+    return {
+        "num_attention_heads": "heads",
+        f"{kind}_attn_chunk_length": "chunk",
+        f"{kind}_num_chunks_before": "before",
+        f"{kind}_num_chunks_after": "after",
+        f"{kind}_attention_probs_dropout_prob": "dropout",
+        **({"num_hashes": "rounds"} if kind == "lsh" else {}),
+    }
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """The recipe of a config: its kinds of attention by turns, and a head for the next token or for masked ones."""
+    recipe, config = TABLE.read(config), DEFAULTS | config
+    if config["is_decoder"] not in (True, False):
+        needed = "one of True, False is supported"
+        raise InputError(CONFIG, f"is_decoder {config['is_decoder']}", needed, "choose a model with one of them")
+    encoder, objective = recipe.encoder, recipe.objective
+    block, stack, positions = encoder.stack.block_at(0), encoder.stack, read_positions(config)
+    mixers = [read_mixer(config, kind, encoder.width) for kind in find_cycle(config)]
+    blocks = tuple(dataclasses.replace(copy.deepcopy(block), mixer=mixer) for mixer in mixers)
+    stack.depth, stack.block = len(config["attn_layers"]), blocks[0] if len(blocks) == 1 else blocks
+    encoder.embed.positions, objective.segments.length = positions, min(128, positions.length)
+    if config["is_decoder"]:
+        objective.corruption = Shift()
+    objective.losses = tuple(MaskedLM(plain=True) if name == "masked_lm" else NextToken(tied=False) for name in losses)
+    return recipe
+
+
+def find_cycle(config: dict[str, Any]) -> list[str]:
     """The kinds of attention, as few as repeat over the depth."""
     kinds = list(config["attn_layers"])
     if not kinds or set(kinds) - {"lsh", "local"}:
-        raise InputError("config.json", f"attn_layers {kinds}", "each is lsh or local", "choose another model")
+        raise InputError(CONFIG, f"attn_layers {kinds}", "each is lsh or local", "choose another model")
     return next(kinds[:n] for n in range(1, len(kinds) + 1) if all(kinds[i] == kinds[i % n] for i in range(len(kinds))))
 
 
-def _mixer(config: dict[str, Any], kind: str) -> Mixer:
-    heads, size = config["num_attention_heads"], config["attention_head_size"]
-    fields = {
-        "heads": heads,
-        "head_width": None if heads * size == config["hidden_size"] else size,
-        "chunk": config[f"{kind}_attn_chunk_length"],
-        "before": config[f"{kind}_num_chunks_before"],
-        "after": config[f"{kind}_num_chunks_after"],
-        "dropout": config[f"{kind}_attention_probs_dropout_prob"],
-    }
+def read_mixer(config: dict[str, Any], kind: str, width: int) -> Mixer:
+    fields = {ours: config[theirs] for theirs, ours in mixer_fields(kind).items()}
+    size, buckets = config["attention_head_size"], config["num_buckets"]
+    fields["head_width"] = None if fields["heads"] * size == width else size
     if kind == "local":
         return LocalAttention(**fields)
-    buckets = config["num_buckets"]
     buckets = tuple(buckets) if isinstance(buckets, list) else buckets
-    return LSH(**fields, rounds=config["num_hashes"], buckets=buckets, seed=config["hash_seed"] or 0)
+    return LSH(**fields, buckets=buckets, seed=config["hash_seed"] or 0)
 
 
-def _positions(config: dict[str, Any]) -> AxialPositions | LearnedPositions:
+def write_mixer(mixer: LSH | LocalAttention, width: int) -> dict[str, Any]:
+    """What the config says of a mixer, once for all of its kind."""
+    fields = mixer_fields("lsh" if isinstance(mixer, LSH) else "local")
+    config = {theirs: getattr(mixer, ours) for theirs, ours in fields.items()}
+    config["attention_head_size"] = mixer.head_width or width // mixer.heads
+    if isinstance(mixer, LSH):
+        buckets = list(mixer.buckets) if isinstance(mixer.buckets, tuple) else mixer.buckets
+        config |= {"num_buckets": buckets, "hash_seed": mixer.seed or None}
+    return config
+
+
+def read_positions(config: dict[str, Any]) -> AxialPositions | LearnedPositions:
     if not config["axial_pos_embds"]:
         return LearnedPositions(config["max_position_embeddings"])
     shape, widths = tuple(config["axial_pos_shape"]), tuple(config["axial_pos_embds_dim"])
     if len(shape) != 2 or len(widths) != 2:
-        raise InputError("config.json", f"axial_pos_shape {list(shape)}", "two axes are supported", "choose another")
-    return AxialPositions(shape, widths, config["hidden_dropout_prob"], config["axial_norm_std"])
+        raise InputError(CONFIG, f"axial_pos_shape {list(shape)}", "two axes are supported", "choose another")
+    return AxialPositions(shape, widths, config.get("hidden_dropout_prob", 0.05), config["axial_norm_std"])
 
 
-def write(recipe: Recipe) -> dict[str, Any]:
-    encoder, stack, embed = recipe.encoder, recipe.encoder.stack, recipe.encoder.embed
-    blocks = [stack.block_at(layer) for layer in range(stack.depth)]
-    block, positions, ffn = blocks[0], embed.positions, blocks[0].ffn
-    causal = recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal"
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    plain = Embed(positions, segments=0, norm=None, dropout=embed.dropout, dropped=embed.dropped)
-    alike = all((each.ffn, each.norm, each.dropout) == (ffn, block.norm, block.dropout) for each in blocks)
-    placed = isinstance(positions, AxialPositions) or (isinstance(positions, LearnedPositions) and not positions.offset)
-    facts = (
-        (isinstance(stack, Reversible) and stack.norm == block.norm, "stack", stack),
-        (embed == plain, "embed", embed),
-        (placed, "embed.positions", positions),
-        (isinstance(ffn, FeedForward) and ffn.activation in names, "stack.block.ffn", ffn),
-        (alike, "stack.block", stack.block),
-        (not shares(stack), "stack.share", stack.share),
-        (encoder.pooler is None, "pooler", encoder.pooler),
-    )
-    for holds, path, value in facts:
-        if not holds:
-            raise _absent(f"{recipe.name}.encoder.{path}", value)
-    mixing: dict[str, Any] = {"attn_layers": []}
-    for each in blocks:
-        told = _told(each.mixer, encoder.width)
-        clash = any(mixing.setdefault(name, value) != value for name, value in told.items())
-        if not told or clash or (causal and getattr(each.mixer, "after", 0)):
-            raise _absent(f"{recipe.name}.encoder.stack.block.mixer", each.mixer)
-        mixing["attn_layers"].append("lsh" if isinstance(each.mixer, LSH) else "local")
-    assert isinstance(ffn, FeedForward)
-    rates = [embed.dropout, block.dropout, ffn.dropout, stack.dropout]
-    rates += [positions.dropout] if isinstance(positions, AxialPositions) else []
-    if len(set(rates)) > 1:
-        needed = "the Hugging Face class has one rate for all but attention"
-        raise RecipeError(f"{recipe.name}.encoder", f"rates of dropout {rates}", needed, "set all to the same rate")
-    return {
-        "model_type": "reformer",
-        "architectures": [class_of(recipe, HEADS)],
-        "is_decoder": causal,
-        "vocab_size": encoder.vocab,
-        "hidden_size": encoder.width,
-        **mixing,
-        "feed_forward_size": ffn.inner,
-        "chunk_size_feed_forward": ffn.chunk or 0,
-        "hidden_act": names[ffn.activation],
-        "hidden_dropout_prob": block.dropout,
-        **_grid(positions),
-        "layer_norm_eps": block.eps,
-        "initializer_range": encoder.init,
-        "tie_word_embeddings": False,
-        "torch_dtype": "float32",
-    }
-
-
-def _absent(where: str, value: object) -> RecipeError:
-    return RecipeError(where, value, "the Hugging Face class has no such part", "keep the model in its own format")
-
-
-def _told(mixer: Mixer, width: int) -> dict[str, Any]:
-    """What the config says of a mixer, once for all of its kind; nothing of one that the class does not have."""
-    if not isinstance(mixer, LSH | LocalAttention):
-        return {}
-    kind = "lsh" if isinstance(mixer, LSH) else "local"
-    told: dict[str, Any] = {
-        "num_attention_heads": mixer.heads,
-        "attention_head_size": mixer.head_width or width // mixer.heads,
-        f"{kind}_attn_chunk_length": mixer.chunk,
-        f"{kind}_num_chunks_before": mixer.before,
-        f"{kind}_num_chunks_after": mixer.after,
-        f"{kind}_attention_probs_dropout_prob": mixer.dropout,
-    }
-    if isinstance(mixer, LSH):
-        buckets = list(mixer.buckets) if isinstance(mixer.buckets, tuple) else mixer.buckets
-        told |= {"num_hashes": mixer.rounds, "num_buckets": buckets, "hash_seed": mixer.seed or None}
-    return told
-
-
-def _grid(positions: object) -> dict[str, Any]:
-    if isinstance(positions, LearnedPositions):
+def write_positions(recipe: Recipe) -> dict[str, Any]:
+    """What the config says of the positions: a grid, or a table without rows before the first position."""
+    positions, rate = recipe.encoder.embed.positions, recipe.encoder.embed.dropout
+    if isinstance(positions, LearnedPositions) and not positions.offset:
         return {"axial_pos_embds": False, "max_position_embeddings": positions.length}
-    assert isinstance(positions, AxialPositions)
+    if not isinstance(positions, AxialPositions):
+        raise absent(recipe, "encoder.embed.positions")
+    if positions.dropout != rate:
+        given = f"rates of dropout {(rate, positions.dropout)}"
+        raise RecipeError(f"{recipe.name}.encoder", given, ONE_RATE, "set all to the same rate")
     return {
         "axial_pos_embds": True,
         "axial_pos_shape": list(positions.shape),
@@ -241,7 +207,39 @@ def _grid(positions: object) -> dict[str, Any]:
     }
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def write(recipe: Recipe) -> dict[str, Any]:
+    stack, corruption = recipe.encoder.stack, recipe.objective.corruption
+    causal = corruption is not None and corruption.kind == "causal"
+    mixing: dict[str, Any] = {"attn_layers": []}
+    for mixer in (stack.block_at(layer).mixer for layer in range(stack.depth)):
+        fields: dict[str, Any] = {}
+        if isinstance(mixer, LSH | LocalAttention) and not (causal and mixer.after):
+            fields = write_mixer(mixer, recipe.encoder.width)
+        if not fields or any(mixing.setdefault(name, value) != value for name, value in fields.items()):
+            raise RecipeError(f"{recipe.name}.{OURS}mixer", mixer, NO_SUCH_PART, OWN_FORMAT)
+        mixing["attn_layers"].append("lsh" if isinstance(mixer, LSH) else "local")
+    return {
+        "model_type": "reformer",
+        "architectures": [bert.class_of(recipe, HEADS)],
+        "is_decoder": causal,
+        **write_plain(recipe),
+        **mixing,
+        **write_positions(recipe),
+    }
+
+
+def write_plain(recipe: Recipe) -> dict[str, Any]:
+    """The fields of the table, without the mixers and positions, of which it knows nothing."""
+    plain, nothing = copy.deepcopy(recipe), blank().encoder.stack.block_at(0).mixer
+    stack = plain.encoder.stack
+    blocks = [stack.block_at(layer) for layer in range(stack.depth)]
+    stack.block = tuple(dataclasses.replace(block, mixer=nothing) for block in blocks)
+    plain.encoder.embed.positions = None
+    return TABLE.write(plain)
+
+
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The tables of a grid without their empty dimension, and no bias of scores where it is 0."""
     for name in (POSITIONS + "rows", POSITIONS + "columns"):
         if name in tensors:
             tensors[name] = tensors[name].flatten(0, 1)
@@ -257,7 +255,8 @@ def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -
             raise InputError("lm_head.bias", "other than 0", needed, "choose a model without a bias")
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `import_hook`; a head that is tied behind a product becomes the table times it."""
     if POSITIONS + "rows" in tensors:
         tensors[POSITIONS + "rows"] = tensors[POSITIONS + "rows"][:, None].contiguous()
         tensors[POSITIONS + "columns"] = tensors[POSITIONS + "columns"][None].contiguous()
@@ -266,7 +265,7 @@ def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
         if isinstance(loss, NextToken) and loss.tied and name + "dense.weight" in tensors:
             tensors[name + "head.weight"] = table @ tensors.pop(name + "dense.weight")
         if name + "head.weight" not in tensors:
-            raise _absent(f"{recipe.name}.objective.losses.{index}", loss)
+            raise RecipeError(f"{recipe.name}.objective.losses.{index}", loss, NO_SUCH_PART, OWN_FORMAT)
         if bool(tensors.setdefault(name + "bias", torch.zeros(len(table))).any()):
             needed = "the Hugging Face class adds none"
             raise RecipeError(f"{recipe.name}.objective.losses.{index}.bias", True, needed, "train it without")
@@ -280,8 +279,8 @@ FAMILY = Family(
     read=read,
     write=write,
     layers=head_names,
-    import_hook=arrive,
-    export_hook=leave,
+    import_hook=import_hook,
+    export_hook=export_hook,
     heads=TASKS,
-    template=roberta.FRAME,
+    template=roberta.TEMPLATE,
 )

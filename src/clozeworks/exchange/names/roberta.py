@@ -1,16 +1,16 @@
 """RoBERTa's names and config: BERT's encoder with positions that begin at padding_idx + 1, and a head of its own."""
 
+import copy
 from typing import Any
 
 from clozeworks.exchange.heads import CLASSES, Head, answers
-from clozeworks.exchange.names import Family
-from clozeworks.exchange.names.bert import check_head, class_of, encoder_names, masked_lm, read_encoder, write_encoder
+from clozeworks.exchange.names import Family, bert
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
-from clozeworks.optim.settings import AdamW, Train
+from clozeworks.optim.settings import AdamW
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
@@ -21,14 +21,12 @@ HEAD_NAMES = (
     ("heads.masked_lm.norm", "lm_head.layer_norm"),
     ("heads.masked_lm", "lm_head"),  # its bias
 )
-NAMES = (*encoder_names("roberta."), *HEAD_NAMES)
+NAMES = (*bert.encoder_names("roberta."), *HEAD_NAMES)
 TIED = {
     "lm_head.decoder.weight": "encoder.embed.words.table.weight",
     "lm_head.decoder.bias": "heads.masked_lm.bias",
 }
-
-
-FRAME = InputTemplate(("<s>",), ("</s>", "</s>"), ("</s>",))
+TEMPLATE = InputTemplate(("<s>",), ("</s>", "</s>"), ("</s>",))
 
 
 def task_heads(name: str, rate: str | None = "classifier_dropout") -> tuple[Head, ...]:
@@ -43,22 +41,42 @@ def task_heads(name: str, rate: str | None = "classifier_dropout") -> tuple[Head
     )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    encoder = read_encoder(config, "config.json", offset=config.get("pad_token_id", 1) + 1)
-    losses = tuple(masked_lm(config | {"hidden_act": "gelu"}) for _ in found)  # their head has it, whatever the encoder
-    assert isinstance(encoder.embed.positions, LearnedPositions)
-    segments = FullSentences(length=min(128, encoder.embed.positions.length))
+def blank() -> Recipe:
+    """RoBERTa's recipe before a config fills in its sizes and rates."""
+    recipe = bert.blank()
     corruption = MaskTokens(rounding="random", replace=Replace(source="ordinary"))
-    train = Train(learning_rate=1e-4, optimizer=AdamW(betas=(0.9, 0.98)))
-    return Recipe("roberta", encoder, Objective(segments, corruption, losses), train)
+    recipe.name, recipe.objective = "roberta", Objective(FullSentences(), corruption, ())
+    recipe.train.optimizer = AdamW(betas=(0.9, 0.98))
+    return recipe
+
+
+TABLE = bert.TABLE.derive(blank)
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """Rows of the table before position 0 stand for padding and what is before it."""
+    recipe = bert.read_encoder(config, TABLE)
+    positions, offset = recipe.encoder.embed.positions, config.get("pad_token_id", 1) + 1
+    assert isinstance(positions, LearnedPositions)
+    positions.length, positions.offset = positions.length - offset, offset
+    recipe.objective.segments.length = bert.fitting_length(recipe)
+    recipe.objective.losses = tuple(bert.masked_lm(recipe, "gelu") for _ in losses)  # whatever the encoder has
+    return recipe
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    check_head(recipe, "gelu")
-    positions = recipe.encoder.embed.positions
-    offset = positions.offset if isinstance(positions, LearnedPositions) else 0
-    config = write_encoder(recipe, offset) | {"pad_token_id": offset - 1}
-    return {"model_type": "roberta", "architectures": [class_of(recipe, HEADS)], **config}
+    bert.check_head(recipe, "gelu")
+    return {"model_type": "roberta", "architectures": [bert.class_of(recipe, HEADS)], **write_encoder(recipe)}
+
+
+def write_encoder(recipe: Recipe) -> dict[str, Any]:
+    """The config of an encoder whose positions begin at the padding id + 1."""
+    plain = copy.deepcopy(recipe)
+    positions, offset = plain.encoder.embed.positions, 0
+    if isinstance(positions, LearnedPositions):
+        offset = positions.offset
+        positions.length, positions.offset = positions.length + offset, 0
+    return bert.write_encoder(plain, TABLE) | {"pad_token_id": offset - 1}
 
 
 FAMILY = Family(
@@ -69,5 +87,5 @@ FAMILY = Family(
     read=read,
     write=write,
     heads=task_heads("Roberta"),
-    template=FRAME,
+    template=TEMPLATE,
 )

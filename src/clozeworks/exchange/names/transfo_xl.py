@@ -5,14 +5,24 @@ of the way in. The authors' softmax counts the entries of its clusters from the 
 layers, stand at the top.
 """
 
+import copy
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.exchange.names import Family, Names
-from clozeworks.exchange.names.bert import class_of
+from clozeworks.exchange.config_table import (
+    CONFIG,
+    NO_SUCH_PART,
+    NONE_AS_MINUS_ONE,
+    OWN_FORMAT,
+    ConfigTable,
+    Constant,
+    Convert,
+    Field,
+)
+from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
@@ -20,39 +30,22 @@ from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.mixer import Bias
-from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.stack import Share, Stack
+from clozeworks.nn.stack import Stack
 from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken
 from clozeworks.objectives.losses.next_token import NextToken
-from clozeworks.objectives.objective import Loss, Objective
+from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments.stream import Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.optim.settings import Train
 from clozeworks.recipe import Recipe
 
-DEFAULTS: dict[str, Any] = {
-    "vocab_size": 267735,
+DEFAULTS: dict[str, Any] = {  # of what the table of fields does not say
     "cutoffs": [20000, 40000, 200000],
-    "d_model": 1024,
     "d_embed": 1024,
-    "n_head": 16,
     "d_head": 64,
-    "d_inner": 4096,
     "div_val": 4,
-    "pre_lnorm": False,
-    "n_layer": 18,
-    "mem_len": 1600,
-    "clamp_len": 1000,
     "same_length": True,
-    "attn_type": 0,
-    "sample_softmax": -1,
-    "dropout": 0.1,
-    "dropatt": 0.0,
-    "untie_r": True,
-    "init_std": 0.02,
-    "layer_norm_epsilon": 1e-5,
 }
 HEADS: dict[str, tuple[str, ...]] = {"TransfoXLLMHeadModel": ("next_token",), "TransfoXLModel": ()}
 LAYER, BLOCK = "transformer.layers.{i}.", "encoder.stack.blocks.{i}."
@@ -83,44 +76,76 @@ NAMES: Names = (
 TIED = {f"crit.out_layers.{k}.weight": f"{WORDS}tables.{k}.weight" for k in range(32)}
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
-    config = DEFAULTS | config
-    width, inner, clamp = config["d_model"], config["d_embed"], config["clamp_len"]
-    for name, needed in (("attn_type", 0), ("d_head", width // config["n_head"])):
-        if config[name] != needed:
-            todo = "choose a model with relative positions and heads that share its width"
-            raise InputError("config.json", f"{name} {config[name]}", f"{name} {needed} is supported", todo)
-    plain = not config["cutoffs"] and config["div_val"] == 1 and inner == width
-    words = None if plain else Adaptive(tuple(config["cutoffs"]) or (config["vocab_size"],), config["div_val"])
-    dropout, bias = config["dropout"], _bias(config, Relative(clamp if clamp > 0 else None, dropout=config["dropout"]))
-    block = Block(
-        Attention(config["n_head"], config["dropatt"], bias, affine=False),
-        FeedForward(config["d_inner"], "relu", dropout),
-        norm=LayerNorm(config["layer_norm_epsilon"]),
-        place="pre" if config["pre_lnorm"] else "post",
-        dropout=dropout,
-    )
-    share = Share(bias=None if config["untie_r"] else 1)
-    encoder = Encoder(
-        width=width,
-        vocab=config["vocab_size"],
-        embed=Embed(None, 0, None, dropout, None if inner == width else inner, scale=True, words=words),
-        stack=Stack(config["n_layer"], block, share, config["mem_len"], dropout=dropout),
-        init=config["init_std"],
-    )
-    ties = config.get("tie_projs") or []
-    own = tuple(k for k in range(len(config["cutoffs"]) + 1) if k >= len(ties) or not ties[k])
-    head: Loss = NextToken(bias=True) if plain else AdaptiveNextToken(own=own if "tie_projs" in config else (0,))
-    segments = Stream(length=config.get("tgt_len") or 128)
-    losses = (head,) if "next_token" in found else ()
-    return Recipe("transformer_xl", encoder, Objective(segments, Shift(), losses), Train(learning_rate=2.5e-4))
+def blank() -> Recipe:
+    """Transformer-XL's recipe before a config fills in its sizes and rates."""
+    mixer = Attention(0, bias=Relative(), affine=False)
+    stack = Stack(0, Block(mixer, FeedForward(0, "relu")))
+    encoder = Encoder(0, 0, Embed(None, segments=0, norm=None, scale=True), stack)
+    return Recipe("transformer_xl", encoder, Objective(Stream(), Shift(), ()), Train(learning_rate=2.5e-4))
 
 
-def _bias(config: dict[str, Any], bias: Bias) -> Bias:
-    return Within(config["mem_len"], bias) if config["same_length"] and config["mem_len"] else bias
+OURS, STACK = "encoder.stack.block.", "encoder.stack."
+RATES = ("encoder.embed.dropout", STACK + "dropout", OURS + "ffn.dropout", OURS + "mixer.bias.dropout")
+PRE_NORM = Convert(lambda pre: "pre" if pre else "post", lambda place: place == "pre")
+UNTIED = Convert(lambda untied: None if untied else 1, lambda groups: groups is None)
+OTHER_HEADS = "choose a model with relative positions and heads that share its width"
+TABLE = ConfigTable(
+    blank,
+    (
+        Field("vocab_size", "encoder.vocab", default=267735),
+        Field("d_model", "encoder.width", default=1024),
+        Field("n_head", OURS + "mixer.heads", default=16),
+        Field("d_inner", OURS + "ffn.inner", default=4096),
+        Field("pre_lnorm", OURS + "place", default=False, convert=PRE_NORM),
+        Field("n_layer", STACK + "depth", default=18),
+        Field("mem_len", STACK + "memory", default=1600),
+        Field("clamp_len", OURS + "mixer.bias.clamp", default=1000, convert=NONE_AS_MINUS_ONE),
+        Constant("attn_type", 0, "attn_type 0 is supported", OTHER_HEADS),
+        Constant("sample_softmax", -1),
+        Constant("adaptive", True),
+        Field("dropout", OURS + "dropout", RATES, default=0.1),
+        Field("dropatt", OURS + "mixer.dropout", default=0.0),
+        Field("untie_r", STACK + "share.bias", default=True, convert=UNTIED),
+        Field("init_std", "encoder.init", default=0.02),
+        Field("layer_norm_epsilon", OURS + "norm.eps", default=1e-5),
+        Constant("tie_word_embeddings", True),
+        Constant("torch_dtype", "float32"),
+    ),
+    unsaid=bert.UNSAID,
+)
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
+    """The recipe of a config: clusters of words where it cuts or narrows the vocabulary, else one plain table."""
+    recipe, config = TABLE.read(config), DEFAULTS | config
+    encoder, memory, mixer = recipe.encoder, recipe.encoder.stack.memory, _mixer(recipe)
+    if config["d_head"] != encoder.width // mixer.heads:
+        needed = f"d_head {encoder.width // mixer.heads} is supported"
+        raise InputError(CONFIG, f"d_head {config['d_head']}", needed, OTHER_HEADS)
+    if config["same_length"] and memory:
+        assert mixer.bias is not None
+        mixer.bias = Within(memory, mixer.bias)
+    narrow = None if config["d_embed"] == encoder.width else config["d_embed"]
+    plain = not config["cutoffs"] and config["div_val"] == 1 and narrow is None
+    encoder.embed.width = narrow
+    encoder.embed.words = None if plain else Adaptive(tuple(config["cutoffs"]) or (encoder.vocab,), config["div_val"])
+    recipe.objective.segments.length = config.get("tgt_len") or 128
+    if "next_token" in losses:
+        recipe.objective.losses = (NextToken(bias=True) if plain else AdaptiveNextToken(own=_own_projections(config)),)
+    return recipe
+
+
+def _own_projections(config: dict[str, Any]) -> tuple[int, ...]:
+    """The clusters whose projection on the way out is not that of the way in."""
+    if "tie_projs" not in config:
+        return (0,)
+    ties = config["tie_projs"] or []
+    return tuple(k for k in range(len(config["cutoffs"]) + 1) if k >= len(ties) or not ties[k])
+
+
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """Our tensors from theirs: one u and v where all layers share it, three products from the joined one, one bias of
+    the softmax from those of its clusters. What a file has twice must be equal."""
     stack, embed = recipe.encoder.stack, recipe.encoder.embed
     tensors.pop(CONSTANT + "frequencies", None)
     authors = TOP + "u" in tensors and bool(recipe.objective.losses)
@@ -131,7 +156,7 @@ def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -
             for layer in range(stack.depth):
                 name = BLOCK.replace("{i}", str(layer)) + BIAS + part
                 same = tensors.pop(name, common[0]).equal(common[0])
-                _twin(same, f"dec_attn.{part} of layer {layer}")
+                _check_twin(same, f"dec_attn.{part} of layer {layer}")
             tensors[BLOCK.replace("{i}", "0") + BIAS + part] = common[0]
     clusters = [name for name in (HEAD + "clusters.weight", HEAD + "clusters.bias") if name in tensors]
     for name in clusters:
@@ -159,10 +184,12 @@ def _projections(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
             if isinstance(loss, AdaptiveNextToken) and cluster not in loss.own:
                 words = recipe.encoder.embed.words
                 twin = cluster if isinstance(words, Adaptive) and words.divide > 1 else 0
-                _twin(tensors.pop(name).equal(tensors[f"{WORDS}projections.{twin}.weight"]), f"out_projs.{cluster}")
+                _check_twin(
+                    tensors.pop(name).equal(tensors[f"{WORDS}projections.{twin}.weight"]), f"out_projs.{cluster}"
+                )
 
 
-def _twin(same: bool, name: str) -> None:
+def _check_twin(same: bool, name: str) -> None:
     if not same:
         raise InputError(
             "weights", f"{name} differs from its tied twin", "it is tied by the config", "check the config"
@@ -181,73 +208,44 @@ def _mixer(recipe: Recipe) -> Attention:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    encoder, stack, embed = recipe.encoder, recipe.encoder.stack, recipe.encoder.embed
-    block = stack.block_at(0)
-    mixer, ffn, bias = block.mixer, block.ffn, getattr(block.mixer, "bias", None)
-    relative = bias.bias if isinstance(bias, Within) else bias
-    losses = [loss for loss in recipe.objective.losses if isinstance(loss, NextToken | AdaptiveNextToken)]
-    rates = {embed.dropout, stack.dropout, block.dropout, getattr(ffn, "dropout", 0), getattr(relative, "dropout", 0)}
-    facts = (
-        (embed.positions is None and not embed.segments and embed.norm is None, "embed", embed),
-        (embed.words is None or isinstance(embed.words, Adaptive), "embed.words", embed.words),
-        (embed.scale and not embed.project, "embed.scale", embed.scale),
-        (embed.words is not None or embed.width in (None, encoder.width), "embed.width", embed.width),
-        (isinstance(mixer, Attention) and not mixer.affine and mixer.window is None, "stack.block.mixer", mixer),
-        (isinstance(relative, Relative) and not relative.segments, "stack.block.mixer.bias", bias),
-        (not isinstance(bias, Within) or bias.reach == stack.memory, "stack.block.mixer.bias.reach", bias),
-        (isinstance(ffn, FeedForward) and ffn.activation == "relu", "stack.block.ffn", ffn),
-        (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
-        (type(stack) is Stack and block.cross is None and stack.norm is None and block.place != "none", "stack", stack),
-        ({stack.share.attention, stack.share.ffn} <= {None, stack.depth}, "stack.share", stack.share),
-        (stack.share.bias in (None, 1, stack.depth), "stack.share.bias", stack.share.bias),
-        (len(rates) == 1, "stack.block.dropout", f"one of the rates {sorted(rates)}"),
-        (
-            all(not isinstance(loss, NextToken) or (loss.bias and loss.tied) for loss in losses),
-            "losses",
-            "a softmax without a bias, or untied",
-        ),
-    )
-    for holds, path, value in facts:
-        if not holds:
-            needed, todo = "the Hugging Face class has no such part", "keep the model in its own format"
-            raise RecipeError(f"{recipe.name}.encoder.{path}", value, needed, todo)
-    assert isinstance(mixer, Attention)
-    assert isinstance(relative, Relative)
-    assert isinstance(ffn, FeedForward)
-    clusters = embed.words if isinstance(embed.words, Adaptive) else None
-    ends = (encoder.vocab,) if clusters is None else clusters.ends(encoder.vocab)
-    own = next((loss.own for loss in losses if isinstance(loss, AdaptiveNextToken)), (0,))
+    encoder, words = recipe.encoder, recipe.encoder.embed.words
+    config = TABLE.write(_plain(recipe))
+    for loss in recipe.objective.losses:
+        if isinstance(loss, NextToken) and not (loss.bias and loss.tied):
+            given = "a softmax without a bias, or untied"
+            raise RecipeError(f"{recipe.name}.encoder.losses", given, NO_SUCH_PART, OWN_FORMAT)
+    ends = words.ends(encoder.vocab) if isinstance(words, Adaptive) else (encoder.vocab,)
+    own = next((loss.own for loss in recipe.objective.losses if isinstance(loss, AdaptiveNextToken)), (0,))
     return {
         "model_type": "transfo-xl",
-        "architectures": [class_of(recipe, HEADS)],
-        "vocab_size": encoder.vocab,
+        "architectures": [bert.class_of(recipe, HEADS)],
+        **config,
         "cutoffs": list(ends[:-1]),
-        "d_model": encoder.width,
-        "d_embed": embed.width or encoder.width,
-        "n_head": mixer.heads,
-        "d_head": encoder.width // mixer.heads,
-        "d_inner": ffn.inner,
-        "div_val": 1 if clusters is None else clusters.divide,
-        "pre_lnorm": block.place == "pre",
-        "n_layer": stack.depth,
-        "mem_len": stack.memory,
-        "clamp_len": relative.clamp or -1,
-        "same_length": isinstance(bias, Within),
-        "attn_type": 0,
-        "sample_softmax": -1,
-        "adaptive": True,
-        "dropout": block.dropout,
-        "dropatt": mixer.dropout,
-        "untie_r": stack.share.bias in (None, stack.depth),
-        "init_std": encoder.init,
-        "layer_norm_epsilon": block.eps,
+        "d_embed": encoder.embed.width or encoder.width,
+        "d_head": encoder.width // _mixer(recipe).heads,
+        "div_val": words.divide if isinstance(words, Adaptive) else 1,
+        "same_length": isinstance(_mixer(recipe).bias, Within),
         "tie_projs": [k not in own for k in range(len(ends))],
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
     }
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def _plain(recipe: Recipe) -> Recipe:
+    """The recipe without what the table of fields does not say: clusters of words, and a reach of the same length."""
+    plain = copy.deepcopy(recipe)
+    embed, stack = plain.encoder.embed, plain.encoder.stack
+    if isinstance(embed.words, Adaptive):
+        embed.words, embed.width = None, None
+    for mixer in stack.mixers():
+        bias = getattr(mixer, "bias", None)
+        if isinstance(mixer, Attention) and isinstance(bias, Within):
+            if bias.reach != stack.memory:
+                raise RecipeError(f"{recipe.name}.{OURS}mixer.bias.reach", bias, NO_SUCH_PART, OWN_FORMAT)
+            mixer.bias = bias.bias
+    return plain
+
+
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `import_hook`."""
     write(recipe)  # what the class does not have is refused before its tensors are taken apart
     stack, embed, vocab = recipe.encoder.stack, recipe.encoder.embed, recipe.encoder.vocab
     even = torch.arange(0.0, recipe.encoder.width, 2.0) / recipe.encoder.width
@@ -279,6 +277,6 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    import_hook=arrive,
-    export_hook=leave,
+    import_hook=import_hook,
+    export_hook=export_hook,
 )

@@ -6,16 +6,23 @@ from typing import Any, Literal
 from torch import Tensor
 
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.exchange.config_table import (
+    CONFIG,
+    NO_SUCH_PART,
+    NONE_AS_MINUS_ONE,
+    OWN_FORMAT,
+    ConfigTable,
+    Constant,
+    Field,
+)
 from clozeworks.exchange.heads import CLASSES, Head, answers
-from clozeworks.exchange.names import Family, Names
-from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
+from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective
@@ -26,19 +33,6 @@ from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
-DEFAULTS = {
-    "vocab_size": 32000,
-    "d_model": 1024,
-    "n_layer": 24,
-    "n_head": 16,
-    "d_inner": 4096,
-    "ff_activation": "gelu",  # by erf, where the released code has tanh
-    "attn_type": "bi",
-    "clamp_len": -1,
-    "dropout": 0.1,
-    "layer_norm_eps": 1e-12,
-    "initializer_range": 0.02,
-}
 HEADS: dict[str, tuple[str, ...]] = {"XLNetLMHeadModel": ("permuted_lm",), "XLNetModel": ()}
 LAYER, BLOCK, BLANK = "transformer.layer.{i}.", "encoder.stack.blocks.{i}.", "encoder.stack.blank"
 TURNED = ("query", "key", "value", "bias.position")  # W^T there
@@ -75,109 +69,87 @@ TASKS = (
 )
 
 
-def read(config: dict[str, Any], found: tuple[str, ...]) -> Recipe:
+def blank() -> Recipe:
+    """XLNet's recipe before a config fills in its sizes and rates."""
+    mixer = Attention(0, bias=Relative(segments=True), affine=False)
+    stack = TwoStream(0, Block(mixer, FeedForward(0)))
+    encoder = Encoder(0, 0, Embed(None, segments=0, norm=None), stack)
+    objective = Objective(FullSentences(length=128), Permute(), ())
+    return Recipe("xlnet", encoder, objective, Train(learning_rate=1e-4, optimizer=AdamW(eps=1e-6)))
+
+
+OURS, STACK = "encoder.stack.block.", "encoder.stack."
+RATES = (OURS + "mixer.dropout", OURS + "mixer.bias.dropout", OURS + "ffn.dropout", STACK + "dropout")
+ONE_RATE = "the Hugging Face class has one rate for all"
+TABLE = ConfigTable(
+    blank,
+    (
+        Field("vocab_size", "encoder.vocab", default=32000),
+        Field("d_model", "encoder.width", default=1024),
+        Field("n_layer", STACK + "depth", default=24),
+        Field("n_head", OURS + "mixer.heads", default=16),
+        Field("d_inner", OURS + "ffn.inner", default=4096),
+        # By erf, where the released code has tanh.
+        Field("ff_activation", OURS + "ffn.activation", default="gelu", codes=bert.ACTIVATIONS),
+        Constant("attn_type", "bi", "one of bi is supported"),
+        Field("clamp_len", OURS + "mixer.bias.clamp", default=-1, convert=NONE_AS_MINUS_ONE),
+        Field("dropout", "encoder.embed.dropout", (OURS + "dropout", *RATES), default=0.1, alike=ONE_RATE),
+        Field("layer_norm_eps", OURS + "norm.eps", default=1e-12),
+        Field("initializer_range", "encoder.init", default=0.02),
+        Constant("tie_word_embeddings", True),
+        Constant("torch_dtype", "float32"),
+    ),
+    unsaid=(STACK + "memory",),
+)
+
+
+def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
     """What the class remembers between calls is no part of its weights: the model read has no memory."""
-    config = DEFAULTS | config
     if "XLNetForQuestionAnswering" in (config.get("architectures") or ()):
         needed = "its end of an answer is predicted from its start, which no head here does"
-        raise InputError("config.json", "XLNetForQuestionAnswering", needed, "take XLNetForQuestionAnsweringSimple")
-    for name, known in (("attn_type", {"bi": None}), ("ff_activation", ACTIVATIONS)):
-        if config[name] not in known:
-            given, needed = f"{name} {config[name]}", f"one of {', '.join(known)} is supported"
-            raise InputError("config.json", given, needed, "choose a model with one of them")
-    rate, clamp = config["dropout"], config["clamp_len"]
-    bias = Relative(clamp if clamp > 0 else None, segments=True, dropout=rate)
-    mixer = Attention(config["n_head"], rate, bias, affine=False)
-    ffn = FeedForward(config["d_inner"], ACTIVATIONS[config["ff_activation"]], rate)
-    block = Block(mixer, ffn, norm=LayerNorm(config["layer_norm_eps"]), dropout=rate)
-    encoder = Encoder(
-        width=config["d_model"],
-        vocab=config["vocab_size"],
-        embed=Embed(None, segments=0, norm=None, dropout=rate),
-        stack=TwoStream(config["n_layer"], block, dropout=rate),
-        init=config["initializer_range"],
-    )
-    losses = tuple(PermutedLM() for _ in found)
-    train = Train(learning_rate=1e-4, optimizer=AdamW(eps=1e-6))
-    return Recipe("xlnet", encoder, Objective(FullSentences(length=128), Permute(), losses), train)
+        raise InputError(CONFIG, "XLNetForQuestionAnswering", needed, "take XLNetForQuestionAnsweringSimple")
+    recipe = TABLE.read(config)
+    recipe.objective.losses = tuple(PermutedLM() for _ in losses)
+    return recipe
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
-    encoder, stack, embed = recipe.encoder, recipe.encoder.stack, recipe.encoder.embed
-    block = stack.block_at(0)
-    mixer, ffn = block.mixer, block.ffn
-    bias = mixer.bias if isinstance(mixer, Attention) else None
-    names = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
-    words = Embed(None, segments=0, norm=None, dropout=embed.dropout)
-    facts = (
-        (isinstance(stack, TwoStream) and stack.norm is None, "stack", stack),
-        (embed == words, "embed", embed),
-        (isinstance(mixer, Attention) and not mixer.affine and mixer.window is None, "stack.block.mixer", mixer),
-        (isinstance(bias, Relative) and bias.segments, "stack.block.mixer.bias", bias),
-        (isinstance(ffn, FeedForward) and ffn.activation in names, "stack.block.ffn", ffn),
-        (all(stack.block_at(n) == block for n in range(stack.depth)), "stack.block", stack.block),
-        (block.place == "post" and block.cross is None, "stack.block", block),
-        (not shares(stack) and stack.share.bias in (None, stack.depth), "stack.share", stack.share),
-        (encoder.pooler is None, "pooler", encoder.pooler),
-        (
-            all(loss.bias and loss.tied for loss in recipe.objective.losses if isinstance(loss, PermutedLM)),
-            "losses",
-            "no bias, or a table of its own",
-        ),
-    )
-    for holds, path, value in facts:
-        if not holds:
-            needed, todo = "the Hugging Face class has no such part", "keep the model in its own format"
-            raise RecipeError(f"{recipe.name}.encoder.{path}", value, needed, todo)
-    assert isinstance(mixer, Attention)
-    assert isinstance(bias, Relative)
-    assert isinstance(ffn, FeedForward)
-    rates = (embed.dropout, block.dropout, mixer.dropout, bias.dropout, ffn.dropout, stack.dropout)
-    if len(set(rates)) > 1:
-        needed = "the Hugging Face class has one rate for all"
-        raise RecipeError(f"{recipe.name}.encoder", f"rates of dropout {rates}", needed, "set all to the same rate")
+    config, stack = TABLE.write(recipe), recipe.encoder.stack
+    if any(isinstance(loss, PermutedLM) and not (loss.bias and loss.tied) for loss in recipe.objective.losses):
+        given = "no bias, or a table of its own"
+        raise RecipeError(f"{recipe.name}.encoder.losses", given, NO_SUCH_PART, OWN_FORMAT)
     return {
         "model_type": "xlnet",
-        "architectures": [class_of(recipe, HEADS)],
-        "vocab_size": encoder.vocab,
-        "d_model": encoder.width,
-        "n_layer": stack.depth,
-        "n_head": mixer.heads,
-        "d_inner": ffn.inner,
-        "ff_activation": names[ffn.activation],
-        "attn_type": "bi",
-        "clamp_len": bias.clamp or -1,
-        "dropout": block.dropout,
-        "layer_norm_eps": block.eps,
-        "initializer_range": encoder.init,
+        "architectures": [bert.class_of(recipe, HEADS)],
+        **config,
         "mem_len": stack.memory or None,
         "use_mems_eval": bool(stack.memory),
         "reuse_len": getattr(recipe.objective.segments, "reuse", None),
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
     }
 
 
-def arrive(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def import_hook(config: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """Products by head, (D, H, d), as products W x: (H d, D), but (D, H d) on the way out."""
     for name, tensor in tensors.items():
         if name == BLANK:
             tensors[name] = tensor.flatten()
-        elif _product(name) and tensor.ndim == 3:
+        elif _is_product(name) and tensor.ndim == 3:
             flat = tensor.flatten(1)
             tensors[name] = (flat.t() if name.removesuffix(".weight").endswith(TURNED) else flat).contiguous()
 
 
-def leave(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """The inverse of `import_hook`."""
     heads = getattr(recipe.encoder.stack.block_at(0).mixer, "heads", 1)
     for name, tensor in tensors.items():
         if name == BLANK:
             tensors[name] = tensor[None, None]
-        elif _product(name):
+        elif _is_product(name):
             flat = tensor.t() if name.removesuffix(".weight").endswith(TURNED) else tensor
             tensors[name] = flat.unflatten(1, (heads, -1)).contiguous()
 
 
-def _product(name: str) -> bool:
+def _is_product(name: str) -> bool:
     return ".mixer." in name and name.endswith(".weight")
 
 
@@ -188,8 +160,8 @@ FAMILY = Family(
     prefix="transformer.",
     read=read,
     write=write,
-    import_hook=arrive,
-    export_hook=leave,
+    import_hook=import_hook,
+    export_hook=export_hook,
     heads=TASKS,
     template=InputTemplate((), ("<sep>",), ("<sep>", "<cls>"), "last"),
 )
