@@ -2,7 +2,8 @@
 
 Prepares a small text and trains `bert_mini` on it for one step, in this process. Prints as JSON the frames of ours on
 the stack when a training step first calls the attention backend, and the files in which a function
-body runs during `prepare` and during `pretrain`. `--list` also names them. `python -m docs.tools.architecture` puts the numbers into its page.
+body runs during `prepare` and during `pretrain`. `--list` also names them.
+`python -m docs.tools.architecture` puts the numbers into its page.
 """
 
 import argparse

@@ -58,7 +58,7 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
         "area-fresh/model.safetensors",
     ):
         assert (out / name).is_file(), name
-    assert 2 <= told.count("\n   hidden ") <= clozes.SENTENCES
+    assert 2 <= told.count("\n   masked ") <= clozes.SENTENCES
     assert re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+%", told)
     assert told.count("\n   about ") == taught.SHOWN
     assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", told)
@@ -113,7 +113,7 @@ def test_sentences_are_held_out_and_chosen_by_counting(walk, tmp_path):
 
 @pytest.mark.slow
 def test_it_learns(tmp_path, capsys):
-    """The defaults: three times as many hidden words found as by always guessing the commonest."""
+    """The defaults: masked accuracy is three times that of always predicting the most frequent token."""
     assert main(["quickstart", "--out", str(tmp_path / "out")]) == 0
     from clozeworks.evaluate.text import evaluate_text
 
