@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.batch import AttentionCapture, Batch, from_padded
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.context import AttentionCapture
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
 from clozeworks.nn.recurrent_across import RecurrentAcross

@@ -46,7 +46,7 @@ class Permuted:
         order = turns.masked_fill(special & (turns == 0), int(turns.max()) + 1)
         batch = from_padded(tokens)
         side = dataclasses.replace(batch.token_info, appears=order, sees=order)
-        return _found(self.model, dataclasses.replace(batch, token_info=side, kind="order"), tokens, at)
+        return _found(self.model, batch.replace(token_info=side, kind="order"), tokens, at)
 
 
 def at_once(ask: Ask, tokens: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ def _turns(tokens: Tensor, *asked: tuple[Tensor, int]) -> Tensor:
 def _found(model: Model, batch: Batch, tokens: Tensor, at: Tensor) -> Tensor:
     """[n]: log p of the tokens at the columns `at`."""
     rows, length = tokens.shape
-    batch = dataclasses.replace(batch, targets=torch.arange(rows) * length + at)
+    batch = batch.replace(targets=torch.arange(rows) * length + at)
     (head,) = model.heads.values()
     assert isinstance(head, MaskedLMLayer | NextTokenLayer)
     scores = head.logits(model.read(batch, model.specs).at(batch)).log_softmax(-1)

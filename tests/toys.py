@@ -4,8 +4,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Context, DocumentLayout, Kind, TokenInfo
+from clozeworks.core.batch import Batch
+from clozeworks.core.context import Context
 from clozeworks.core.examples import Columns, Vocabulary, ragged_arange
+from clozeworks.core.token_info import PADDING, DocumentLayout, Kind, TokenInfo
 
 
 def packed(lengths: list[list[int]], width: int, kind: Kind = "full", **more) -> Context:
@@ -26,7 +28,9 @@ def packed(lengths: list[list[int]], width: int, kind: Kind = "full", **more) ->
             starts.append(row * width + at)
             sizes.append(width - at)
     side = TokenInfo.make(position, document, kind)
-    return Context(side, side, kind, layout=DocumentLayout(tuple(starts), tuple(sizes), len(lengths), width), **more)
+    return Context.make(
+        side, side, kind, layout=DocumentLayout(tuple(starts), tuple(sizes), len(lengths), width), **more
+    )
 
 
 def batch_of(context: Context, tokens: Tensor) -> Batch:

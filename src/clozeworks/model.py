@@ -1,16 +1,17 @@
 """Encoder and model: embed -> stack -> losses, or a decoder before these, with named outputs."""
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import PADDING, AttentionCapture, Batch, Context, Hidden, Source, TokenInfo
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec, walk
+from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.decoder import Decoder, DecoderLayer
 from clozeworks.nn.embed import Embed
@@ -157,7 +158,7 @@ class Model(nn.Module):
         )
         layers = "layers" in needs
         if self.decoder is not None:
-            context = dataclasses.replace(context.at("decoder"), source=self.source(batch.source, drawn))
+            context = context.at("decoder").replace(source=self.source(batch.source, drawn))
             hidden = self.decoder(batch.tokens, batch.token_info, context, layers)
         else:
             pools = not losses or any(loss.pools for loss in losses)

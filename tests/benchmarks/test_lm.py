@@ -9,8 +9,9 @@ import torch
 import benchmarks
 from benchmarks import lm, plain_loop
 from benchmarks.lm_figures import rows_of, summary
-from clozeworks.core.batch import Batch, DocumentLayout, TokenInfo
+from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
+from clozeworks.core.token_info import DocumentLayout, TokenInfo
 
 
 def rows(order: list[list[int]], targets: list[int], labels: list[int]) -> Batch:

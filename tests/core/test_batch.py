@@ -3,7 +3,9 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, TokenInfo, from_padded, verify_promises, visible
+from clozeworks.core.batch import from_padded
+from clozeworks.core.context import Context, verify_promises
+from clozeworks.core.token_info import TokenInfo, visible
 from tests.toys import packed
 
 
@@ -46,10 +48,10 @@ def test_verify_catches_a_broken_promise():
     context = packed([[5]], 5, "causal")
     moved = TokenInfo(context.query.position, context.query.document, context.query.appears, context.query.sees - 1)
     with pytest.raises(AssertionError, match="causal"):
-        verify_promises(Context(moved, context.memory, "causal", None))
+        verify_promises(Context.make(moved, context.memory, "causal", None))
     with pytest.raises(AssertionError, match="distances"):
         far = TokenInfo.make(context.query.position * 2, context.query.document, "full")
-        verify_promises(Context(far, far, "full", 0))
+        verify_promises(Context.make(far, far, "full", 0))
     narrowed = context.narrow(sees=context.query.sees - 1)
     assert narrowed.kind == "order"
     assert narrowed.layout is None
@@ -79,7 +81,7 @@ def test_what_was_read_earlier_stands_before_what_follows_and_is_seen_by_all_of_
     now = packed([[4], [4]], 4, "causal").query
     past = now.earlier(4).cat(now.earlier(4)).tail(3)
     assert past.position[0].tolist() == [-3, -2, -1]
-    verify_promises(Context(now, past.cat(now), "causal", offset=3))
+    verify_promises(Context.make(now, past.cat(now), "causal", offset=3))
     rank = TokenInfo(now.position, now.document, torch.tensor([[0, 2, 1, 0]] * 2), torch.tensor([[0, 2, 1, 0]] * 2))
     assert bool(visible(rank, past).all())
 
@@ -90,6 +92,6 @@ def test_rows_read_from_their_end_have_distances_of_the_other_sign():
     turned = dataclasses.replace(now, position=torch.where(backward[:, None], -now.position, now.position))
     past = turned.earlier(4, backward)
     assert past.position.tolist() == [[-4, -3, -2, -1], [4, 3, 2, 1]]
-    verify_promises(Context(turned, past.cat(turned), "full", offset=4, backward=backward))
+    verify_promises(Context.make(turned, past.cat(turned), "full", offset=4, backward=backward))
     with pytest.raises(AssertionError, match="distances"):
-        verify_promises(Context(turned, past.cat(turned), "full", offset=4))
+        verify_promises(Context.make(turned, past.cat(turned), "full", offset=4))

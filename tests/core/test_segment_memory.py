@@ -5,8 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import FORGOTTEN, Batch, DocumentLayout, Memory, TokenInfo, verify_promises
+from clozeworks.core.batch import Batch
+from clozeworks.core.context import Memory, verify_promises
 from clozeworks.core.segment_memory import SegmentMemory
+from clozeworks.core.token_info import FORGOTTEN, DocumentLayout, TokenInfo
 from clozeworks.model import Encoder, Model
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
@@ -41,7 +43,7 @@ def batch_of(tokens: torch.Tensor, streams: list[int], goes_on: bool, **more) ->
     batch = Batch(tokens, side, "causal" if backward is None else "order", borders, torch.tensor(starts))
     batch.example = {"stream": torch.tensor(streams), "continues": torch.tensor([goes_on] * rows)}
     batch.targets, batch.labels = torch.arange(rows * width), tokens.flatten()
-    return dataclasses.replace(batch, **more)
+    return batch.replace(**more)
 
 
 def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[Batch]:
@@ -87,7 +89,7 @@ def test_how_lanes_are_grouped_changes_nothing():
     one = read(model, stream(tokens, 4, [[0, 1, 2, 3]]))
     two = read(model, stream(tokens, 4, [[0, 1], [2, 3]]))
     regrouped = read(model, stream(tokens[:, :4], 4, [[0, 1], [2, 3]])
-                     + [dataclasses.replace(b, example={**b.example, "continues": torch.tensor([True] * len(b.tokens))})
+                     + [b.replace(example={**b.example, "continues": torch.tensor([True] * len(b.tokens))})
                         for b in stream(tokens[:, 4:], 4, [[0], [1, 2, 3]])])  # fmt: skip
     for at in range(3):
         torch.testing.assert_close(torch.cat(two[2 * at : 2 * at + 2]), one[at])
@@ -165,7 +167,7 @@ def test_rows_that_overlap_and_rows_read_backwards():
     later = recall.give(batch_of(tokens, [0, 1], True, keep=3, backward=backward))
     assert later.past is not None
     assert later.past.token_info.position.tolist() == [[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1]]
-    verify_promises(dataclasses.replace(later.context(), kind="order").after(later.past.token_info))
+    verify_promises(later.context().replace(kind="order").after(later.past.token_info))
 
 
 def test_the_state_brings_back_the_same():
@@ -205,7 +207,7 @@ def test_a_start_of_zeros_is_a_memory_of_zeros(depth: int):
     rows = torch.zeros(2, 6, WIDTH)
     before = torch.arange(-6, 0).expand(2, 6)
     past = Memory((rows,) * depth, TokenInfo(before, torch.tensor([[0] * 6, [1] * 6]), before, before))
-    by_hand = dataclasses.replace(batches[0], past=past)
+    by_hand = batches[0].replace(past=past)
     expected = empty.encoder(by_hand.tokens, by_hand.token_info, by_hand.context())
     assert expected.memory is not None
     found = read(model, batches)

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.core.batch import Memory, from_padded
+from clozeworks.core.batch import from_padded
+from clozeworks.core.context import Memory
 from clozeworks.core.errors import InputError
 from clozeworks.exchange.char_vocab import extend_vocabulary
 from clozeworks.inference.text_encoder import TextEncoder

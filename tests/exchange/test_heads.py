@@ -10,8 +10,9 @@ from torch import Tensor
 
 import clozeworks as cw
 from clozeworks.core import spec
-from clozeworks.core.batch import PADDING, Batch, from_padded
+from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.token_info import PADDING
 from clozeworks.exchange.templates import fitting
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.recipe import build

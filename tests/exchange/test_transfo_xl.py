@@ -8,8 +8,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from clozeworks.core.batch import Context, Memory, TokenInfo
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.norm import LayerNorm
@@ -56,7 +57,7 @@ def read(encoder: TextEncoder) -> tuple[torch.Tensor, torch.Tensor]:
     for segment in tokens().split(LENGTH, 1):
         position = torch.arange(LENGTH).expand_as(segment)
         side = TokenInfo.make(position, torch.zeros_like(segment), "causal")
-        found = encoder.model.encoder(segment, side, Context(side, side, "causal", past=past))
+        found = encoder.model.encoder(segment, side, Context.make(side, side, "causal", past=past))
         assert found.memory is not None
         past = Memory(found.memory.layers, found.memory.token_info.earlier(LENGTH))
         hidden.append(found.last)

@@ -5,8 +5,10 @@ import torch
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.core.batch import PADDING, Batch, Context, Memory, TokenInfo, from_padded
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.nn.stack import Share
 
@@ -121,7 +123,7 @@ def test_two_streams_are_theirs(pair, ids, padding, segments, memory, permuted):
     side = TokenInfo(torch.arange(LENGTH).expand_as(ids), document, order, order, types)
     older = TokenInfo(side.position, torch.zeros_like(ids), order, order, types).tail(MEMORY)
     past_here = None if past is None else Memory(past, older.earlier(LENGTH))
-    context = Context(side, side, "order", past=past_here, targets=TARGETS)
+    context = Context.make(side, side, "order", past=past_here, targets=TARGETS)
     with torch.no_grad():
         found = ours.model.encoder(ids, side, context, layers=True)
         logits = ours.language_head.logits(found.query_stream)

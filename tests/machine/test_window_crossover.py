@@ -1,7 +1,5 @@
 """Both paths are measured on the rows they are asked about, and a border chooses between them."""
 
-import dataclasses
-
 import pytest
 import torch
 
@@ -36,7 +34,7 @@ def test_the_border_of_the_environment_counts_without_a_key_alone(given, fast, m
     monkeypatch.setenv(windowed.BORDER, given)
     context, window = packed([[120]], 120), Window(3)
     assert windowed.fits(context, window) == fast
-    assert not windowed.fits(dataclasses.replace(context, key=DropoutKey.make(1)), window)
+    assert not windowed.fits(context.replace(key=DropoutKey.make(1)), window)
     assert not windowed.fits(context, window, biased=True)
 
 
@@ -46,7 +44,7 @@ def test_a_border_changes_no_number_but_by_rounding(monkeypatch: pytest.MonkeyPa
     context, found = packed([[100], [30, 60]], 100), []
     for given in ("0", "1000"):
         monkeypatch.setenv(windowed.BORDER, given)
-        found.append(backends.attend(q, KVCache(k, v), dataclasses.replace(context, scratch={}), window=Window(3)))
+        found.append(backends.attend(q, KVCache(k, v), context.replace(scratch={}), window=Window(3)))
     torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
 
 

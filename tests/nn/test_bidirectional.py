@@ -5,11 +5,12 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, visible
 from clozeworks.core.cache import BranchCaches
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import visible
 from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bidirectional import Bidirectional, BidirectionalLayer, mirrored
@@ -159,4 +160,4 @@ def test_what_cannot_be_is_refused(spec, needed):
     assert "causal" in LSH(2, head_width=4, chunk=4).honours
     with pytest.raises(ValueError, match="no order visibility"):
         side = packed([[3]], 3).query
-        layer()(torch.randn(1, 3, WIDTH).double(), Context(side, side, "order"))
+        layer()(torch.randn(1, 3, WIDTH).double(), Context.make(side, side, "order"))

@@ -1,7 +1,6 @@
 """A decoder beside torch's own, packed beside alone, and what is refused before anything is built."""
 
 import copy
-import dataclasses
 
 import pytest
 import torch
@@ -186,7 +185,7 @@ def test_nothing_leaks_from_later_words_or_other_rows():
     model, batch = randomised(build(small())), pair([6, 6], [5, 5])
     assert batch.source is not None
     before = model.read(batch, ()).last
-    changed = dataclasses.replace(batch, tokens=batch.tokens.clone())
+    changed = batch.replace(tokens=batch.tokens.clone())
     changed.tokens[0, 4] = (changed.tokens[0, 4] + 1) % VOCAB
     after = model.read(changed, ()).last
     assert torch.equal(before[0, :4], after[0, :4])
@@ -276,7 +275,7 @@ def test_what_a_decoder_cannot_write_is_refused():
 def test_a_batch_without_a_source_is_told():
     model, batch = build(small()), pair([4], [3])
     with pytest.raises(ValueError, match="has none"):
-        model(dataclasses.replace(batch, source=None))
+        model(batch.replace(source=None))
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from clozeworks.core.batch import TokenInfo
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions

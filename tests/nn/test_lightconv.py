@@ -1,6 +1,5 @@
 """Convolution as a mixer: the authors' numbers, what a kernel reaches, and what it may not."""
 
-import dataclasses
 import math
 
 import pytest
@@ -8,11 +7,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import PADDING, Context, Source, visible
 from clozeworks.core.cache import ConvCache
+from clozeworks.core.context import Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import PADDING, visible
 from clozeworks.model import initialise
 from clozeworks.nn.lightconv import LightConv, LightConvLayer
 from tests.toys import packed
@@ -127,7 +127,7 @@ def test_what_is_carried_is_no_longer_than_the_kernel(kernel):
     for at in range(20):
         query, memory = (whole.query.each(lambda v, n=n, at=at: v[:, n : at + 1]) for n in (at, 0))
         carry = mixer.extend(carry, x[:, at : at + 1])
-        out, _ = mixer(x[:, at : at + 1], carry, Context(query, memory, "causal", offset=at))
+        out, _ = mixer(x[:, at : at + 1], carry, Context.make(query, memory, "causal", offset=at))
         torch.testing.assert_close(out[:, 0], expected[:, at])
     assert isinstance(carry, ConvCache)
     assert carry.last.shape[1] == kernel
@@ -168,7 +168,7 @@ def test_padding_anywhere_in_rows_of_which_nothing_is_promised():
     whole = packed([[6]], 6)
     holes = whole.query.each(lambda value: value.clone())
     holes.document[0, [0, 5]] = PADDING  # as keys, never as queries
-    out, _ = mixer(x, None, Context(whole.query, holes, "full", offset=None))
+    out, _ = mixer(x, None, Context.make(whole.query, holes, "full", offset=None))
     torch.testing.assert_close(out[:, 1:5], mixer(x[:, 1:5], None, packed([[4]], 4))[0])
 
 
@@ -195,4 +195,4 @@ def test_orders_and_other_texts_are_refused():
     with pytest.raises(ValueError, match="cannot hide what order visibility hides"):
         mixer(x, None, context.narrow(sees=torch.zeros(1, 5, dtype=torch.long)))
     with pytest.raises(ValueError, match="needs the queries among the rows"):
-        mixer(x, x, dataclasses.replace(context, source=Source(x, context.query)).across())
+        mixer(x, x, context.replace(source=Source(x, context.query)).across())

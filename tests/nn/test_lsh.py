@@ -1,15 +1,15 @@
 """LSH attention against another implementation, a loop over pairs, and its own dense definition."""
 
-import dataclasses
 import math
 
 import pytest
 import torch
 
-from clozeworks.core.batch import AttentionCapture, visible
+from clozeworks.core.context import AttentionCapture
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import visible
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.chunks import LocalAttention
@@ -194,7 +194,7 @@ def test_gradients_are_those_of_differences(name):
     layer(moved, None, context)[0].square().sum().backward()
     assert moved.grad is not None
     order = {}
-    held = dataclasses.replace(context, replay=order)
+    held = context.replace(replay=order)
     with torch.no_grad():
         layer(x, None, held)
         step = 1e-2
@@ -269,10 +269,10 @@ def test_a_second_computation_repeats_the_choice(monkeypatch):
     context = packed([[16]], 16, key=DropoutKey.make(3, rows=range(1)), replay=replay)
     first = stack(x, context).last
     assert len(calls) == len(replay) == 3
-    second = stack(x + 1e-4, dataclasses.replace(context, scratch={})).last
+    second = stack(x + 1e-4, context.replace(scratch={})).last
     assert len(calls) == 3
     torch.testing.assert_close(first, second, atol=1e-2, rtol=0)
-    stack(x, dataclasses.replace(context, replay=None, scratch={}))
+    stack(x, context.replace(replay=None, scratch={}))
     assert len(calls) == 6
 
 
@@ -344,9 +344,7 @@ def test_dropout_is_keyed_unbiased_and_has_the_gradient_of_what_is_left():
         total += out
     torch.testing.assert_close(total / 300, expected, atol=0.08, rtol=0)
     key = DropoutKey.make(7, rows=range(2))
-    alone = dataclasses.replace(
-        packed([[11]], 11, "causal", key=DropoutKey.make(7, rows=range(1, 2))), replay={layer: order[1:]}
-    )
+    alone = packed([[11]], 11, "causal", key=DropoutKey.make(7, rows=range(1, 2))).replace(replay={layer: order[1:]})
     torch.testing.assert_close(layer(x[1:], None, alone)[0], layer(x, None, view(key))[0][1:], atol=1e-6, rtol=1e-5)
     way, moved = torch.randn_like(x), x.clone().requires_grad_()
     layer(moved, None, view(key))[0].square().sum().backward()
@@ -407,6 +405,6 @@ def test_a_cost_is_that_of_chunks():
         context = packed([[length]], length, "causal", backend="dense")
         side = context.query.each(lambda value: value.to("meta"))
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            layer(x, None, dataclasses.replace(context, query=side, memory=side))
+            layer(x, None, context.replace(query=side, memory=side))
         found.append(counter.get_total_flops())
     assert 3.5 < found[1] / found[0] < 5

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import PADDING, Context
 from clozeworks.core.cache import RNNState
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import PADDING
 from clozeworks.model import initialise
 from clozeworks.nn import lstm
 from clozeworks.nn.block import Block
@@ -127,7 +128,7 @@ def test_states_are_those_of_the_rows_in_whatever_order_borders_are_told(lengths
     context = packed(lengths, 7, "causal", carry=True)
     told = context.layout
     turned = dataclasses.replace(told, starts=told.starts[::-1], lengths=told.lengths[::-1])
-    states = [ours(x, None, dataclasses.replace(context, layout=each, scratch={}))[1] for each in (told, turned)]
+    states = [ours(x, None, context.replace(layout=each, scratch={}))[1] for each in (told, turned)]
     torch.testing.assert_close(*(dataclasses.astuple(state) for state in states))
 
 
@@ -144,7 +145,7 @@ def test_borders_are_found_where_nobody_tells_them():
     context = packed(ROWS, 7, "causal")
     ours = layer(LSTM(CELLS))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double)
-    told = [ours(x, None, each)[0] for each in (context, dataclasses.replace(context, layout=None, scratch={}))]
+    told = [ours(x, None, each)[0] for each in (context, context.replace(layout=None, scratch={}))]
     assert torch.equal(*told)
     assert bool((context.query.document == PADDING).any())
 
@@ -176,7 +177,7 @@ def test_a_stack_hands_its_states_on():
     one = module(x[:, :5], half)
     assert one.memory is not None
     assert one.memory.token_info.position.shape == (2, 0)
-    two = module(x[:, 5:], dataclasses.replace(half, past=one.memory, scratch={}))
+    two = module(x[:, 5:], half.replace(past=one.memory, scratch={}))
     torch.testing.assert_close(torch.cat([one.last, two.last], 1), whole.last)
     by_hand = module.blocks[0].mixer(x, None, packed([[10]] * 2, 10, "causal"))[0]
     assert torch.equal(whole.layers[1], by_hand), "nothing around the first"

@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import AttentionCapture, Context, Source, TokenInfo, verify_promises, visible
+from clozeworks.core.context import AttentionCapture, Context, Source, verify_promises
 from clozeworks.core.dropout import DropoutKey
+from clozeworks.core.token_info import TokenInfo, visible
 from clozeworks.nn.attention import Attention, AttentionLayer
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
@@ -126,7 +127,7 @@ def test_every_backend_equals_the_dense_definition(mixer, name, kind, backend):
     context = packed(lengths, width, kind, backend=backend)
     verify_promises(context)
     x = torch.randn(len(lengths), width, WIDTH)
-    dense = apply(mixer, x, dataclasses.replace(context, backend="dense", scratch={}))
+    dense = apply(mixer, x, context.replace(backend="dense", scratch={}))
     torch.testing.assert_close(apply(mixer, x, context), dense, atol=2e-6, rtol=1e-5)
 
 
@@ -182,7 +183,7 @@ def test_cached_equals_uncached(mixer, sizes, request):
     for size in sizes:
         query = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
         memory = whole.query.each(lambda v, end=at + size: v[:, :end])
-        context = Context(query, memory, "causal", offset=at, carry=True)
+        context = Context.make(query, memory, "causal", offset=at, carry=True)
         verify_promises(context)
         rows = x[:, at : at + size]
         carry = mixer.extend(carry, rows)
@@ -200,15 +201,15 @@ def test_older_rows_as_memory_equal_one_long_row(mixer, request):
     whole = packed([[10], [10]], 10, "causal")
     expected = apply(mixer, x, whole)[:, 6:]
     query = whole.query.tail(4)
-    context = Context(query, query, "causal").after(whole.query.each(lambda v: v[:, :6]))
+    context = Context.make(query, query, "causal").after(whole.query.each(lambda v: v[:, :6]))
     verify_promises(context)
     mixed, _ = mixer(x[:, 6:], x, context)
     torch.testing.assert_close(mixed, expected, atol=2e-6, rtol=1e-5)
-    forgotten = Context(query, query, "causal").after(
+    forgotten = Context.make(query, query, "causal").after(
         whole.query.each(lambda v: v[:, :6]).forget(torch.tensor([True, False]))
     )
     mixed, _ = mixer(x[:, 6:], x, forgotten)
-    alone = Context(query, query, "causal")
+    alone = Context.make(query, query, "causal")
     torch.testing.assert_close(mixed[0], apply(mixer, x[:, 6:], alone)[0], atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(mixed[1], expected[1], atol=2e-6, rtol=1e-5)
 
@@ -225,8 +226,8 @@ def test_two_streams_share_keys_and_the_query_stream_is_blind_to_itself(backend)
     content = TokenInfo(torch.arange(5)[None], nought, rank, rank)
     asking = TokenInfo(torch.arange(5)[None], nought, rank, rank - 1)
     keys = mixer.extend(None, h)
-    mixed_h, _ = mixer(h, keys, Context(content, content, "order", None))
-    mixed_g, _ = mixer(g, keys, Context(asking, content, "order", None, backend=backend))
+    mixed_h, _ = mixer(h, keys, Context.make(content, content, "order", None))
+    mixed_g, _ = mixer(g, keys, Context.make(asking, content, "order", None, backend=backend))
     weights = torch.randn(WIDTH)
     for i in range(5):
         (to_h,) = torch.autograd.grad((mixed_g[0, i] * weights).sum(), h, retain_graph=True, allow_unused=True)
@@ -244,12 +245,12 @@ def test_cross_attention_packs_pairs_by_document(backend):
     mixer = Attention(4).build(WIDTH)
     target, source = packed([[2, 3]], 6, "causal", backend=backend), packed([[4, 2]], 7)
     x, s = torch.randn(1, 6, WIDTH), torch.randn(1, 7, WIDTH)
-    across = dataclasses.replace(target, source=Source(s, source.query)).across()
+    across = target.replace(source=Source(s, source.query)).across()
     out, _ = mixer(x, mixer.extend(None, s), across)
     for (a, b), (c, d) in (((0, 2), (0, 4)), ((2, 5), (4, 6))):
         alone = packed([[b - a]], b - a, "causal")
         side = packed([[d - c]], d - c).query
-        view = dataclasses.replace(alone, source=Source(s[:, c:d], side)).across()
+        view = alone.replace(source=Source(s[:, c:d], side)).across()
         expected, _ = mixer(x[:, a:b], s[:, c:d], view)
         torch.testing.assert_close(out[:, a:b], expected, atol=2e-6, rtol=1e-5)
 
@@ -288,5 +289,5 @@ def test_bfloat16_stays_near_fp32(mixer, kind):
     x = torch.randn(1, 7, WIDTH)
     expected = apply(mixer, x, context)
     with torch.autocast("cpu", torch.bfloat16):
-        out = apply(mixer, x, dataclasses.replace(context, scratch={}))
+        out = apply(mixer, x, context.replace(scratch={}))
     torch.testing.assert_close(out.float(), expected, atol=0.05, rtol=0.05)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import AttentionCapture, Context, Source
+from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.inference.beam_search import pad_sources

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import AttentionCapture, Context
+from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
@@ -45,7 +45,7 @@ def both(module: ReversibleLayer, context: Context, x: Tensor, read=lambda last:
     trained, found = [p for p in module.parameters() if p.requires_grad], []
     for module.inverts in (True, False):
         x = x.detach().requires_grad_()
-        last = read(module(x, dataclasses.replace(context, scratch={})).last)
+        last = read(module(x, context.replace(scratch={})).last)
         loss = (last * weight).sum()  # a mixer may have weights for marked tokens alone, of which there are none
         found.append([last.detach(), *torch.autograd.grad(loss, [x, *trained], materialize_grads=True)])
     return found
@@ -127,7 +127,7 @@ def test_two_passes_accumulate():
     for module.inverts in (True, False):
         module.zero_grad()
         for rows in (x, x.flip(0)):
-            module(rows, dataclasses.replace(context, scratch={})).last[..., :3].sum().backward()
+            module(rows, context.replace(scratch={})).last[..., :3].sum().backward()
         sums.append([parameter.grad for parameter in module.parameters()])
     for inverted, ordinary in zip(*sums, strict=True):
         torch.testing.assert_close(inverted, ordinary, rtol=1e-9, atol=1e-9)
@@ -144,7 +144,7 @@ def test_bfloat16_is_computed_again_as_it_was(outside, mixer):
     weight, found = torch.linspace(-1, 1, 2 * WIDTH), []
     for module.inverts in (True, False):
         with torch.autocast("cpu", torch.bfloat16):
-            last = module(x, dataclasses.replace(context, scratch={})).last
+            last = module(x, context.replace(scratch={})).last
             found.append([last.detach()])
             if not outside:
                 found[-1] += torch.autograd.grad((last * weight).sum(), list(module.parameters()))
@@ -219,7 +219,7 @@ def test_layers_come_with_gradients_and_taps_with_weights():
     torch.testing.assert_close(module.norm(hidden.layers[-1]), plain)
     assert bool(torch.autograd.grad(hidden.layers[1][..., 0].sum(), x)[0].any())
     taps = AttentionCapture(frozenset({"weights"}), frozenset({1}))
-    module(x, dataclasses.replace(context, capture=taps, scratch={}))
+    module(x, context.replace(capture=taps, scratch={}))
     assert list(taps.captured) == ["weights.1"]
     assert taps.captured["weights.1"].requires_grad
 
@@ -232,7 +232,7 @@ def test_a_cached_stack_equals_the_whole():
         expected, past, out = module(x, whole).last, None, []
         for at in range(6):
             side = whole.query.each(lambda v, at=at: v[:, at : at + 1])
-            hidden = module(x[:, at : at + 1], Context(side, side, "causal", past=past, carry=True))
+            hidden = module(x[:, at : at + 1], Context.make(side, side, "causal", past=past, carry=True))
             past = hidden.memory
             out.append(hidden.last)
     torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)

@@ -9,7 +9,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 import clozeworks as cw
-from clozeworks.core.batch import Context, Source
+from clozeworks.core.context import Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
@@ -63,8 +63,8 @@ def run(module: StackLayer, kind: str, x: Tensor) -> Tensor:
     if kind == "memory":
         whole = packed([[2 * LENGTH]] * 2, 2 * LENGTH, "causal")
         first, second = (whole.query.each(lambda v, n=n: v[:, n : n + LENGTH]) for n in (0, LENGTH))
-        past = module(x, Context(first, first, "causal")).memory
-        return module(x.flip(1), Context(second, second, "causal", past=past)).last
+        past = module(x, Context.make(first, first, "causal")).memory
+        return module(x.flip(1), Context.make(second, second, "causal", past=past)).last
     more: dict[str, Any] = {}
     if kind == "places":
         more["positions"] = torch.tensor([0, 3, 9])

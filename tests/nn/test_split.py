@@ -7,8 +7,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-from clozeworks.core.batch import AttentionCapture, Context
 from clozeworks.core.cache import BranchCaches, ConvCache, KVCache
+from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, to_dict
@@ -136,13 +136,13 @@ class Whole(torch.nn.Module):
         self.mixer = mixer
 
     def forward(self, query, memory, context):
-        return self.mixer(query, memory, dataclasses.replace(context, positions=None))
+        return self.mixer(query, memory, context.replace(positions=None))
 
 
 def test_what_is_carried_is_what_each_branch_carries():
     mixer = TWO.build(WIDTH)
     side = packed([[6], [6]], 6, "causal").query
-    _, carry = mixer(torch.randn(2, 6, WIDTH), None, Context(side, side, "causal", carry=True))
+    _, carry = mixer(torch.randn(2, 6, WIDTH), None, Context.make(side, side, "causal", carry=True))
     assert isinstance(carry, BranchCaches)
     keys, tail = carry.parts
     assert isinstance(keys, KVCache)
@@ -189,8 +189,8 @@ def test_a_memory_of_everything_is_one_long_row(mixer):
     stack = Stack(1, Block(MODELS[mixer], None, dropout=0.0), memory=20).build(WIDTH)
     x, whole = torch.randn(2, 12, WIDTH), packed([[12], [12]], 12, "causal")
     first, second = (whole.query.each(lambda v, n=n: v[:, n : n + 6]) for n in (0, 6))
-    past = stack(x[:, :6], Context(first, first, "causal")).memory
-    out = stack(x[:, 6:], Context(second, second, "causal", past=past)).last
+    past = stack(x[:, :6], Context.make(first, first, "causal")).memory
+    out = stack(x[:, 6:], Context.make(second, second, "causal", past=past)).last
     torch.testing.assert_close(out, stack(x, whole).last[:, 6:])
 
 

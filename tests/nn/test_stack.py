@@ -3,7 +3,7 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Source
+from clozeworks.core.context import Context, Source
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
@@ -34,7 +34,7 @@ def test_segments_with_memory_equal_one_long_row_in_one_layer(place):
     past, out = None, []
     for at in range(0, 12, 4):
         side = whole.query.each(lambda v, at=at: v[:, at : at + 4])
-        hidden = remembering(x[:, at : at + 4], Context(side, side, "causal", past=past))
+        hidden = remembering(x[:, at : at + 4], Context.make(side, side, "causal", past=past))
         past = hidden.memory
         assert past is not None
         assert past.layers[0].shape[1] == past.token_info.position.shape[1] == min(8, at + 4)
@@ -46,9 +46,9 @@ def test_no_gradient_flows_into_memory():
     remembering = stack(2, memory=4).build(WIDTH)
     x = torch.randn(1, 4, WIDTH, requires_grad=True)
     side = packed([[4]], 4, "causal").query
-    past = remembering(x, Context(side, side, "causal")).memory
+    past = remembering(x, Context.make(side, side, "causal")).memory
     later = packed([[8]], 8, "causal").query.tail(4)
-    out = remembering(torch.randn(1, 4, WIDTH), Context(later, later, "causal", past=past)).last
+    out = remembering(torch.randn(1, 4, WIDTH), Context.make(later, later, "causal", past=past)).last
     (gradient,) = torch.autograd.grad(out.square().sum(), x, allow_unused=True)
     assert gradient is None
 
@@ -72,7 +72,7 @@ def test_a_cached_stack_equals_the_whole(place, cross):
     past, out, at = None, [], 0
     for size in (1, 3, 1, 4):
         side = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
-        hidden = module(x[:, at : at + size], Context(side, side, "causal", past=past, carry=True, source=source))
+        hidden = module(x[:, at : at + size], Context.make(side, side, "causal", past=past, carry=True, source=source))
         past = hidden.memory
         out.append(hidden.last)
         at += size
@@ -209,7 +209,7 @@ def test_of_rows_that_overlap_the_next_only_the_beginning_is_remembered():
     stack = Stack(2, Block(Attention(2), FeedForward(16)), memory=5).build(8)
     x = torch.randn(2, 6, 8)
     context = packed([[6], [6]], 6, "causal")
-    whole, part = stack(x, context), stack(x, dataclasses.replace(context, keep=4))
+    whole, part = stack(x, context), stack(x, context.replace(keep=4))
     assert torch.equal(part.last, whole.last)
     assert [layer.shape[1] for layer in part.memory.layers] == [4, 4]
     assert torch.equal(part.memory.layers[0], x[:, :4])
@@ -232,7 +232,7 @@ def test_relative_positions_are_the_same_in_pieces(sizes, memory):
     expected, past, out, at = module(x, whole).last, None, [], 0
     for size in sizes:
         side = whole.query.each(lambda v, at=at, size=size: v[:, at : at + size])
-        hidden = module(x[:, at : at + size], Context(side, side, "causal", past=past, carry=not memory))
+        hidden = module(x[:, at : at + size], Context.make(side, side, "causal", past=past, carry=not memory))
         past, at = hidden.memory, at + size
         out.append(hidden.last)
     torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)

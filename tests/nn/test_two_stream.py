@@ -1,14 +1,14 @@
 """Two streams against a plain loop, and what each of them may know."""
 
-import dataclasses
-
 import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, AttentionCapture, Context, Hidden, Memory, TokenInfo
+from clozeworks.core.batch import Hidden
+from clozeworks.core.context import AttentionCapture, Context, Memory
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
+from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.model import initialise
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
@@ -40,7 +40,7 @@ def ordered(lengths: list[list[int]], width: int, targets: Tensor, seed: int = 0
     order[targets] = 1 + torch.randperm(len(targets), generator=torch.Generator().manual_seed(seed))
     order = order.view_as(plain.query.position)
     side = TokenInfo(plain.query.position, plain.query.document, order, order)
-    return Context(side, side, "order", layout=plain.layout, targets=targets)
+    return Context.make(side, side, "order", layout=plain.layout, targets=targets)
 
 
 def by_loop(module: TwoStreamLayer, x: Tensor, context: Context) -> tuple[Tensor, Tensor]:
@@ -95,10 +95,8 @@ def test_both_streams_equal_a_plain_loop(x):
 def test_the_vectors_come_in_the_order_of_the_targets(x, targets):
     module, context = streams(), ordered(LENGTHS, 9, TARGETS)
     every = torch.arange(27)
-    whole = module(x, dataclasses.replace(context, targets=every, scratch={})).query_stream
-    some = module(
-        x, dataclasses.replace(context, targets=torch.tensor(targets, dtype=torch.long), scratch={})
-    ).query_stream
+    whole = module(x, context.replace(targets=every, scratch={})).query_stream
+    some = module(x, context.replace(targets=torch.tensor(targets, dtype=torch.long), scratch={})).query_stream
     torch.testing.assert_close(some, whole[targets], atol=2e-6, rtol=1e-5)
 
 
@@ -115,7 +113,7 @@ def test_without_targets_it_is_a_stack(x):
 def test_the_first_stream_does_not_depend_on_the_second(x):
     module, context = streams(), ordered(LENGTHS, 9, TARGETS)
     found = module(x, context, layers=True)
-    alone = module(x, dataclasses.replace(context, targets=None, scratch={}), layers=True)
+    alone = module(x, context.replace(targets=None, scratch={}), layers=True)
     for one, other in zip((found.last, *found.layers), (alone.last, *alone.layers), strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
 
@@ -128,7 +126,7 @@ MIXERS = {"plain": Attention(4), "relative": Attention(4, bias=Relative(segments
 def test_nobody_knows_what_it_may_not(x, backend, mixer):
     """By gradient: a question has none to its own token, to later ones, to neighbours and to padding."""
     module = streams(2, mixer=MIXERS[mixer])
-    context = dataclasses.replace(ordered(LENGTHS, 9, TARGETS), backend=backend)
+    context = ordered(LENGTHS, 9, TARGETS).replace(backend=backend)
     x.requires_grad_(True)
     found, weights = module(x, context), torch.randn(WIDTH)
     side = context.query
@@ -154,7 +152,7 @@ def test_packed_equals_alone(x, mixer):
             begin = row * 9 + at
             mine = (begin <= TARGETS) & (begin + length > TARGETS)
             side = context.query.each(lambda v, row=row, at=at, n=length: v[row : row + 1, at : at + n])
-            alone = Context(side, side, "order", targets=TARGETS[mine] - begin)
+            alone = Context.make(side, side, "order", targets=TARGETS[mine] - begin)
             hidden = module(x[row : row + 1, at : at + length], alone)
             torch.testing.assert_close(found.last[row, at : at + length], hidden.last[0], atol=2e-6, rtol=1e-5)
             torch.testing.assert_close(found.query_stream[mine], hidden.query_stream, atol=2e-6, rtol=1e-5)
@@ -167,7 +165,7 @@ def test_the_last_block_gives_the_first_stream_only_where_it_is_read(x, place):
     whole = module(x, context)
     for places in ([], [2, 13]):
         chosen = torch.tensor(places, dtype=torch.long)
-        found = module(x, dataclasses.replace(context, positions=chosen, scratch={}))
+        found = module(x, context.replace(positions=chosen, scratch={}))
         torch.testing.assert_close(found.query_stream, whole.query_stream)
         flat = found.last.flatten(0, 1)
         torch.testing.assert_close(flat[places], whole.last.flatten(0, 1)[places], atol=2e-6, rtol=1e-5)
@@ -182,10 +180,10 @@ def test_both_streams_see_what_was_read_before(x, place, mixer):
     older = torch.randn(3, 9, WIDTH)
     context = ordered([[9]] * 3, 9, TARGETS)
     before = context.query.earlier(9)
-    found = module(x, dataclasses.replace(context, past=Memory((older,), before)))
+    found = module(x, context.replace(past=Memory((older,), before)))
     side = before.cat(context.query)
     row, column = TARGETS // 9, TARGETS % 9
-    long = Context(side, side, "order", targets=row * 18 + 9 + column)
+    long = Context.make(side, side, "order", targets=row * 18 + 9 + column)
     whole = module(torch.cat([older, x], 1), long)
     torch.testing.assert_close(found.query_stream, whole.query_stream, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(found.last, whole.last[:, 9:], atol=2e-6, rtol=1e-5)
@@ -195,9 +193,9 @@ def test_both_streams_see_what_was_read_before(x, place, mixer):
 
 def test_what_is_remembered_is_what_a_stack_remembers(x):
     module = streams(memory=5)
-    context = dataclasses.replace(ordered([[9]] * 3, 9, TARGETS), keep=6)
+    context = ordered([[9]] * 3, 9, TARGETS).replace(keep=6)
     found = module(x, context).memory
-    alone = module(x, dataclasses.replace(context, targets=None, scratch={})).memory
+    alone = module(x, context.replace(targets=None, scratch={})).memory
     for one, other in zip(found.layers, alone.layers, strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
     assert torch.equal(found.token_info.position, alone.token_info.position)
@@ -207,7 +205,7 @@ def test_recomputing_changes_no_gradient(x):
     def gradients(again: bool) -> list[Tensor]:
         module = streams(mixer=Attention(4, dropout=0.2), dropout=0.1)
         module.recompute = again
-        context = dataclasses.replace(ordered(LENGTHS, 9, TARGETS), key=DropoutKey.make(3, rows=range(3)))
+        context = ordered(LENGTHS, 9, TARGETS).replace(key=DropoutKey.make(3, rows=range(3)))
         found = module(x, context)
         (found.query_stream.square().sum() + found.last.square().sum()).backward()
         return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
@@ -223,10 +221,10 @@ def test_a_row_drops_the_same_in_another_batch(x):
         streams(1, dropout=0.2),
         ordered([[9]] * 3, 9, TARGETS),
     )  # one layer: the questions drop themselves
-    whole = module(x, dataclasses.replace(context, key=DropoutKey.make(3, rows=range(3)))).query_stream
+    whole = module(x, context.replace(key=DropoutKey.make(3, rows=range(3)))).query_stream
     side = context.query.each(lambda value: value[1:2])
     mine = (TARGETS >= 9) & (TARGETS < 18)
-    alone = Context(side, side, "order", targets=TARGETS[mine] - 9, key=DropoutKey.make(3, rows=range(1, 2)))
+    alone = Context.make(side, side, "order", targets=TARGETS[mine] - 9, key=DropoutKey.make(3, rows=range(1, 2)))
     torch.testing.assert_close(module(x[1:2], alone).query_stream, whole[mine], atol=2e-6, rtol=1e-5)
     assert not torch.allclose(module(x, context).query_stream, whole, atol=1e-2)
 
@@ -240,7 +238,7 @@ def test_layers_may_share_their_weights(x):
 
 def test_taps_are_those_of_the_first_stream(x):
     taps = AttentionCapture()
-    streams(2)(x, dataclasses.replace(ordered(LENGTHS, 9, TARGETS), capture=taps))
+    streams(2)(x, ordered(LENGTHS, 9, TARGETS).replace(capture=taps))
     assert {name: weights.shape for name, weights in taps.captured.items()} == {
         "weights.0": (3, 4, 9, 9),
         "weights.1": (3, 4, 9, 9),
@@ -251,7 +249,7 @@ def test_shapes_flow_without_values():
     with torch.device("meta"):
         module = TwoStream(2, Block(Attention(4), FeedForward(32))).build(WIDTH)
         side = packed([[9]] * 3, 9).query.each(lambda value: value.to("meta"))
-        found: Hidden = module(torch.empty(3, 9, WIDTH), Context(side, side, "order", targets=TARGETS.to("meta")))
+        found: Hidden = module(torch.empty(3, 9, WIDTH), Context.make(side, side, "order", targets=TARGETS.to("meta")))
     assert found.query_stream is not None
     assert found.query_stream.shape == (11, WIDTH)
 

@@ -1,11 +1,9 @@
 """One mask a text: the same at all of its tokens, its own in each text, row, step and site."""
 
-import dataclasses
-
 import pytest
 import torch
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
@@ -63,7 +61,7 @@ def test_the_rows_beside_it_have_no_say():
 def test_some_places_are_dropped_as_among_all():
     context, places = keyed(), torch.tensor([1, 2, 8, 13, 20])
     whole = masks(context).flatten(0, 1)
-    some = drop_variationally(torch.ones(5, WIDTH), RATE, dataclasses.replace(context, positions=places))
+    some = drop_variationally(torch.ones(5, WIDTH), RATE, context.replace(positions=places))
     assert torch.equal(some, whole[places])
 
 

@@ -1,6 +1,5 @@
 """A small student, its teacher, and documents that both read, packed or one in a row; all in double precision."""
 
-import dataclasses
 from collections.abc import Sequence
 
 import torch
@@ -70,5 +69,5 @@ def documents(batch: Batch) -> list[Batch]:
         if batch.token_info.document[row, column] >= 0:
             cut = lambda x, r=row, c=column, n=length: x[r : r + 1, c : c + n]  # noqa: E731
             context = packed([[length]], length)
-            found.append(dataclasses.replace(batch_of(context, cut(batch.tokens)), real=length))
+            found.append(batch_of(context, cut(batch.tokens)).replace(real=length))
     return found

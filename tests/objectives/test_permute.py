@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import TokenInfo, visible
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import check, from_dict, to_dict
+from clozeworks.core.token_info import TokenInfo, visible
 from clozeworks.data.batches.rows import Row, Source, collate
 from clozeworks.evaluate.heldout import batches
 from clozeworks.objectives.mask.units import joined, words

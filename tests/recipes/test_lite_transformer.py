@@ -3,7 +3,6 @@
 python -m tests.recipes.test_lite_transformer prints the table of docs/attention_and_convolution.md.
 """
 
-import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,8 +101,8 @@ def test_padded_pairs_are_as_alone():
     real, written = (torch.ones_like(tokens) for tokens in (source, target))
     real[1, 6:], written[1, 5:] = 0, 0
     both = from_padded(target, written, kind="causal")
-    both = dataclasses.replace(both, source=from_padded(source, real))
-    alone = dataclasses.replace(from_padded(target[1:, :5], kind="causal"), source=from_padded(source[1:, :6]))
+    both = both.replace(source=from_padded(source, real))
+    alone = from_padded(target[1:, :5], kind="causal").replace(source=from_padded(source[1:, :6]))
     with torch.no_grad():
         together, single = (model.read(batch, ()).last for batch in (both, alone))
     torch.testing.assert_close(together[1, :5], single[0], atol=2e-5, rtol=1e-4)

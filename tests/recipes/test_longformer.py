@@ -10,7 +10,7 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core import spec
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.inference.generation import IncrementalReader
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention
@@ -184,7 +184,7 @@ def segments(model: Any) -> torch.Tensor:
     past, out = None, []
     for first in (0, 8, 16):
         side = whole.query.each(lambda value, first=first: value[:, first : first + 8])
-        found = model.encoder(tokens[:, first : first + 8], side, Context(side, side, "causal", past=past))
+        found = model.encoder(tokens[:, first : first + 8], side, Context.make(side, side, "causal", past=past))
         past = found.memory
         out.append(found.last)
     return torch.cat(out, 1)

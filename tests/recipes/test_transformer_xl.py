@@ -3,7 +3,7 @@
 import torch
 
 import clozeworks as cw
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.spec import to_dict
 from clozeworks.optim.parameter_groups import decays
 from clozeworks.recipe import build
@@ -30,7 +30,7 @@ def test_it_reads_on_with_memory_as_it_reads_at_once():
     expected, past, out = model.encoder(tokens, whole.query, whole).last, None, []
     for first, last in ((0, 6), (6, 11)):
         side = whole.query.each(lambda v, first=first, last=last: v[:, first:last])
-        hidden = model.encoder(tokens[:, first:last], side, Context(side, side, "causal", past=past))
+        hidden = model.encoder(tokens[:, first:last], side, Context.make(side, side, "causal", past=past))
         past = hidden.memory
         out.append(hidden.last)
     torch.testing.assert_close(torch.cat(out, 1), expected, atol=2e-6, rtol=1e-5)

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.core.batch import visible
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING
 from clozeworks.core.spec import walk
+from clozeworks.core.token_info import visible
 from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer

@@ -1,7 +1,6 @@
 """One step is one step however it is cut, laid out or padded; what is not finite changes nothing."""
 
 import copy
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -109,7 +108,7 @@ def test_what_padding_holds_changes_nothing(tiny, data: Path):
     recipe = fit_to_data(tiny(), Tokenizer.load(data))
     model, examples = build(recipe), epoch(recipe, data)
     batch = collate([Row(examples, np.array([at])) for at in range(8)])
-    other = dataclasses.replace(batch, tokens=batch.tokens.where(batch.token_info.document >= 0, 7))
+    other = batch.replace(tokens=batch.tokens.where(batch.token_info.document >= 0, 7))
     assert not torch.equal(batch.tokens, other.tokens)
     assert_same(gradients(model, [batch]), gradients(model, [other]))
 
@@ -152,7 +151,7 @@ def test_a_loss_without_predictions_counts_nothing(tiny, data: Path):
     batch = collate([Row(epoch(recipe, data), np.arange(4))])
     assert batch.targets is not None
     assert batch.labels is not None
-    empty = dataclasses.replace(batch, targets=batch.targets[:0], labels=batch.labels[:0])
+    empty = batch.replace(targets=batch.targets[:0], labels=batch.labels[:0])
     _, (step,) = trained(recipe, [[empty]])
     assert not step.skipped
     assert step.metrics["masked_lm"] == 0

@@ -89,7 +89,7 @@ def _fold(folded: int, *site: int | str) -> int:
 def keep(seeds: Tensor, starts: Tensor | None, site: int, like: Tensor, rate: float) -> Tensor:
     """A bool mask of the shape of `like`, True with probability 1 - rate (to 1/65536).
 
-    Draw j of token t of a unit is stream j % 4 of word t * ceil(D / 4) + j // 4 of that unit, D being the last dimension.
+    Draw j of token t of a unit is stream j % 4 of word t * ceil(D / 4) + j // 4 of that unit; D is the last dimension.
     """
     units, width = len(seeds), like.shape[-1]
     words = -(-width // LANES)

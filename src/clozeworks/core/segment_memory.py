@@ -7,15 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import FORGOTTEN, Batch, Memory, TokenInfo
+from clozeworks.core.batch import Batch
 from clozeworks.core.cache import RNNState
+from clozeworks.core.context import Memory
+from clozeworks.core.token_info import FORGOTTEN, TokenInfo
 
 
 class SegmentMemory:
     """The memory of each stream, given to the batch that goes on with it and taken from the batch that read it.
 
-    A batch holds some streams at the same place in time (`example["stream"]`, `example["continues"]`); which streams share a
-    batch may change at any time. Batches without streams pass through. A model without memory gives nothing to take.
+    A batch holds some streams at the same place in time (`example["stream"]`, `example["continues"]`); which streams
+    share a batch may change at any time. Batches without streams pass through. A model without memory gives nothing to take.
     """
 
     def __init__(self) -> None:
@@ -36,9 +38,7 @@ class SegmentMemory:
         segment = side.segment
         if segment is None and batch.token_info.segment is not None:
             segment = torch.zeros_like(side.document)
-        return dataclasses.replace(
-            batch, past=Memory(memory.layers, dataclasses.replace(side, document=own, segment=segment))
-        )
+        return batch.replace(past=Memory(memory.layers, dataclasses.replace(side, document=own, segment=segment)))
 
     def take(self, batch: Batch, memory: Memory | None) -> None:
         """Remember what a batch read, as the next one will see it."""

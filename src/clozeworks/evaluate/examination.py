@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.core.batch import Kind
+from clozeworks.core.token_info import Kind
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.answers import predict_records

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch
+from clozeworks.core.batch import Batch
+from clozeworks.core.token_info import PADDING
 from clozeworks.model import EncoderLayer
 from clozeworks.objectives.objective import Objective
 

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Memory, from_padded
+from clozeworks.core.batch import from_padded
+from clozeworks.core.context import Memory
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary, assemble
 from clozeworks.data.batches.rows import Text

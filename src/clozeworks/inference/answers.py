@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from clozeworks.core.batch import Kind
 from clozeworks.core.examples import ragged_arange
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled, by_length
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from clozeworks.core.batch import Batch, Kind, from_padded
+from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.examples import NOTHING, RaggedBatch
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled, by_length
 from clozeworks.data.batches.sides import SOURCE
 from clozeworks.inference.beam_search import BeamSearch, beam_search_batch, room

@@ -7,9 +7,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch, Context, Memory, Source, TokenInfo
+from clozeworks.core.batch import Batch
 from clozeworks.core.cache import Cache
+from clozeworks.core.context import Context, Memory, Source
 from clozeworks.core.errors import InputError
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.model import Model
 
 
@@ -118,7 +120,7 @@ class IncrementalReader:
         """[B, n] -> [B, n, D]; what was read before them is remembered."""
         position = torch.arange(begin, begin + fresh.shape[1], device=fresh.device).expand_as(fresh)
         side = TokenInfo.make(position, torch.zeros_like(fresh), "causal")
-        context = Context(side, side, "causal", past=self.past, carry=self.cache, source=self.source)
+        context = Context.make(side, side, "causal", past=self.past, carry=self.cache, source=self.source)
         hidden = self.model.top(fresh, side, context)
         self.past = hidden.memory
         return hidden.last

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from clozeworks.core.batch import Kind
 from clozeworks.core.errors import InputError
+from clozeworks.core.token_info import Kind
 from clozeworks.data.tables import stream
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer

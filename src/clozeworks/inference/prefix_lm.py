@@ -6,8 +6,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Context, Memory, TokenInfo, from_padded
+from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.cache import Cache, KVCache
+from clozeworks.core.context import Context, Memory
+from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.inference.generation import IncrementalReader
 from clozeworks.model import Model
 
@@ -60,8 +62,8 @@ class PrefixLMDecoder(IncrementalReader):
         batch = from_padded(tokens, real, segment, "causal" if self.kind == "causal" else "full", marked)
         if self.kind == "prefix" and count:
             order = torch.where(source | ~real, 0, at - self.lengths[:, None] + 1)
-            batch = dataclasses.replace(
-                batch, token_info=dataclasses.replace(batch.token_info, appears=order, sees=order), kind="prefix"
+            batch = batch.replace(
+                token_info=dataclasses.replace(batch.token_info, appears=order, sees=order), kind="prefix"
             )
         hidden = self.model.encoder(batch.tokens, batch.token_info, batch.context(carry=self.cache))
         self.past = hidden.memory
@@ -80,7 +82,7 @@ class PrefixLMDecoder(IncrementalReader):
         side = TokenInfo(position, torch.zeros_like(fresh), order, order, segment)
         if self.past is not None and self.past.token_info.marked is not None:
             side = dataclasses.replace(side, marked=torch.zeros_like(fresh).bool())
-        context = Context(side, side, self.kind, offset=None, past=self.past, carry=True)
+        context = Context.make(side, side, self.kind, offset=None, past=self.past, carry=True)
         hidden = self.model.encoder(fresh, side, context)
         self.past = hidden.memory
         return hidden.last[:, -1]

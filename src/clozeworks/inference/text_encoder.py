@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import PADDING, Batch, Context, DocumentLayout, TokenInfo
+from clozeworks.core.batch import Batch
+from clozeworks.core.context import Context
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary
 from clozeworks.core.spec import Spec
+from clozeworks.core.token_info import PADDING, DocumentLayout, TokenInfo
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle, Format, read_bundle, write_bundle
 from clozeworks.exchange.char_vocab import extend_vocabulary
@@ -121,7 +123,7 @@ class TextEncoder(Bundle):
             memory = TokenInfo.make(position, real, self.kind, token_type_ids)
             if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
                 query = memory  # such mixers have one side: padding sees padding
-            context = Context(query, memory, self.kind, offset=None)
+            context = Context.make(query, memory, self.kind, offset=None)
         firsts = torch.arange(rows, device=input_ids.device) * width
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
@@ -159,13 +161,13 @@ class TextEncoder(Bundle):
         place = torch.arange(document.shape[1], device=document.device).expand_as(document)
         side = TokenInfo.make(place, document, self.kind, segment)
         if marked is None:
-            return Context(side, side, self.kind)
+            return Context.make(side, side, self.kind)
         if marked.shape != document.shape:
             given, needed = list(marked.shape), f"a number for each token, {list(document.shape)}, is needed"
             raise InputError("global_attention_mask", given, needed, "give 1 for a global token and 0 for others")
         marked = marked.bool() & (document != PADDING)
         side = dataclasses.replace(side, marked=marked)
-        return Context(side, side, self.kind, most_marked=int(marked.sum(1).max()))
+        return Context.make(side, side, self.kind, most_marked=int(marked.sum(1).max()))
 
     def _positions(self, input_ids: Tensor) -> Tensor:
         positions = self.recipe.encoder.embed.positions
@@ -229,7 +231,7 @@ class TextEncoder(Bundle):
         order[0, holes] = 1  # after all others, so that nobody sees what stands there
         side = TokenInfo(self._positions(tokens), torch.zeros_like(tokens), order, order, self._segments(tokens))
         targets = torch.tensor(holes, device=self.device)
-        hidden = self.model.encoder(tokens, side, Context(side, side, "order", targets=targets))
+        hidden = self.model.encoder(tokens, side, Context.make(side, side, "order", targets=targets))
         assert hidden.query_stream is not None
         return hidden.query_stream
 

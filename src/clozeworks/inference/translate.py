@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import torch
 
-from clozeworks.core.batch import AttentionCapture, from_padded
+from clozeworks.core.batch import from_padded
+from clozeworks.core.context import AttentionCapture
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.beam_search import BeamSearch, pad_sources, translations

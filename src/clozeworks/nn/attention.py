@@ -5,8 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor, cat
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
 from clozeworks.nn.kernels.backends import attend, reach_of

@@ -7,9 +7,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, DocumentLayout, Hidden, Memory, TokenInfo
+from clozeworks.core.batch import Hidden
 from clozeworks.core.cache import BranchCaches, Cache, RNNState
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.errors import RecipeError
+from clozeworks.core.token_info import DocumentLayout, TokenInfo
 from clozeworks.nn.kernels.documents import borders_of
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.stack import Stack, StackLayer
@@ -71,8 +73,8 @@ class BidirectionalLayer(StackLayer):
         turn = mirrored(borders, x.device)
         turned = x.flatten(0, 1).index_select(0, turn).view_as(x)
         side = TokenInfo.make(context.query.position, context.query.document, "causal", context.query.segment)
-        view = dataclasses.replace(
-            context, query=side, memory=side, kind="causal", layout=borders, positions=None, capture=None, scratch={}
+        view = context.replace(
+            query=side, memory=side, kind="causal", layout=borders, positions=None, capture=None, scratch={}
         )
         backward = view.at("back")
         if context.past is not None:
@@ -135,8 +137,8 @@ def _of_rows(context: Context, rows: Tensor) -> Context:
             if start // borders.width in chosen
         ]
         borders = DocumentLayout(tuple(s for s, _ in own), tuple(n for _, n in own), len(rows), borders.width)
-    return dataclasses.replace(
-        context, query=side, memory=side, key=key, past=past, layout=borders, backward=None, positions=None, scratch={}
+    return context.replace(
+        query=side, memory=side, key=key, past=past, layout=borders, backward=None, positions=None, scratch={}
     )
 
 
@@ -150,7 +152,7 @@ def _reading(context: Context, past: Memory, way: int) -> Context:
     for layer in past.layers:
         assert isinstance(layer, BranchCaches)
         layers.append(layer.parts[way])
-    return dataclasses.replace(context, past=Memory(tuple(layers), past.token_info))
+    return context.replace(past=Memory(tuple(layers), past.token_info))
 
 
 def _together(forth: Memory | None, back: Memory | None) -> Memory | None:

@@ -1,14 +1,13 @@
 """One layer: mix tokens, then transform each."""
 
-import dataclasses
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, add_dropped, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
@@ -112,7 +111,7 @@ class BlockLayer(nn.Module):
         self, x: Tensor, query: Tensor, memory: Tensor | Cache | None, source: Cache | None, context: Context
     ) -> tuple[Tensor, Cache | None, Cache | None]:
         # Cross-attention takes rows in their batch, so that where it is there, the picking waits for it.
-        mixing = context if self.cross is None else dataclasses.replace(context, positions=None)
+        mixing = context if self.cross is None else context.replace(positions=None)
         mixed, carry = self.mixer(query, memory, mixing.at("mixer"))
         x, mixed, mixing = mixing.pick(x), mixing.pick(mixed), mixing.picked()
         x = self._join(x, mixed, self.mixer_norm, mixing.at("mixer.out"))

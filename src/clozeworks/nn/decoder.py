@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context, Hidden, TokenInfo
+from clozeworks.core.batch import Hidden
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec, walk
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.embed import Embed, EmbedLayer
 from clozeworks.nn.mixer import Mixer

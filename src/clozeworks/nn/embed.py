@@ -6,10 +6,11 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context, TokenInfo
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.characters import Characters
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
@@ -25,8 +26,8 @@ class Embed(Spec):
     `narrow` = all: every table and the norm have width E, and their sum is projected (the published code and its
     directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
     counts (docs/parameters.md). With `project` there is a projection although E = D. With `scale` the word's vector is
-    taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's Side, so packed rows need
-    nothing special. `words` in clusters (`Adaptive`) or by their `Characters` have projections of their own, whatever
+    taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's TokenInfo, so packed rows
+    need nothing special. `words` in clusters (`Adaptive`) or by their `Characters` have projections of their own, whatever
     `narrow` is; None is one table. With `dropped` = words, units are dropped of the words alone, before anything is
     added (Kitaev et al. 2020, code). `word_dropout` is the rate at which whole words are dropped, wherever a step has
     them, and the others taken times 1 / (1 - rate) (Gal & Ghahramani 2016); a table that is tied loses none on the way

@@ -1,13 +1,12 @@
 """Attention that is near for most tokens and reaches everywhere for a few."""
 
-import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.backends import attend, dense, masked
 from clozeworks.nn.kernels.linear import Linear
@@ -20,7 +19,7 @@ from clozeworks.nn.window import Window
 class GlobalWindow(Mixer):
     """Sliding-window attention with global tokens (Beltagy et al. 2020, 3.1).
 
-    A token looks at its window and at every marked token (`Side.marked`, a decision of the task), in one softmax; a
+    A token looks at its window and at every marked token (`TokenInfo.marked`, a decision of the task), in one softmax; a
     marked token looks at everything it may see, with projections of its own for query, key and value. Nothing is seen
     that visibility hides. Without marked tokens it is `Attention` with a window.
 
@@ -68,9 +67,7 @@ class GlobalWindowLayer(MixerLayer):
         if marks and context.query.marked is not None:
             defined = context.capture is not None or context.backend == "dense"
             replace = self._defined if defined else self._replaced
-            mixed = replace(
-                query, rows, dataclasses.replace(context.at("far"), capture=None), context.query.marked, mixed
-            )
+            mixed = replace(query, rows, context.at("far").replace(capture=None), context.query.marked, mixed)
         return self.out(context.pick(mixed.transpose(1, 2).flatten(2))), None
 
     def _near(self, query: Tensor, rows: Tensor, context: Context, marks: bool) -> Tensor:
@@ -95,9 +92,8 @@ class GlobalWindowLayer(MixerLayer):
         """The same, where only the marked ones ask: G of them a row, where a row has fewer some others too."""
         places, real = context.once("marked", lambda: _marked(asked, context.most_marked))
         some = query.gather(1, places[..., None].expand(-1, -1, query.shape[-1]))
-        view = dataclasses.replace(
-            context, query=context.query.take(places), kind="order", offset=None, layout=None,
-            scratch=context.once("far", dict),
+        view = context.replace(
+            query=context.query.take(places), kind="order", offset=None, layout=None, scratch=context.once("far", dict),
         )  # fmt: skip
         keys = KVCache(self._split(self.key_global(rows)), self._split(self.value_global(rows)))
         far = attend(self._split(self.query_global(some)), keys, view, None, self.dropout)

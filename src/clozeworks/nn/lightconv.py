@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, cat, nn
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, ConvCache
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.init import CustomInit

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.chunks import check_chunks
 from clozeworks.nn.kernels import hashing, ring

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.core.batch import PADDING, Context
 from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE
+from clozeworks.core.token_info import PADDING
 from clozeworks.nn.cell import remember, step_by_step
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.documents import Documents, borders_of, documents_of

@@ -3,7 +3,7 @@
     mixer(query, memory, context) -> (mixed, carry)
 
 `memory` is None for the query rows themselves, a tensor for hidden rows (which include the query's own where they
-may be seen), or a Carry for rows already projected by `extend`.
+may be seen), or a Cache for rows already projected by `extend`.
 """
 
 from abc import abstractmethod
@@ -12,8 +12,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.init import CustomInit

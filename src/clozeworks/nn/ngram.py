@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, ConvCache
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer

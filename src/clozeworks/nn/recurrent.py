@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run, step_by_step
 from clozeworks.nn.kernels.documents import Documents, documents_of

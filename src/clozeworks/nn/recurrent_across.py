@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import Cache, RNNState
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run
 from clozeworks.nn.kernels.documents import Documents, documents_of, found

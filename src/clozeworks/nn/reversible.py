@@ -1,7 +1,6 @@
 """Depth that keeps nothing: what went into a layer is computed back from what came out of it."""
 
 import contextlib
-import dataclasses
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -11,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from clozeworks.core.batch import Context, Hidden, Memory
+from clozeworks.core.batch import Hidden
 from clozeworks.core.cache import Cache
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.stack import Stack, StackLayer
@@ -72,7 +72,7 @@ class ReversibleLayer(StackLayer):
         inner = context if past is None else context.after(past.token_info)
         shown = layers or inner.capture is not None or inner.carry or past is not None
         some = inner.positions if not shown and _few(inner) else None
-        inner = dataclasses.replace(inner, positions=None)
+        inner = inner.replace(positions=None)
         whole = depth if some is None else depth - 1  # blocks that give every token
         one, two, done, joined = x, x, 0, None
         if self.inverts and torch.is_grad_enabled() and whole and not shown:
@@ -98,7 +98,7 @@ class ReversibleLayer(StackLayer):
 
     def view(self, layer: int, context: Context, places: Tensor | None = None) -> Context:
         taps = None if context.capture is None else context.capture.at(layer)
-        return dataclasses.replace(context.at(layer), positions=places, capture=taps)
+        return context.at(layer).replace(positions=places, capture=taps)
 
 
 def _few(context: Context) -> bool:
@@ -123,7 +123,7 @@ class _Inverted(torch.autograd.Function):
     def forward(
         ctx: Any, stack: ReversibleLayer, count: int, context: Context, x: Tensor, *trained: nn.Parameter
     ) -> Tensor:
-        context = dataclasses.replace(context, replay={} if context.replay is None else context.replay)
+        context = context.replace(replay={} if context.replay is None else context.replay)
         ctx.stack, ctx.count, ctx.context, ctx.trained, ctx.precision = stack, count, context, trained, precision(x)
         one = two = x
         with ctx.precision():

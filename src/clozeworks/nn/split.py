@@ -8,8 +8,8 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import AttentionCapture, Context
 from clozeworks.core.cache import BranchCaches, Cache
+from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
@@ -108,8 +108,8 @@ class SplitLayer(MixerLayer):
 def _view(context: Context, number: int) -> Context:
     """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
     scratch = context.scratch.setdefault(f"branch.{number}", {})
-    taps = None if context.capture is None else dataclasses.replace(context.capture, kept={})
-    return dataclasses.replace(context.at(f"branch.{number}"), scratch=scratch, capture=taps)
+    taps = None if context.capture is None else dataclasses.replace(context.capture, captured={})
+    return context.at(f"branch.{number}").replace(scratch=scratch, capture=taps)
 
 
 def _gather(taps: AttentionCapture | None, found: Sequence[AttentionCapture | None]) -> None:

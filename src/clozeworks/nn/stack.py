@@ -1,6 +1,5 @@
 """Depth: blocks one after another, sharing, memory."""
 
-import dataclasses
 import math
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from clozeworks.core.batch import Context, Hidden, Memory, TokenInfo
+from clozeworks.core.batch import Hidden
 from clozeworks.core.cache import Cache
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
@@ -161,7 +162,7 @@ class StackLayer(nn.Module):
         if past is None and self.memory and self.start == "zeros":
             past = self.zeros(x, context)
         if self.stateful:
-            inner = dataclasses.replace(context, carry=context.carry or self.memory > 0)
+            inner = context.replace(carry=context.carry or self.memory > 0)
         else:
             inner = context if past is None else context.after(past.token_info)
         unread = 0 if inner.keep is None else max(x.shape[1] - inner.keep, 0)
@@ -176,8 +177,8 @@ class StackLayer(nn.Module):
             entered = x
             places = some if depth == len(self.blocks) - 1 else None
             taps = None if inner.capture is None else inner.capture.at(depth)
-            view = dataclasses.replace(inner.at(depth), positions=places, capture=taps)
-            asking = None if questions is None else dataclasses.replace(questions, key=view.at("asked").key)
+            view = inner.at(depth).replace(positions=places, capture=taps)
+            asking = None if questions is None else questions.replace(key=view.at("asked").key)
             if self.recompute and torch.is_grad_enabled():
                 x, asked, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator
                     block, x, before, source, view, asked, asking, use_reentrant=False, preserve_rng_state=False
@@ -207,7 +208,7 @@ class StackLayer(nn.Module):
         """What follows the last block; vectors of some places [W, D] are put back among all, [B, L, D]."""
         x = x if self.norm is None else self.norm(x)
         if self.dropout:
-            last = dataclasses.replace(context, positions=places).at("out")
+            last = context.replace(positions=places).at("out")
             x = (
                 drop_variationally(x, self.dropout, last)
                 if self.locked

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.init import CustomInit
@@ -80,7 +80,5 @@ def questions(context: Context) -> tuple[Context, Tensor]:
     grid = row.new_zeros(rows * max(most, 1)).index_copy_(0, cells, column).view(rows, -1)
     query = context.query.take(grid)
     query = dataclasses.replace(query, sees=query.appears - 1)
-    view = dataclasses.replace(
-        context, query=query, kind="order", offset=None, layout=None, positions=None, capture=None
-    )
-    return dataclasses.replace(view, scratch={}), cells
+    view = context.replace(query=query, kind="order", offset=None, layout=None, positions=None, capture=None)
+    return view.replace(scratch={}), cells

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.nn.kernels.documents import borders_of, owners
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 

@@ -8,10 +8,11 @@ from typing import ClassVar, Literal, Protocol, TypeVar
 import numpy as np
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
+from clozeworks.core.token_info import Kind
 from clozeworks.nn.embed import EmbedLayer
 
 Part = TypeVar("Part", bound=Spec)

@@ -6,9 +6,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import Kind
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary, ragged_arange
+from clozeworks.core.token_info import Kind
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import ordinary
 from clozeworks.objectives.mask.order import shuffled

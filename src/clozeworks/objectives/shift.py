@@ -5,8 +5,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clozeworks.core.batch import Kind
 from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary
+from clozeworks.core.token_info import Kind
 from clozeworks.objectives.objective import Corruption
 
 

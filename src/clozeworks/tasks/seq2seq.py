@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Table

@@ -6,10 +6,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import PADDING, Batch, Hidden
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.token_info import PADDING
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.kernels.linear import Linear
 

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch, Hidden, Kind
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.spec import LATE
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer

@@ -1,6 +1,5 @@
 """The model that a student learns from: whether it can be one, and what it finds in a batch."""
 
-import dataclasses
 from typing import Any
 
 import torch
@@ -29,8 +28,8 @@ class Teacher:
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Batch:
         """The batch with what was found in it; what the student remembers is no past of the teacher's."""
-        hidden = self.model.read(dataclasses.replace(batch, past=None), self.losses, self.depth)
-        return dataclasses.replace(batch, teacher=TeacherOutput(hidden, self.words))
+        hidden = self.model.read(batch.replace(past=None), self.losses, self.depth)
+        return batch.replace(teacher=TeacherOutput(hidden, self.words))
 
 
 def make_teacher(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:

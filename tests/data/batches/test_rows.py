@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import verify_promises
+from clozeworks.core.context import verify_promises
 from clozeworks.core.examples import RaggedBatch
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, batch_rows, collate, concatenate, pack

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import Batch, verify_promises
+from clozeworks.core.batch import Batch
+from clozeworks.core.context import verify_promises
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, collate

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.attention import Attention
@@ -58,7 +58,7 @@ def published() -> Any:
 
 def after(older: int, length: int = LENGTH, **more: Any) -> Context:
     whole = packed([[older + length]], older + length, "causal").query
-    return Context(whole.tail(length), whole, "causal", offset=older, **more)
+    return Context.make(whole.tail(length), whole, "causal", offset=older, **more)
 
 
 @pytest.mark.parametrize("backend", ["dense", "auto", "sdpa"])
@@ -169,5 +169,5 @@ def test_irregular_rows_go_by_position():
     document = whole.document.clone()
     document[0, 5:7] = -2
     memory = dataclasses.replace(whole, document=document)
-    out, _ = mixer(x[:, 5:], x[:, order], Context(after(5).query, memory, "causal", offset=None))
+    out, _ = mixer(x[:, 5:], x[:, order], Context.make(after(5).query, memory, "causal", offset=None))
     torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)

@@ -7,10 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, Kind, TokenInfo, visible
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import Kind, TokenInfo, visible
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from tests.toys import packed
@@ -66,7 +67,7 @@ def remembering(kind: Kind, length: int, memory: int, rows: int = 2) -> Context:
     sign = torch.where(backward, -1, 1)[:, None]
     side = TokenInfo.make(position, torch.zeros_like(position), kind)
     side = dataclasses.replace(side, position=position * sign, segment=(position > length // 2).long())
-    return Context(side.tail(length), side, kind, memory, backward)
+    return Context.make(side.tail(length), side, kind, memory, backward=backward)
 
 
 @pytest.mark.parametrize("backend", ["dense", "auto"])
@@ -78,7 +79,7 @@ def test_scores_are_the_four_terms(length, memory, fields, kind, backend):
     x = torch.randn(2, memory + length, WIDTH)
     expected = by_hand(mixer, x[:, memory:], x, context, fields.get("clamp"))
     for offset in (memory, None):  # by shifting, and by position
-        view = dataclasses.replace(context, offset=offset, backend=backend, scratch={})
+        view = context.replace(offset=offset, backend=backend, scratch={})
         out, _ = mixer(x[:, memory:], x, view)
         torch.testing.assert_close(out, expected, atol=2e-6, rtol=1e-5)
 
@@ -93,12 +94,12 @@ def test_the_fast_path_has_the_gradients_of_the_definition(length, memory, field
     mixer, context = layer(**fields).double(), remembering(kind, length, memory)
     mixer.dropout = rate
     if not backward:
-        context = dataclasses.replace(context, backward=None)
+        context = context.replace(backward=None)
     x = torch.randn(2, memory + length, WIDTH, dtype=torch.double, requires_grad=True)
     weight = torch.randn(2, length, WIDTH)
     found = []
     for backend in ("dense", "auto"):
-        view = dataclasses.replace(context, backend=backend, scratch={}, key=DropoutKey.make(1, rows=range(2)))
+        view = context.replace(backend=backend, scratch={}, key=DropoutKey.make(1, rows=range(2)))
         out, _ = mixer(x[:, memory:], x, view)
         found.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()])])
     for expected, mine in zip(*found, strict=True):
@@ -110,7 +111,7 @@ def test_a_query_that_sees_nothing_gives_nothing():
     position = torch.arange(4)[None]
     rank = torch.tensor([[0, 3, 1, 2]])
     memory = TokenInfo(position, torch.zeros_like(position), rank, rank)
-    context = Context(dataclasses.replace(memory, sees=rank - 1), memory, "order")
+    context = Context.make(dataclasses.replace(memory, sees=rank - 1), memory, "order")
     x = torch.randn(1, 4, WIDTH, requires_grad=True)
     out, _ = mixer(x, x, context)
     assert torch.equal(out[0, 0], torch.zeros(WIDTH))
@@ -128,7 +129,7 @@ def test_positions_are_seen_as_distances_alone(kind, backend):
     far = context.query.each(lambda v: v)
     far = dataclasses.replace(far, position=far.position + 1000)
     for offset in (0, None):
-        near, moved = (dataclasses.replace(context, offset=offset, scratch={}, query=side, memory=side)
+        near, moved = (context.replace(offset=offset, scratch={}, query=side, memory=side)
                        for side in (context.query, far))  # fmt: skip
         torch.testing.assert_close(mixer(x, None, moved)[0], mixer(x, None, near)[0])
 
@@ -136,9 +137,9 @@ def test_positions_are_seen_as_distances_alone(kind, backend):
 def test_only_the_sign_differs_for_rows_that_are_read_backwards():
     mixer, context = layer(), packed([[6]], 6)
     x = torch.randn(1, 6, WIDTH)
-    turned = dataclasses.replace(context, backward=torch.tensor([True]), scratch={})
+    turned = context.replace(backward=torch.tensor([True]), scratch={})
     side = dataclasses.replace(context.query, position=-context.query.position)
-    turned = dataclasses.replace(turned, query=side, memory=side)
+    turned = turned.replace(query=side, memory=side)
     torch.testing.assert_close(mixer(x.flip(1), None, turned)[0].flip(1), mixer(x, None, context)[0])
 
 
@@ -150,10 +151,10 @@ def test_rows_of_memory_are_of_the_first_segment():
     asking = dataclasses.replace(side.tail(length), segment=segment)
     known = dataclasses.replace(side, segment=torch.cat([torch.zeros(1, memory, dtype=torch.long), segment], 1))
     x = torch.randn(1, memory + length, WIDTH)
-    told, untold = (mixer(x[:, memory:], x, Context(asking, m, "causal", memory))[0] for m in (known, side))
+    told, untold = (mixer(x[:, memory:], x, Context.make(asking, m, "causal", memory))[0] for m in (known, side))
     assert torch.equal(told, untold)
     wrong = dataclasses.replace(known, segment=torch.ones_like(position))
-    assert not torch.allclose(mixer(x[:, memory:], x, Context(asking, wrong, "causal", memory))[0], told)
+    assert not torch.allclose(mixer(x[:, memory:], x, Context.make(asking, wrong, "causal", memory))[0], told)
     assert known.earlier(4).segment.tolist() == [[0] * (memory + length)]
 
 

@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, visible
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import visible
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.shaw import Shaw
 from tests.nn.bias.test_relative import HEADS, WIDTH, remembering
@@ -24,7 +25,7 @@ def test_keys_and_values_know_their_distance(length, memory, kind):
     context = remembering(kind, length, memory)
     x, seen = torch.randn(2, memory + length, WIDTH), visible(context.query, context.memory)
     out = mixer(x[:, memory:], x, context)[0]
-    irregular = dataclasses.replace(context, offset=None, scratch={})
+    irregular = context.replace(offset=None, scratch={})
     assert torch.equal(mixer(x[:, memory:], x, irregular)[0], out)
     q, k, v = (each(x).unflatten(-1, (HEADS, size)) for each in (mixer.query, mixer.key, mixer.value))
     for b in range(2):
@@ -57,7 +58,7 @@ def test_a_reach_of_nothing_is_refused():
 
 def test_far_tokens_are_as_far_as_the_reach():
     mixer, context = Attention(HEADS, bias=Shaw(1)).build(WIDTH), remembering("full", 4, 0, rows=1)
-    context = dataclasses.replace(context, backward=None)
+    context = context.replace(backward=None)
     far = dataclasses.replace(context.query, position=context.query.position * 100)
     x = torch.randn(1, 4, WIDTH)
-    assert torch.equal(mixer(x, None, context)[0], mixer(x, None, Context(far, far, "full", None))[0])
+    assert torch.equal(mixer(x, None, context)[0], mixer(x, None, Context.make(far, far, "full", None))[0])

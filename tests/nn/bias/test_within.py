@@ -3,9 +3,10 @@
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, TokenInfo
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.within import Within
@@ -31,7 +32,7 @@ def built(reach: int):
 @pytest.mark.parametrize("offset", [0, None])
 def test_only_what_is_near_is_seen(kind, reach, offset):
     context = packed([[9]], 9, kind)
-    context = Context(context.query, context.memory, kind, offset)
+    context = Context.make(context.query, context.memory, kind, offset)
     x = torch.randn(1, 9, WIDTH, requires_grad=True)
     out, _ = built(reach)(x, None, context)
     for i in range(9):
@@ -52,10 +53,10 @@ def test_a_reach_of_the_memory_gives_every_token_as_many():
     x = torch.randn(1, 8, WIDTH)
     side = lambda at: TokenInfo.make(at[None], torch.zeros_like(at[None]), "causal")  # noqa: E731
     now = side(torch.arange(8))
-    whole = stack(x, Context(now, now, "causal")).last
+    whole = stack(x, Context.make(now, now, "causal")).last
     first, second = side(torch.arange(4)), side(torch.arange(4, 8))
-    past = stack(x[:, :4], Context(first, first, "causal")).memory
-    last = stack(x[:, 4:], Context(second, second, "causal", past=past)).last
+    past = stack(x[:, :4], Context.make(first, first, "causal")).memory
+    last = stack(x[:, 4:], Context.make(second, second, "causal", past=past)).last
     torch.testing.assert_close(last, whole[:, 4:])
 
 

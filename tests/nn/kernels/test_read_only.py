@@ -5,7 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, TokenInfo
+from clozeworks.core.context import Context
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.kernels import backends
 from clozeworks.nn.kernels.read_only import later
 from tests.nn.bias.test_relative import WIDTH, layer, remembering
@@ -14,7 +15,7 @@ from tests.toys import packed
 
 def both(mixer, x, memory: int, context: Context) -> tuple[torch.Tensor, torch.Tensor]:
     """By the definition, and by the path that is taken without gradients."""
-    views = (dataclasses.replace(context, backend=backend, scratch={}) for backend in ("dense", "auto"))
+    views = (context.replace(backend=backend, scratch={}) for backend in ("dense", "auto"))
     with torch.no_grad():
         dense, auto = (mixer(x[:, memory:], x, view)[0] for view in views)
     return dense, auto
@@ -28,7 +29,7 @@ def test_it_is_the_definition(length, memory, fields, kind, backward):
     mixer, context = layer(**fields), remembering(kind, length, memory)
     if not backward:
         side = TokenInfo.make(torch.arange(-memory, length).expand(2, -1), torch.zeros(2, memory + length).long(), kind)
-        context = Context(side.tail(length), side, kind, memory)
+        context = Context.make(side.tail(length), side, kind, memory)
     dense, auto = both(mixer, torch.randn(2, memory + length, WIDTH), memory, context)
     torch.testing.assert_close(auto, dense, atol=2e-6, rtol=1e-5)
 
@@ -40,7 +41,7 @@ def test_documents_of_a_packed_row_do_not_see_each_other():
     forgotten = remembering("causal", 4, 5)
     memory = dataclasses.replace(forgotten.memory, document=forgotten.memory.document.clone())
     memory.document[0, :3] = -2
-    context = dataclasses.replace(forgotten, memory=memory, backward=None)
+    context = forgotten.replace(memory=memory, backward=None)
     assert later(context)[0] == 0, "some of the memory is hidden"
     dense, auto = both(layer(), x, 5, context)
     torch.testing.assert_close(auto, dense, atol=2e-6, rtol=1e-5)
@@ -48,7 +49,7 @@ def test_documents_of_a_packed_row_do_not_see_each_other():
 
 def test_of_one_document_only_its_own_rows_are_masked():
     side = TokenInfo.make(torch.arange(-5, 4)[None], torch.zeros(1, 9).long(), "causal")
-    first, hidden = later(Context(side.tail(4), side, "causal", 5))
+    first, hidden = later(Context.make(side.tail(4), side, "causal", 5))
     assert (first, hidden.shape) == (5, (1, 1, 4, 4))
 
 

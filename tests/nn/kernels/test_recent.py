@@ -1,12 +1,11 @@
 """Blocks of queries with the keys in their reach: the same as all keys, whatever the spans do."""
 
-import dataclasses
 from typing import Any
 
 import pytest
 import torch
 
-from clozeworks.core.batch import Context, Memory
+from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias import adaptive_span
@@ -55,11 +54,11 @@ def test_outputs_and_gradients_are_those_of_the_dense_definition(name, shares, l
             mixer.bias.share.copy_(torch.tensor(shares))
     size = length + older
     whole = packed([[3, size - 3], [size - 2]] if size > 4 else [[size], [size]], size, "causal").query
-    context = Context(whole.tail(length), whole, "causal", offset=older)
+    context = Context.make(whole.tail(length), whole, "causal", offset=older)
     x, weight = torch.randn(2, size, WIDTH, dtype=torch.float64, requires_grad=True), torch.randn(2, length, WIDTH)
     found = []
     for backend in ("dense", "auto"):
-        out, _ = mixer(x[:, older:], x, dataclasses.replace(context, backend=backend, scratch={}))
+        out, _ = mixer(x[:, older:], x, context.replace(backend=backend, scratch={}))
         gradients = torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()], materialize_grads=True)
         found.append([out, *gradients])
     for fast, dense in zip(*reversed(found), strict=True):
@@ -86,7 +85,9 @@ def read(layer: Any, x: torch.Tensor, shares: list[float], backend: Any) -> tupl
         with torch.no_grad():
             layer.blocks[1].mixer.bias.share.fill_(share)
         side = whole.each(lambda value, at=8 * number: value[:, at : at + 8])
-        hidden = layer(x[:, 8 * number : 8 * number + 8], Context(side, side, "causal", past=past, backend=backend))
+        hidden = layer(
+            x[:, 8 * number : 8 * number + 8], Context.make(side, side, "causal", past=past, backend=backend)
+        )
         past = hidden.memory
         outs.append(hidden.last)
     return torch.cat(outs, 1), projected

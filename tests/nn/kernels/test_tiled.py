@@ -1,12 +1,10 @@
 """Attention in tiles equals the dense definition; what it drops and the gradient are checked by themselves."""
 
-import dataclasses
-
 import pytest
 import torch
 
-from clozeworks.core.batch import AttentionCapture
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import AttentionCapture
 from clozeworks.core.dropout import DropoutKey, keep
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.kernels import backends
@@ -116,7 +114,7 @@ def test_dropout_takes_tiles_where_it_can(monkeypatch):
         ("dense", {"key": DropoutKey.make(1), "backend": "dense"}),
         ("dense", {"key": DropoutKey.make(1), "offset": None}),
     ):
-        context = dataclasses.replace(packed([[3, 4]], 7), **more)
+        context = packed([[3, 4]], 7).replace(**more)
         backends.attend(q, KVCache(k, v), context, rate=0.1)
         assert taken.pop() == wanted
         assert not taken

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.core.batch import AttentionCapture, Context
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.dropout import DropoutKey, keep
 from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
@@ -57,7 +57,7 @@ def numbered(context, generator):
     """The same tokens with visibility in an order of its own: some see nothing, not even themselves."""
     rank = torch.rand(context.query.position.shape, generator=generator).argsort(1)
     side = dataclasses.replace(context.query, appears=rank, sees=rank - 1)
-    return Context(side, side, "order")
+    return Context.make(side, side, "order")
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
@@ -102,7 +102,7 @@ def test_rows_before_the_queries(length, kind, window):
     past = whole.each(lambda value: value[:, : 17 - length])
     past = dataclasses.replace(past, document=past.document.clone())
     past.document[1, :5] = -2
-    context = Context(query, query, kind).after(past)
+    context = Context.make(query, query, kind).after(past)
     q, k, v = triple(length, 17, rows=2)
     expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
     compare(windowed.windowed(q, KVCache(k, v), context, window, 0.0), expected, [q, k, v])
@@ -117,7 +117,7 @@ def test_marked_tokens_are_seen_from_everywhere_and_once(name, kind, window):
     marked = torch.rand(context.query.position.shape, generator=torch.Generator().manual_seed(1)) < 0.2
     marked[0] = False
     side = dataclasses.replace(context.query, marked=marked)
-    context = dataclasses.replace(context, query=side, memory=side, most_marked=int(marked.sum(1).max()))
+    context = context.replace(query=side, memory=side, most_marked=int(marked.sum(1).max()))
     q, k, v = triple(width, rows=len(lengths))
     near = window.near(context) | marked[:, None, None]
     expected = backends.dense(q, KVCache(k, v), context, near=near)
@@ -135,10 +135,10 @@ def test_the_mixer_with_marked_tokens_is_its_definition(kind, marks):
         marked[0, marks] = True
         marked[1, marks[:1]] = True
         side = dataclasses.replace(context.query, marked=marked)
-        context = dataclasses.replace(context, query=side, memory=side, most_marked=len(marks))
+        context = context.replace(query=side, memory=side, most_marked=len(marks))
     x = torch.randn(2, 23, 12, dtype=torch.float64, requires_grad=True)
     inputs = [x, *mixer.parameters()] if marks else [x]
-    expected = mixer(x, None, dataclasses.replace(context, backend="dense", scratch={}))[0]
+    expected = mixer(x, None, context.replace(backend="dense", scratch={}))[0]
     compare(mixer(x, None, context)[0], expected, inputs)
 
 
@@ -156,12 +156,12 @@ def test_a_bias_in_blocks_is_the_dense_definition(kind, window, bias):
     if kind == "memory":
         whole = packed([[23], [23]], 23, "causal").query
         last = whole.tail(9)
-        context = Context(last, last, "causal").after(whole.each(lambda value: value[:, :14]))
+        context = Context.make(last, last, "causal").after(whole.each(lambda value: value[:, :14]))
         rows, query = x, x[:, 14:]
-    expected = mixer(query, rows, dataclasses.replace(context, backend="dense", scratch={}))[0]
+    expected = mixer(query, rows, context.replace(backend="dense", scratch={}))[0]
     compare(mixer(query, rows, context)[0], expected, [x, *mixer.bias.parameters()])
     with torch.no_grad():
-        found = mixer(query, rows, dataclasses.replace(context, scratch={}))[0]
+        found = mixer(query, rows, context.replace(scratch={}))[0]
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
 
 
@@ -170,7 +170,7 @@ def test_what_has_no_fast_path_takes_the_definition(irregular, monkeypatch):
     monkeypatch.setattr(backends, "windowed", None)
     context = packed([[9]], 9, "causal")
     change = {"offset": None, "backward": torch.tensor([True]), "capture": AttentionCapture()}[irregular]
-    context = dataclasses.replace(context, **{irregular: change})
+    context = context.replace(**{irregular: change})
     q, k, v = triple(9)
     window = Window(2, 1)
     expected = backends.dense(q, KVCache(k, v), context, near=window.near(context))
@@ -193,7 +193,7 @@ def test_whatever_the_shape(length, left, right, steps, cuts, marks, kind):
     marked = torch.zeros(1, length, dtype=torch.bool)
     marked[0, [mark for mark in marks if mark < length]] = True
     side = dataclasses.replace(context.query, marked=marked)
-    context = dataclasses.replace(context, query=side, memory=side)
+    context = context.replace(query=side, memory=side)
     window = Window(left, right, steps)
     q, k, v = triple(length)
     expected = backends.dense(q, KVCache(k, v), context, near=window.near(context) | marked[:, None, None])
@@ -292,7 +292,7 @@ def test_a_long_document_has_one_mask_for_all_its_pieces(monkeypatch):
 def test_shapes_without_values():
     context = packed([[23]], 23, key=DropoutKey.make(1))
     side = dataclasses.replace(context.query, marked=context.query.position < 2).each(lambda v: v.to("meta"))
-    context = dataclasses.replace(context, query=side, memory=side, most_marked=2)
+    context = context.replace(query=side, memory=side, most_marked=2)
     mixer = GlobalWindow(3, Window(3), dropout=0.1).build(12).to("meta")
     x = torch.empty(1, 23, 12, device="meta", requires_grad=True)
     out, _ = mixer(x, None, context)
@@ -303,5 +303,5 @@ def test_shapes_without_values():
 def test_documents_are_found_without_borders():
     context = packed([[5, 9, 9], [23]], 23)
     q, k, v = triple(23, rows=2)
-    bare = dataclasses.replace(context, layout=None, scratch={})
+    bare = context.replace(layout=None, scratch={})
     assert torch.equal(*(windowed.windowed(q, KVCache(k, v), each, Window(3), 0.0) for each in (context, bare)))

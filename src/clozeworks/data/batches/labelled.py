@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import Batch, Kind
+from clozeworks.core.batch import Batch
 from clozeworks.core.examples import NOTHING, RaggedBatch, ragged_arange
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.rows import lay_out, pack, take_rows
 from clozeworks.data.tokens.tokenizer import Tokenizer

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from clozeworks.core import counter_rng
-from clozeworks.core.batch import PADDING, Batch, DocumentLayout, Kind, TokenInfo
+from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import NOTHING, Columns, ExamplePlan, RaggedBatch, Vocabulary, assemble, ragged_arange
+from clozeworks.core.token_info import PADDING, DocumentLayout, Kind, TokenInfo
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.spans import locate_spans
 

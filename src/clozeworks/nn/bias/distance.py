@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.nn.mixer import Apart
 
 

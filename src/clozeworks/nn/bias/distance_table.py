@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, positive, span, spread
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer

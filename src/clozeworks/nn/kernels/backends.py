@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.nn.kernels.blocks import Blocks
 from clozeworks.nn.kernels.read_only import read_only

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import FORGOTTEN, Context, TokenInfo, visible
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
+from clozeworks.core.token_info import FORGOTTEN, TokenInfo, visible
 from clozeworks.nn.window import Window
 
 QUERIES = 64  # of a block
@@ -49,9 +50,9 @@ class Blocks:
         if key is not None:
             rows = len(self.query.position)
             key = key.within(torch.arange(rows, device=key.seeds.device), rows)
-        return dataclasses.replace(
-            context, query=self.query, memory=self.memory, kind="order", offset=self.left, layout=None, past=None,
-            most_marked=0, key=key, positions=None, targets=None, scratch=self.scratch,
+        return context.replace(
+            query=self.query, memory=self.memory, kind="order", offset=self.left, layout=None, past=None, most_marked=0,
+            key=key, positions=None, targets=None, scratch=self.scratch,
         )  # fmt: skip
 
     def back(self, mixed: Tensor) -> Tensor:
@@ -78,5 +79,5 @@ def _cut(context: Context, window: Window) -> Blocks:
     query, keys = cut(context.query, asking), cut(context.memory, near)
     hidden = beyond.expand(rows, -1, -1).flatten(0, 1)
     keys = dataclasses.replace(keys, document=keys.document.masked_fill(hidden, FORGOTTEN))
-    mask = visible(query, keys)[:, None] & window.near(Context(query, keys))
+    mask = visible(query, keys)[:, None] & window.near(Context.make(query, keys))
     return Blocks(asking.flatten(), near.flatten(), query, keys, window.left, length, {"mask": mask})

@@ -6,7 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, DocumentLayout, TokenInfo
+from clozeworks.core.context import Context
+from clozeworks.core.token_info import DocumentLayout, TokenInfo
 
 
 @dataclass(frozen=True, slots=True)

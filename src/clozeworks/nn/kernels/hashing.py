@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import DocumentLayout, TokenInfo
 from clozeworks.core.dropout import DropoutKey, normal
+from clozeworks.core.token_info import DocumentLayout, TokenInfo
 
 BLOCK = 1 << 20  # numbers turned together
 

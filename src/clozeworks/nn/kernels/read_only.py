@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
 from clozeworks.nn.kernels.shifted import by_key
 from clozeworks.nn.mixer import Apart
 

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import FORGOTTEN, Context, TokenInfo
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
+from clozeworks.core.token_info import FORGOTTEN, TokenInfo
 from clozeworks.nn.kernels.shifted import by_distance
 from clozeworks.nn.mixer import BiasLayer
 
@@ -36,7 +37,7 @@ def recent(
     inner = context.once(f"blocks.{reach}.{block}", lambda: _folded(context, reach, block))
     if context.key is not None:
         index = torch.arange(rows * blocks, device=q.device)
-        inner = dataclasses.replace(inner, key=context.key.within(index, len(index)))
+        inner = inner.replace(key=context.key.within(index, len(index)))
     k, v = (_windows(each, reach, block, length) for each in (keys.k, keys.v))
     q = _by_block(F.pad(q, (0, 0, 0, blocks * block - length)), blocks)
     found = bias.apart(q, inner, 1 / math.sqrt(q.shape[-1]))
@@ -63,8 +64,8 @@ def _folded(context: Context, reach: int, block: int) -> Context:
 
     query = fold(context.query, 0, block, NOWHERE)
     memory = fold(context.memory.each(lambda value: value[:, drop:]), before, reach + block, FORGOTTEN)
-    return dataclasses.replace(
-        context, query=query, memory=memory, offset=reach, layout=None, past=None, positions=None, key=None, scratch={}
+    return context.replace(
+        query=query, memory=memory, offset=reach, layout=None, past=None, positions=None, key=None, scratch={}
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.batch import Context
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout, keep, numbers
 
 SELF = -1e5  # the score of a token with itself, where it may look at itself only if it sees nothing else

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, keep, numbers
 from clozeworks.nn.mixer import Apart
 

@@ -21,9 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, DocumentLayout
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, keep, numbers
+from clozeworks.core.token_info import DocumentLayout
 
 WIDTHS = torch.tensor([n << power for power in range(3, 20) for n in (2, 3)])  # 16, 24, 32, 48, 64, 96, 128, ...
 

@@ -24,9 +24,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Context, TokenInfo, visible
 from clozeworks.core.cache import KVCache
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, numbers
+from clozeworks.core.token_info import TokenInfo, visible
 from clozeworks.nn.kernels.drops import Drops
 from clozeworks.nn.window import Window
 

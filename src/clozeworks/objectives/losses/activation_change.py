@@ -5,7 +5,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Hidden
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.token_info import PADDING
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.objective import Loss, LossLayer
 

@@ -6,8 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, Batch, Hidden, visible
+from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import RecipeError
+from clozeworks.core.token_info import PADDING, visible
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.exact import exact
 from clozeworks.objectives.losses.hidden_states import divides

@@ -6,10 +6,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.batch import Batch, Context, Hidden, TokenInfo
+from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.block import Block
 from clozeworks.nn.kernels.linear import Linear
@@ -82,4 +84,4 @@ class TaskEncoderLayer(nn.Module):
         x = self.projections[layer](dropout(torch.cat(parts, -1), self.rate, own))
         side = TokenInfo.make(batch.token_info.position, batch.token_info.document, "full")
         borders = batch.layout if batch.layout.starts else None
-        return self.readers[layer](x, Context(side, side, "full", layout=borders)).last
+        return self.readers[layer](x, Context.make(side, side, "full", layout=borders)).last

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
-from clozeworks.core.batch import Batch, Kind
+from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import NOTHING
+from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled, make_batch, order
 from clozeworks.objectives.shift import next_tokens
 from clozeworks.optim.settings import Train

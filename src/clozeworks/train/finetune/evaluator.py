@@ -4,7 +4,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from clozeworks.core.batch import Batch, Kind
+from clozeworks.core.batch import Batch
+from clozeworks.core.token_info import Kind
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.answers import predict_outputs

@@ -9,7 +9,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from clozeworks.core import spec
-from clozeworks.core.batch import Batch, Context, Memory, Spans, from_padded
+from clozeworks.core.batch import Batch, Spans, from_padded
+from clozeworks.core.context import Context, Memory
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, assemble, count_parameters
 from clozeworks.train.resources.footprint import measure_peak

@@ -4,7 +4,8 @@ import functools
 
 import torch
 
-from clozeworks.core.batch import Batch, DocumentLayout
+from clozeworks.core.batch import Batch, Prediction
+from clozeworks.core.token_info import DocumentLayout
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.model import Model
 from clozeworks.train.screen.panel import Guess
@@ -58,9 +59,8 @@ def first_example(batch: Batch) -> Batch | None:
         batch.kind,
         DocumentLayout((0,), (length,), 1, length),
         firsts=torch.zeros(1, dtype=torch.long),
-        targets=batch.targets[mine] - start,
-        labels=batch.labels[mine],
         real=length,
+        prediction=Prediction(batch.targets[mine] - start, batch.labels[mine]),
         source=None
         if batch.source is None
         else same_pair(batch.source, row, int(batch.token_info.document[row, column])),
