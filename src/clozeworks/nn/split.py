@@ -108,7 +108,7 @@ class SplitLayer(MixerLayer):
 def _view(context: Context, number: int) -> Context:
     """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
     scratch = context.scratch.setdefault(f"branch.{number}", {})
-    taps = None if context.capture is None else dataclasses.replace(context.capture, kept={})
+    taps = None if context.capture is None else dataclasses.replace(context.capture, captured={})
     return dataclasses.replace(context.at(f"branch.{number}"), scratch=scratch, capture=taps)
 
 
