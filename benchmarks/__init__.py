@@ -16,7 +16,7 @@ NAMES = {
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
     "xl": "a sliding window against a memory, by the token",
-    "long": "windows, hashing and full attention over long rows",
+    "long": "windows, hashing and full attention over long sequences",
     "tune": "our fine-tuning and prediction against transformers",
     "family": "what shared layers and a teacher cost a step",
     "vectors": "our word vectors against gensim",
@@ -27,7 +27,7 @@ NAMES = {
 OWN = {
     "data": ("a text of its own", "prepare, quality or vectors"),
     "cells": ("no cells", "pretrain, lm, tune or vectors"),
-    "judge": ("no judged words", "vectors"),
+    "judge": ("no scored words", "vectors"),
     "profile": ("no profile", "pretrain"),
     "plot": ("no plot", "xl or long"),
     "dropout": ("a rate of its own", "long"),
@@ -38,7 +38,7 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
     """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
 
     Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
-    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of judged words).
+    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of scored words).
     """
     from rich.console import Console
 
@@ -47,25 +47,27 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
         if json:
             print(json_lines.dumps(NAMES))
         else:
-            console.print("\n".join(f"python -m benchmarks {each:<10}{what}" for each, what in NAMES.items()))
+            console.print(
+                "\n".join(f"python -m benchmarks {each:<10}{what}" for each, what in NAMES.items()), soft_wrap=True
+            )
         return 0
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))
     benchmark = importlib.import_module(f"benchmarks.{name}")
     setting = benchmark.Setting.quick() if quick else benchmark.Setting()
-    asked = {field: value for field, value in more.items() if value}
-    for field, value in asked.items():
+    given = {field: value for field, value in more.items() if value}
+    for field, value in given.items():
         if field not in {each.name for each in dataclasses.fields(setting)}:
             has, other = OWN[field]
             option = "--only" if field == "cells" else f"--{field}"
             raise InputError(option, value, f"{name} has {has}", f"leave it out, or choose {other}")
-    if "data" in asked and not Path(str(asked["data"])).exists():
-        raise InputError("--data", asked["data"], "no such path", "check it")
-    figures = benchmark.run(dataclasses.replace(setting, **asked))
+    if "data" in given and not Path(str(given["data"])).exists():
+        raise InputError("--data", given["data"], "no such path", "check it")
+    results = benchmark.run(dataclasses.replace(setting, **given))
     if out is not None:
-        atomic_io.write_json(out, figures)
+        atomic_io.write_json(out, results)
     if json:
-        print(json_lines.dumps(figures, allow_nan=False))
+        print(json_lines.dumps(results, allow_nan=False))
     else:
-        console.print(benchmark.render(figures))
+        console.print(benchmark.render(results))
     return 0

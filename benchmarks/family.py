@@ -3,21 +3,18 @@
 A comparison names its sides; each is a function from the folder to the tokens of one step after another, and lives in
 a process of its own. The ratio is the time of the first side by the others' together: shared layers by layers of their
 own weights; a taught step by the same step with the teacher's part ready, and the teacher's pass; a taught step by one
-of the same student that predicts hidden tokens alone.
+of the same student that predicts masked tokens alone.
 """
 
 import itertools
-import json
-import tempfile
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant, turns
-from benchmarks.figures import footer, setting_of, spread, told
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.harness import Segments, Side, benchmark, footer, format_spread, per, spread
+from benchmarks.side import Meter
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,75 +24,67 @@ if TYPE_CHECKING:
     from clozeworks.recipe import Recipe
     from clozeworks.train.teacher import Teacher
 
-PACKAGES = ("torch", "numpy")
-DATA, SETTING = "data", "setting.json"
+DATA = "data"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The recipe whose layers are shared, and how long each side works."""
+
     recipe: str = "bert_mini"
     depth: int = 12  # layers: as many as are shared in the published model
     batch_tokens: int = 4096
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
-    repetitions: int = 5
     steps: int = 12  # of a side, in a repetition
     warmup: int = 3  # steps
-    threads: int | None = None  # None: every core this process may use
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(documents=60, repetitions=3, steps=4, batch_tokens=1024, warmup=2)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(documents=60, repetitions=3, steps=4, batch_tokens=1024, warmup=2)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("family", ("torch", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure every comparison on one prepared text."""
     from clozeworks.corpus import documents
     from clozeworks.data.shards.prepare import prepare
 
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        prepare(itertools.islice(documents("en"), setting.documents), folder / DATA, vocab=setting.vocab, heldout=0)
-        found = {each: compared(setting, each, folder, threads) for each in COMPARISONS}
+    prepare(itertools.islice(documents("en"), setting.documents), folder / DATA, vocab=setting.vocab, heldout=0)
     return {
-        "benchmark": "family",
         "dtype": "fp32",
         "recipe": setting.recipe,
         "depth": setting.depth,
         "tokens_a_step": setting.batch_tokens,
         "steps": setting.steps,
         "repetitions": setting.repetitions,
-        "comparisons": found,
-        **setting_of(threads, PACKAGES, begin),
+        "comparisons": {each: measure_comparison(setting, each, folder) for each in COMPARISONS},
     }
 
 
-def compared(setting: Setting, name: str, folder: Path, threads: int) -> dict[str, Any]:
+def measure_comparison(setting: Setting, name: str, folder: Path) -> dict[str, Any]:
     """One comparison, its sides in turns."""
-    sides = {side: Contestant("family", folder, threads, name, side) for side in COMPARISONS[name]}
-    segments = turns(sides, setting.warmup, setting.repetitions, setting.steps)
+    sides = {side: Side("family", folder, setting.cores, name, side) for side in COMPARISONS[name]}
+    segments = harness.compare(sides, warmup=setting.warmup, rounds=setting.repetitions, steps=setting.steps)
     return {**summary(segments), "parameters": parameters(setting, name), "segments": segments}
 
 
-def summary(segments: dict[str, list[Any]]) -> dict[str, Any]:
+def serve(folder: Path, answers: IO[str], comparison: str, side: str) -> None:
+    """What a side does: its steps, each made when it is asked for."""
+    Meter(answers).follow(COMPARISONS[comparison][side](Setting.read(folder), folder))
+
+
+def summary(segments: Segments) -> dict[str, Any]:
     """Milliseconds a step of each side, and of each repetition the first side's time by that of the others."""
     first, *others = segments
     ratios = {}
-    for label, field in (("ratio", "seconds"), ("cpu_ratio", "cpu_seconds")):
-        each = {side: [row[field] / row["steps"] for row in rows] for side, rows in segments.items()}
+    for label, clock in (("ratio", "seconds"), ("cpu_ratio", "cpu_seconds")):
+        each = {side: per(some, clock, "steps") for side, some in segments.items()}
         together = [sum(values) for values in zip(*(each[side] for side in others), strict=True)]
-        ratios[label] = spread([mine / theirs for mine, theirs in zip(each[first], together, strict=True)])
-    steps = {side: spread([1e3 * row["seconds"] / row["steps"] for row in rows], 1) for side, rows in segments.items()}
-    memory = {side: max(row["peak_mb"] or 0.0 for row in rows) for side, rows in segments.items()}
+        ratios[label] = harness.ratio_of_pairs(each[first], together)
+    steps = {side: spread([1e3 * took for took in per(some, "seconds", "steps")], 1) for side, some in segments.items()}
+    memory = {side: max(each["peak_mb"] or 0.0 for each in some) for side, some in segments.items()}
     return {**ratios, "ms_a_step": steps, "peak_mb": memory}
-
-
-def steps_of(folder: Path, comparison: str, side: str) -> Iterator[int]:
-    """The tokens of one step after another, each made when it is asked for."""
-    setting = Setting(**json.loads((folder / SETTING).read_text()))
-    return COMPARISONS[comparison][side](setting, folder)
 
 
 def parameters(setting: Setting, comparison: str) -> dict[str, int]:
@@ -189,7 +178,7 @@ def taught(setting: Setting, folder: Path) -> Iterator[int]:
 
 
 def student(setting: Setting, folder: Path) -> Iterator[int]:
-    """The same losses, with what the teacher finds found before."""
+    """The same losses, with what the teacher says computed before."""
     r, teacher, batches = lesson(setting, folder)
     return training(r, itertools.cycle([[teacher(batch) for batch in micro] for micro in batches]))
 
@@ -201,7 +190,7 @@ def teacher(setting: Setting, folder: Path) -> Iterator[int]:
 
 
 def alone(setting: Setting, folder: Path) -> Iterator[int]:
-    """Hidden tokens and nothing else."""
+    """Masked tokens and nothing else."""
     r, _, batches = lesson(setting, folder)
     r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.reads)
     return training(r, itertools.cycle(batches))
@@ -237,33 +226,30 @@ def training(r: "Recipe", batches: "Iterator[list[Batch]]", teach: "Teacher | No
         yield step.tokens
 
 
-Side = Callable[[Setting, Path], Iterator[int]]
-COMPARISONS: dict[str, dict[str, Side]] = {
+Work = Callable[[Setting, Path], Iterator[int]]
+COMPARISONS: dict[str, dict[str, Work]] = {
     "sharing": {"shared": shared, "own": own},
     "distillation": {"taught": taught, "student": student, "teacher": teacher},
     "teaching": {"taught": taught, "alone": alone},
 }
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
     lines: list[Any] = [
-        f"{figures['recipe']} with {figures['depth']} layers to share, distilbert_mini with a teacher; "
-        f"{figures['tokens_a_step']:,} tokens a step; "
-        f"fp32, {figures['machine']['threads']} threads; "
-        f"{figures['repetitions']} repetitions of {figures['steps']} steps"
+        f"{results['recipe']} with {results['depth']} layers to share, distilbert_mini with a teacher; "
+        f"{results['tokens_a_step']:,} tokens a step; "
+        f"fp32, {results['machine']['threads']} threads; "
+        f"{results['repetitions']} repetitions of {results['steps']} steps"
     ]
-    for name, found in figures["comparisons"].items():
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-        for heading in (name, "ms a step", "parameters", "peak MB"):
-            table.add_column(heading, justify="left" if heading == name else "right")
-        for side, took in found["ms_a_step"].items():
-            count = found["parameters"].get(side)
-            table.add_row(side, told(took), f"{count:,}" if count else "", f"{found['peak_mb'][side]:,.0f}")
-        first, *others = found["ms_a_step"]
-        ratio = f"{first} by {' + '.join(others)}: {told(found['ratio'])}, processor time {told(found['cpu_ratio'])}"
-        lines += ["", table, ratio]
-    return Group(*lines, "", footer(figures))
+    for name, each in results["comparisons"].items():
+        table = harness.make_table(name, "ms a step", "parameters", "peak MB")
+        for side, took in each["ms_a_step"].items():
+            count = each["parameters"].get(side)
+            table.add_row(side, format_spread(took), f"{count:,}" if count else "", f"{each['peak_mb'][side]:,.0f}")
+        first, *others = each["ms_a_step"]
+        ratios = format_spread(each["ratio"]), format_spread(each["cpu_ratio"])
+        lines += ["", table, f"{first} by {' + '.join(others)}: {ratios[0]}, processor time {ratios[1]}"]
+    return Group(*lines, "", footer(results))

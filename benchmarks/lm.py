@@ -3,23 +3,18 @@
 Same weights, same full rows, same real tokens a step, same threads, in turns.
 """
 
-import json
-import tempfile
-import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant, ask, turns
-from benchmarks.figures import setting_of
-from benchmarks.lm_figures import render, summary
-from benchmarks.workload import DATA, SETTING
-from clozeworks.core.errors import InputError, suggest
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.cells import check_cells, check_losses, share_text, write_cell
+from benchmarks.harness import Side, ask, benchmark
+from benchmarks.side import Meter, answer
 
-__all__ = ["CELLS", "Cell", "Setting", "render", "run"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 NEAR = 1e-3  # how far the losses of the two may lie apart on the same weights and examples
 
 
@@ -44,62 +39,77 @@ CELLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The cells, and the text that they train on."""
+
     cells: tuple[str, ...] = tuple(CELLS)
     repetitions: int = 5  # at most; a cell may have fewer
     steps: int = 8  # in a segment, at most
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
-    threads: int | None = None  # None: every core this process may use
 
-    @staticmethod
-    def quick() -> "Setting":
+    @classmethod
+    def quick(cls) -> "Setting":
         """The small models; under five minutes."""
-        return Setting(tuple(name for name, cell in CELLS.items() if cell.rows is None), repetitions=3, steps=4)
+        return cls(cells=tuple(name for name, cell in CELLS.items() if cell.rows is None), repetitions=3, steps=4)
 
     def cell(self, name: str) -> Cell:
         cell = CELLS[name]
         return replace(cell, repetitions=min(cell.repetitions, self.repetitions), steps=min(cell.steps, self.steps))
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("lm", ("torch", "transformers", "tokenizers", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure every cell, all on one prepared text."""
     from benchmarks import peer
 
-    for name in setting.cells:
-        if name not in CELLS:
-            raise InputError("--only", name, "a cell of this benchmark is needed", suggest(name, CELLS))
+    check_cells(setting.cells, CELLS)
     peer.library()
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
-    cells = {}
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        text = Path(name) / DATA
-        for each in setting.cells:
-            place = Path(name) / each
-            place.mkdir()
-            if text.exists():
-                (place / DATA).symlink_to(text, target_is_directory=True)
-            cells[each] = one(setting, setting.cell(each), place, threads)
-            if not text.exists():
-                (place / DATA).rename(text)
-    return {"benchmark": "lm", "dtype": "fp32", "cells": cells, **setting_of(threads, PACKAGES, begin)}
+    cells = {name: measure_cell(setting, name, share_text(folder, name)) for name in setting.cells}
+    return {"dtype": "fp32", "cells": cells}
 
 
-def one(setting: Setting, cell: Cell, folder: Path, threads: int) -> dict[str, Any]:
+def measure_cell(setting: Setting, name: str, folder: Path) -> dict[str, Any]:
     """One cell: both compute the same loss, then train in turns."""
-    given = {**asdict(cell), "vocab": setting.vocab, "documents": setting.documents}
-    (folder / SETTING).write_text(json.dumps(given))
+    cell, threads = setting.cell(name), setting.cores
+    write_cell(cell, folder, vocab=setting.vocab, documents=setting.documents)
     work = ask("lm", folder, threads, "make")
     losses = ask("lm", folder, threads, "same")
-    if abs(losses["ours"] - losses["theirs"]) > NEAR:
-        raise RuntimeError(f"the two models are not the same: step 0 gives {losses}")
-    sides = {"ours": Contestant("ours", folder, threads), "theirs": Contestant("lm", folder, threads, "theirs")}
-    segments = turns(sides, cell.warmup, cell.repetitions, cell.steps)
-    return {
-        "workload": work,
-        "peer": cell.peer,
-        "loss_at_step_0": losses,
-        **summary(segments),
-        "segments": segments,
-    }
+    check_losses(losses, NEAR)
+    sides = {name: Side("lm", folder, threads, name) for name in ("ours", "theirs")}
+    segments = harness.compare(sides, warmup=cell.warmup, rounds=cell.repetitions, steps=cell.steps)
+    results = {"workload": work, "peer": cell.peer, "loss_at_step_0": losses, **harness.summarize(segments)}
+    return {**results, "segments": segments}
+
+
+def serve(folder: Path, answers: IO[str], act: str) -> None:
+    """What a side does: make the workload, compare losses, or train."""
+    from benchmarks import plain_loop, workload
+
+    if act == "make":
+        answer(answers, workload.make(folder).facts())
+    elif act == "same":
+        answer(answers, plain_loop.losses(folder))
+    else:
+        {"ours": workload.train, "theirs": plain_loop.train}[act](folder, Meter(answers))
+
+
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal; the losses at step 0, which must agree, are in the JSON."""
+    from rich.console import Group
+
+    lines = [about(name, cell) for name, cell in results["cells"].items()]
+    table = harness.make_table("", "tokens/s", "peer's", "ratio", "by processor time", "memory")
+    for row in harness.compare_speeds(results["cells"]):
+        table.add_row(*row)
+    return Group(*lines, "", table, "", harness.long_footer(results))
+
+
+def about(name: str, cell: dict[str, Any]) -> str:
+    work = cell["workload"]
+    return (
+        f"{name}: {work['recipe']} against {cell['peer']}, {work['parameters']:,} parameters, vocabulary "
+        f"{work['vocabulary']:,}; rows of {work['longest_example']}; {cell['repetitions']} x "
+        f"{cell['segments']['ours'][0]['steps']} steps of {work['tokens_a_step']:,} tokens"
+    )

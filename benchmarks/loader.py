@@ -1,71 +1,63 @@
 """How long training waits for its data, and how much faster the loader is than a step."""
 
 import itertools
-import json
 import shutil
 import statistics
-import tempfile
+import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant
-from benchmarks.figures import footer, setting_of, spread, told
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.harness import Side, benchmark, closing, footer, format_spread, per, spread
+from benchmarks.side import answer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PACKAGES = ("torch", "numpy")
-DATA, SETTING, TRAINING = "data", "setting.json", "run"
+DATA, TRAINING = "data", "run"
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The recipes that are trained, on how much text, for how long."""
+
     recipes: tuple[str, ...] = ("bert_mini", "roberta_mini")
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
-    repetitions: int = 5
     steps: int = 41  # of a run; the first one stands apart
     batches: int = 500  # of the loader alone, in a repetition
-    threads: int | None = None  # None: every core this process may use
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(repetitions=2, steps=21, batches=200)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(repetitions=2, steps=21, batches=200)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("loader", ("torch", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Train each recipe, and load its batches alone, in turns."""
     from clozeworks.corpus import documents
     from clozeworks.data.shards.prepare import prepare
 
-    begin = time.monotonic()
-    threads = setting.threads or doctor.cores()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        text = itertools.islice(documents("en"), setting.documents)
-        done = prepare(text, folder / DATA, vocab=setting.vocab, heldout=0)
-        children = {each: Contestant("loader", folder, threads, each) for each in setting.recipes}
-        segments: dict[str, list[Any]] = {each: [] for each in children}
-        try:
-            for _ in range(setting.repetitions):
-                for each, child in children.items():
-                    segments[each].append(child.go(setting.steps))
-        finally:
-            for child in children.values():
-                child.close()
+    text = itertools.islice(documents("en"), setting.documents)
+    done = prepare(text, folder / DATA, vocab=setting.vocab, heldout=0)
+    with closing({each: Side("loader", folder, setting.cores, each) for each in setting.recipes}) as sides:
+        segments = harness.take_turns(sides, setting.steps, setting.repetitions)
     return {
-        "benchmark": "loader",
         "workload": {"text": "embedded, en", **asdict(done.splits["train"]), "vocabulary": setting.vocab},
-        "recipes": {each: summary(rows) for each, rows in segments.items()},
+        "recipes": {each: summary(some) for each, some in segments.items()},
         "repetitions": setting.repetitions,
         "steps": setting.steps,
         "segments": segments,
-        **setting_of(threads, PACKAGES, begin),
     }
+
+
+def serve(folder: Path, answers: IO[str], name: str) -> None:
+    """What a side does: train and load one recipe, again for every line."""
+    runs = Runs(folder, name)
+    while steps := int(sys.stdin.readline().strip() or 0):
+        answer(answers, runs.go(steps))
 
 
 class Runs:
@@ -74,28 +66,27 @@ class Runs:
     def __init__(self, folder: Path, name: str):
         from clozeworks.recipes import recipe
 
-        self.setting = json.loads((folder / SETTING).read_text())
+        self.setting = Setting.read(folder)
         self.folder, self.recipe = folder, recipe(name)
         train = self.recipe.train
         train.log_every, train.save_every = 5, 10**9
 
     def go(self, steps: int) -> dict[str, Any]:
-        return {**self.train(steps), **self.load(self.setting["batches"])}
+        return {**self.train(steps), **self.load(self.setting.batches)}
 
     def train(self, steps: int) -> dict[str, Any]:
         """A fresh run, as `clozeworks pretrain` makes it; what its own metrics say of waiting."""
-        from clozeworks.train import metrics_log
-        from clozeworks.train import run_dir as folder
-        from clozeworks.train.pretrain import pretrain
+        from clozeworks.train import metrics_log, run_dir
+        from clozeworks.train.run import pretrain
 
         out = self.folder / f"{TRAINING}-{self.recipe.name}"
         self.recipe.train.steps = steps
         cpu = time.process_time()
         pretrain(self.recipe, [(self.folder / DATA, 1.0)], out, progress=False)
         cpu = time.process_time() - cpu
-        rows = metrics_log.read(out / folder.METRICS)
+        records = metrics_log.read(out / run_dir.METRICS)
         shutil.rmtree(out)
-        return waiting(rows) | {"run_cpu_seconds": cpu}
+        return measure_waiting(records) | {"run_cpu_seconds": cpu}
 
     def load(self, batches: int) -> dict[str, Any]:
         """The batches of so many steps made one after another, nobody training meanwhile."""
@@ -117,16 +108,16 @@ class Runs:
         }
 
 
-def waiting(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """From the rows of metrics.jsonl: the first step waits for the first epoch to be planned, so it stands apart."""
+def measure_waiting(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """From the records of metrics.jsonl: the first step waits for the first epoch to be planned, so it stands apart."""
     spans, before = [], 0
-    for row in rows:
-        spans.append((row["tokens"] - before) / row["tokens_per_second"])
-        before = row["tokens"]
-    shares = [row["data_wait_share"] for row in rows]
+    for record in records:
+        spans.append((record["tokens"] - before) / record["tokens_per_second"])
+        before = record["tokens"]
+    shares = [record["data_wait_share"] for record in records]
     waited = [share * seconds for share, seconds in zip(shares, spans, strict=True)]
     return {
-        "steps": rows[-1]["step"] - rows[0]["step"],
+        "steps": records[-1]["step"] - records[0]["step"],
         "seconds": sum(spans[1:]),
         "waited": sum(waited[1:]),
         "first_step_waited": waited[0],
@@ -134,32 +125,26 @@ def waiting(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    steps = [row["steps"] / row["seconds"] for row in rows]
-    batches = [row["batches"] / row["loader_seconds"] for row in rows]
+def summary(segments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Waiting, steps and batches a second, and the ratio of the two in each run."""
+    steps, batches = per(segments, "steps", "seconds"), per(segments, "batches", "loader_seconds")
     return {
-        "data_wait_share": spread([row["waited"] / row["seconds"] for row in rows], 5),
-        "highest_logged_share": max(row["highest_share"] for row in rows),
-        "first_step_waited_ms": round(1000 * statistics.median(row["first_step_waited"] for row in rows), 1),
+        "data_wait_share": spread(per(segments, "waited", "seconds"), 5),
+        "highest_logged_share": max(each["highest_share"] for each in segments),
+        "first_step_waited_ms": round(1000 * statistics.median(each["first_step_waited"] for each in segments), 1),
         "steps_per_second": round(statistics.median(steps), 3),
         "loader_batches_per_second": round(statistics.median(batches), 1),
-        "loader_cpu_ms_a_batch": round(
-            1000 * statistics.median(row["loader_cpu_seconds"] / row["batches"] for row in rows), 3
-        ),
-        "ratio": spread([loaded / trained for loaded, trained in zip(batches, steps, strict=True)]),
+        "loader_cpu_ms_a_batch": round(1000 * statistics.median(per(segments, "loader_cpu_seconds", "batches")), 3),
+        "ratio": harness.ratio_of_pairs(batches, steps),
     }
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in figures["recipes"]:
-        table.add_column(name, justify="right", no_wrap=True)
-    every = list(figures["recipes"].values())
+    table = harness.make_table("", *results["recipes"], wrap=False)
+    every = list(results["recipes"].values())
     shares = [each["data_wait_share"] for each in every]
     table.add_row(
         "time spent waiting",
@@ -169,12 +154,12 @@ def render(figures: dict[str, Any]) -> "RenderableType":
     table.add_row("first wait, ms", *(f"{each['first_step_waited_ms']:,.0f}" for each in every))
     table.add_row("steps a second", *(f"{each['steps_per_second']:.2f}" for each in every))
     table.add_row("batches a second, alone", *(f"{each['loader_batches_per_second']:,.0f}" for each in every))
-    table.add_row("  ratio", *(told(each["ratio"]) for each in every))
+    table.add_row("  ratio", *(format_spread(each["ratio"]) for each in every))
     return Group(
-        f"{figures['workload']['tokens']:,} tokens; {figures['machine']['threads']} threads; "
-        f"{figures['repetitions']} runs of {figures['steps']} steps each, in turns",
+        f"{results['workload']['tokens']:,} tokens; {results['machine']['threads']} threads; "
+        f"{results['repetitions']} runs of {results['steps']} steps each, in turns",
         "",
         table,
         "",
-        footer(figures),
+        footer(results),
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.harness import SETTING
 from benchmarks.peer import library
 from clozeworks.core import counter_rng
 from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START, Columns, ExamplePlan, RaggedBatch, assemble
@@ -22,7 +23,7 @@ from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskT
 from clozeworks.objectives.mask.masking import Masking
 from clozeworks.objectives.objective import Segments, Text
 
-DATA, SETTING = "data", "setting.json"
+DATA = "data"
 HELD = 1024  # examples that a side goes through again and again
 MASKS: dict[str, Masking] = {
     "tokens": MaskTokens(),
@@ -91,7 +92,7 @@ class Bench:
         return Source(text, Blocks(length), mask, self.vocabulary, 0).epoch(0)
 
     def ours(self, name: str) -> dict[str, Work]:
-        """`corrupt`: hide and label tokens that are in memory; `batch`: read, hide, and lay out as tensors."""
+        """`corrupt`: mask and label tokens that are in memory; `batch`: read, mask, and lay out as tensors."""
         epoch, mask = self.epochs[name], MASKS[name]
         vocabulary = epoch.source.counted
         given = [
@@ -159,8 +160,8 @@ class Bench:
             )
         return rows
 
-    def hidden(self, name: str) -> dict[str, float]:
-        """The share of tokens that each side hides in a pass over its batches."""
+    def masked_share(self, name: str) -> dict[str, float]:
+        """The share of tokens that each side masks in a pass over its batches."""
         shares = {}
         for side, work in (("ours", self.ours(name)), ("theirs", self.theirs(name))):
             if work:

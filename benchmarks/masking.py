@@ -1,78 +1,79 @@
 """Our masks against the collator of `transformers`: the same blocks of text, one thread, in turns."""
 
-import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks import peer
-from benchmarks.child import ask
-from benchmarks.figures import footer, setting_of, spread, told
-from benchmarks.maskers import MASKS, SETTING, Bench, make
+from benchmarks import harness, peer
+from benchmarks.harness import benchmark, footer, format_spread
+from benchmarks.maskers import MASKS, Bench, make
+from benchmarks.side import answer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-PACKAGES = ("numpy", "torch", "transformers")
-# Whole against whole is the comparison; a mask alone is a part of the peer's work, told beside it.
+# Whole against whole is the comparison; a mask alone is a part of the peer's work, reported beside it.
 PAIRS = (("batch", "batch"), ("batch", "batch, ids alone"), ("corrupt", "batch"), ("corrupt", "corrupt"))
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The shapes of batches, and how long each side works."""
+
     lengths: tuple[int, ...] = (128, 512)
     sizes: tuple[int, ...] = (32, 256)
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
     repetitions: int = 9
+    threads: int | None = 1
     seconds: float = 0.15  # of processor time in a segment
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(repetitions=5, seconds=0.1)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(repetitions=5, seconds=0.1)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("masking", ("numpy", "torch", "transformers"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure both in one process, call by call."""
     peer.library()
-    begin = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        measured = ask("masking", folder, threads=1)
-    return {"benchmark": "masking", **measured, "repetitions": setting.repetitions, **setting_of(1, PACKAGES, begin)}
+    return {**harness.ask("masking", folder, setting.cores), "repetitions": setting.repetitions}
+
+
+def serve(folder: Path, answers: IO[str]) -> None:
+    answer(answers, measure(folder))
 
 
 def measure(folder: Path) -> dict[str, Any]:
     """Everything, in this process."""
-    setting = json.loads((folder / SETTING).read_text())
+    setting = Setting.read(folder)
     facts = make(folder)
     cells = [
         measure_cell(Bench(folder, length, size), setting) | {"length": length, "batch": size}
-        for length in setting["lengths"]
-        for size in setting["sizes"]
+        for length in setting.lengths
+        for size in setting.sizes
     ]
     return {"workload": facts, "cells": cells}
 
 
-def measure_cell(bench: Bench, setting: dict[str, Any]) -> dict[str, Any]:
+def measure_cell(bench: Bench, setting: Setting) -> dict[str, Any]:
     """Every mask for one length and batch: examples a processor second of each side, and their ratios."""
     masks = {}
     for name in MASKS:
         sides = {"ours": bench.ours(name), "theirs": bench.theirs(name)}
         works = {f"{who}, {what}": work for who, some in sides.items() for what, work in some.items()}
-        segments = in_turns(works, setting["repetitions"], setting["seconds"])
+        segments = in_turns(works, setting.repetitions, setting.seconds)
         rates = {
-            side: [bench.size * row["batches"] / row["cpu_seconds"] for row in rows] for side, rows in segments.items()
+            side: [bench.size * each["batches"] / each["cpu_seconds"] for each in some]
+            for side, some in segments.items()
         }
         masks[name] = {
             "examples_per_cpu_second": {side: round(statistics.median(values), 1) for side, values in rates.items()},
-            "ratio": ratios(rates),
-            "hidden_share": bench.hidden(name),
+            "ratio": compare_rates(rates),
+            "masked_share": bench.masked_share(name),
             "segments": segments,
         }
     return {"masks": masks}
@@ -87,12 +88,12 @@ def in_turns(works: dict[str, Callable[[], object]], repetitions: int, seconds: 
         while (took := segment(work, counts[name])["cpu_seconds"]) < seconds / 4:
             counts[name] *= 2
         counts[name] = max(1, round(counts[name] * seconds / took))
-    rows: dict[str, list[Any]] = {name: [] for name in works}
+    segments: dict[str, list[Any]] = {name: [] for name in works}
     names = list(works)
     for turn in range(repetitions):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            rows[name].append(segment(works[name], counts[name]))
-    return rows
+            segments[name].append(segment(works[name], counts[name]))
+    return segments
 
 
 def segment(work: Callable[[], object], batches: int) -> dict[str, Any]:
@@ -102,27 +103,22 @@ def segment(work: Callable[[], object], batches: int) -> dict[str, Any]:
     return {"batches": batches, "seconds": time.perf_counter() - begin, "cpu_seconds": time.process_time() - cpu}
 
 
-def ratios(rates: dict[str, list[float]]) -> dict[str, dict[str, float]]:
+def compare_rates(rates: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     """Ours by theirs within each repetition, for every pair that there is: `batch / batch` and so on."""
-    found = {}
+    ratios = {}
     for ours, theirs in PAIRS:
         mine, other = rates.get(f"ours, {ours}"), rates.get(f"theirs, {theirs}")
         if mine and other:
-            found[f"{ours} / {theirs}"] = spread([a / b for a, b in zip(mine, other, strict=True)])
-    return found
+            ratios[f"{ours} / {theirs}"] = harness.ratio_of_pairs(mine, other)
+    return ratios
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("shape", no_wrap=True)
-    table.add_column("mask", no_wrap=True)
-    for name in ("alone", "batch", "peer", "batch / peer", "alone"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for cell in figures["cells"]:
+    table = harness.make_table("shape", "mask", "alone", "batch", "peer", "batch / peer", "alone", left=2, wrap=False)
+    for cell in results["cells"]:
         for number, (mask, row) in enumerate(cell["masks"].items()):
             rates, ratio = row["examples_per_cpu_second"], row["ratio"]
             theirs = rates.get("theirs, batch")
@@ -132,15 +128,15 @@ def render(figures: dict[str, Any]) -> "RenderableType":
                 f"{rates['ours, corrupt']:,.0f}",
                 f"{rates['ours, batch']:,.0f}",
                 f"{theirs:,.0f}" if theirs else "",
-                told(ratio["batch / batch"]) if ratio else "",
+                format_spread(ratio["batch / batch"]) if ratio else "",
                 f"{ratio['corrupt / batch']['median']:.1f}" if ratio else "",
             )
     return Group(
-        f"examples a processor second, one thread; {figures['repetitions']} repetitions in turns",
+        f"examples a processor second, one thread; {results['repetitions']} repetitions in turns",
         "",
         table,
         "",
         "batch: from token ids to the tensors of a model, as the collator of the peer makes them;",
-        "alone: only hide and label ids that are in memory, and at the right by that batch of the peer",
-        footer(figures),
+        "alone: only mask and label ids that are in memory, and at the right by that batch of the peer",
+        footer(results),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.contestant import Meter
+from benchmarks.side import Meter
 from benchmarks.workload import THEIRS, Workload
 from clozeworks.core.errors import InputError
 from clozeworks.data.batches.rows import Rows, Source, collate
@@ -96,7 +96,7 @@ def rows_of(work: Workload) -> list[dict[str, list[int]]]:
 
 
 def losses(folder: Path) -> tuple[float, float]:
-    """Our loss on packed rows and theirs on padded ones: the same examples, hidden the same way, no dropout."""
+    """Our loss on packed rows and theirs on padded ones: the same examples, masked the same way, no dropout."""
     transformers = library()
     work = Workload.open(folder)
     objective = work.recipe.objective

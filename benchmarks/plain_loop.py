@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.contestant import Meter
+from benchmarks.harness import SETTING
 from benchmarks.peer import library
-from benchmarks.workload import SETTING, THEIRS, Workload
+from benchmarks.side import Meter
+from benchmarks.workload import THEIRS, Workload
 from clozeworks.core.batch import Batch
 from clozeworks.optim.settings import AdamW
 
@@ -62,9 +63,9 @@ INPUTS: dict[str, Callable[[Batch], dict[str, Tensor]]] = {
 
 def batches(work: Workload, count: int) -> list[Batch]:
     """The first steps of our own loader, each one batch of full rows."""
-    found = [batch for micro in itertools.islice(work.steps(), count) for batch in micro]
-    assert all(batch.layout is not None and batch.layout.plain for batch in found), "the peer would need a mask"
-    return found
+    chosen = [batch for micro in itertools.islice(work.steps(), count) for batch in micro]
+    assert all(batch.layout is not None and batch.layout.plain for batch in chosen), "the peer would need a mask"
+    return chosen
 
 
 def model_of(folder: Path) -> tuple[Any, Callable[[Batch], dict[str, Tensor]]]:

@@ -2,19 +2,13 @@
 
 import json
 import shutil
-import statistics
-import subprocess
-import sys
-import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import raw_text
-from benchmarks.child import environment
-from benchmarks.figures import footer, setting_of, spread, told
-from benchmarks.memory import Watcher, held
+from benchmarks import harness, raw_text
+from benchmarks.harness import Segments, benchmark, environment, footer, format_known, format_spread, median_or_none
+from benchmarks.memory import bare_interpreter, watch
 from clozeworks.core.errors import InputError
 from clozeworks.machine import doctor
 
@@ -22,89 +16,72 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SIDES = ("ours", "theirs")
-PACKAGES = ("tokenizers", "numpy", "datasets", "transformers", "pyarrow")
 NEAR = 1e-3  # the share of tokens by which the two may differ: a special token written in the text is text to us
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """How much text, and how many processes prepare it."""
+
     megabytes: float = 40.0
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus, repeated; None: all
-    repetitions: int = 5
     processes: int | None = None  # None: one for each core
     data: str | None = None  # a .jsonl or .txt file instead of the embedded text
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(megabytes=12.0, repetitions=2)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(megabytes=12.0, repetitions=2)
+
+    @property
+    def cores(self) -> int:
+        return self.processes or doctor.cores()
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("prepare", ("tokenizers", "numpy", "datasets", "transformers", "pyarrow"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure both with one process and with all cores."""
     need_peer()
-    begin = time.monotonic()
-    cores = setting.processes or doctor.cores()
-    bare = bare_interpreter()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        text = given(setting.data) if setting.data else folder / "text.jsonl"
-        if not setting.data:
-            raw_text.write(text, setting.megabytes, setting.documents)
-        raw_text.train(folder, text, setting.vocab)
-        contestants = [(side, count) for count in sorted({1, cores}) for side in SIDES]
-        rows: dict[str, list[Any]] = {label(*each): [] for each in contestants}
-        for turn in range(setting.repetitions):
-            for each in contestants if turn % 2 == 0 else contestants[::-1]:
-                rows[label(*each)].append(measure(*each, folder, text, cores, bare))
-        size = text.stat().st_size
-    tokens = {name: found[0]["tokens"] for name, found in rows.items()}
+    cores, bare = setting.cores, bare_interpreter()
+    text = check_text(setting.data) if setting.data else folder / "text.jsonl"
+    if not setting.data:
+        raw_text.write(text, setting.megabytes, setting.documents)
+    raw_text.train(folder, text, setting.vocab)
+    contestants = {label(side, count): (side, count) for count in sorted({1, cores}) for side in SIDES}
+    segments: Segments = {name: [] for name in contestants}
+    for name in harness.alternate(contestants, setting.repetitions):
+        side, count = contestants[name]
+        segments[name].append(measure(side, count, folder, text, threads=cores, bare=bare))
+    tokens = {name: some[0]["tokens"] for name, some in segments.items()}
     if max(tokens.values()) - min(tokens.values()) > NEAR * max(tokens.values()):
         raise RuntimeError(f"the two do not do the same work: {tokens} tokens")
     return {
-        "benchmark": "prepare",
         "workload": {
             "text": setting.data or "embedded, en, dealt anew",
-            "bytes": size,
+            "bytes": text.stat().st_size,
             "tokens": tokens,
             "vocabulary": setting.vocab,
         },
-        **summary(rows, cores),
+        **summary(segments, cores),
         "bare_interpreter_mb": bare,
         "repetitions": setting.repetitions,
-        "segments": rows,
-        **setting_of(cores, PACKAGES, begin),
+        "segments": segments,
     }
 
 
-def measure(side: str, processes: int, folder: Path, text: Path, threads: int, bare: float) -> dict[str, Any]:
+def measure(side: str, processes: int, folder: Path, text: Path, *, threads: int, bare: float) -> dict[str, Any]:
     """One side from nothing to tokens on disk, watched from outside."""
-    out, log = folder / "out", folder / f"{side}.log"
+    out = folder / "out"
     out.mkdir()
-    command = [sys.executable, "-m", "benchmarks.preparers", side, str(folder), str(text), str(processes)]
-    begin = time.perf_counter()
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(
-            command, env=surroundings(out, threads, processes), stdout=subprocess.PIPE, stderr=errors, text=True
-        ) as child,
-    ):
-        assert child.stdout is not None
-        watcher = Watcher(child.pid)
-        watcher.start()
-        try:
-            took = child.stdout.readline()
-            whole, memory = time.perf_counter() - begin, watcher.stop()
-            counted = child.stdout.readline()
-            if child.wait() or not counted:
-                raise RuntimeError(f"{side} died with {child.returncode}:\n{log.read_text()[-4000:]}")
-        finally:
-            watcher.done.set()
-            child.kill()
+    watched = watch(
+        "preparers", side, str(folder), str(text), str(processes),
+        environment=surroundings(out, threads, processes), log=folder / f"{side}.log",
+    )  # fmt: skip
+    took, counted = map(json.loads, watched.lines)
     disk = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
     shutil.rmtree(out)
-    row = {**json.loads(took), "seconds_with_imports": whole, **memory, **json.loads(counted), "bytes_on_disk": disk}
-    return row | {"above_bare_mb": round(memory["peak_mb"] - bare, 1) if bare else None}
+    facts = {**took, "seconds_with_imports": watched.seconds, **watched.memory, **counted, "bytes_on_disk": disk}
+    return facts | {"above_bare_mb": watched.above(bare)}
 
 
 def surroundings(out: Path, threads: int, processes: int) -> dict[str, str]:
@@ -119,52 +96,30 @@ def surroundings(out: Path, threads: int, processes: int) -> dict[str, str]:
     }
 
 
-def bare_interpreter() -> float:
-    """Megabytes of a Python that does nothing; 0 where nobody can tell."""
-    code = "import sys; print(flush=True); sys.stdin.readline()"
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        found = held(child.pid).all
-        child.communicate(b"\n")
-    return round(found, 1)
-
-
-def summary(rows: dict[str, list[Any]], cores: int) -> dict[str, Any]:
+def summary(segments: Segments, cores: int) -> dict[str, Any]:
     """Medians of every contestant; ratios of ours by theirs with one process, with all cores, and of the fastest."""
     names = ("seconds", "cpu_seconds", "seconds_with_imports", "above_bare_mb", "peak_anonymous_mb", "before_work_mb")
     sides = {
-        which: {name: median([row[name] for row in found]) for name in (*names, "bytes_on_disk", "processes")}
-        for which, found in rows.items()
+        which: {name: median_or_none([each[name] for each in some]) for name in (*names, "bytes_on_disk", "processes")}
+        for which, some in segments.items()
     }
     fastest = {
         side: min((label(side, n) for n in {1, cores}), key=lambda at: sides[at]["seconds"] or 0.0) for side in SIDES
     }
     pairs = {str(count): (label("ours", count), label("theirs", count)) for count in sorted({1, cores})}
     pairs["fastest"] = (fastest["ours"], fastest["theirs"])
-    return {
-        "sides": sides,
-        "fastest": fastest,
-        "ratio": {
-            pair: {
-                name: spread([a[name] / b[name] for a, b in zip(rows[ours], rows[theirs], strict=True)])
-                for name in names[:-1]
-                if all(row[name] for row in rows[ours] + rows[theirs])
-            }
-            for pair, (ours, theirs) in pairs.items()
-        },
+    ratios = {
+        pair: harness.ratios_by_field(segments[ours], segments[theirs], names[:-1])
+        for pair, (ours, theirs) in pairs.items()
     }
+    return {"sides": sides, "fastest": fastest, "ratio": ratios}
 
 
 def label(side: str, processes: int) -> str:
     return f"{side}, {processes}"
 
 
-def median(values: list[Any]) -> float | None:
-    return None if None in values else round(statistics.median(values), 2)
-
-
-def given(name: str) -> Path:
+def check_text(name: str) -> Path:
     """A file that both sides can read."""
     file = Path(name).resolve()
     if not file.is_file():
@@ -187,39 +142,32 @@ def plural(count: str) -> str:
     return f"{count} process{'' if count == '1' else 'es'}"
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    work, sides = figures["workload"], figures["sides"]
+    work, sides = results["workload"], results["sides"]
     megabytes = work["bytes"] / 1e6
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in ("seconds", "cpu", "MB/s", "memory", "anonymous", "disk"):
-        table.add_column(name, justify="right", no_wrap=True)
+    table = harness.make_table("", "seconds", "cpu", "MB/s", "memory", "anonymous", "disk", wrap=False)
     names = {"ours": "clozeworks", "theirs": "datasets"}
-    for name, row in sides.items():
+    for name, each in sides.items():
         side, count = name.split(", ")
-        memory = [row["above_bare_mb"], row["peak_anonymous_mb"]]
         table.add_row(
             f"{names[side]}, {plural(count)}",
-            f"{row['seconds']:.1f}",
-            f"{row['cpu_seconds']:.1f}",
-            f"{megabytes / row['seconds']:.2f}",
-            *("?" if each is None else f"{each:,.0f}" for each in memory),
-            f"{row['bytes_on_disk'] / 1e6:,.0f}",
+            f"{each['seconds']:.1f}",
+            f"{each['cpu_seconds']:.1f}",
+            f"{megabytes / each['seconds']:.2f}",
+            *(format_known(each[kind], ",.0f") for kind in ("above_bare_mb", "peak_anonymous_mb")),
+            f"{each['bytes_on_disk'] / 1e6:,.0f}",
         )
-    ratios = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     columns = {"seconds": "seconds", "cpu_seconds": "cpu", "above_bare_mb": "memory"}
-    for name in ("ratio", *columns.values()):
-        ratios.add_column(name, justify="left" if name == "ratio" else "right", no_wrap=True)
-    for pair, ratio in figures["ratio"].items():
+    ratios = harness.make_table("ratio", *columns.values(), wrap=False)
+    for pair, ratio in results["ratio"].items():
         title = "the fastest" if pair == "fastest" else plural(pair)
-        ratios.add_row(title, *(told(ratio[name]) if name in ratio else "?" for name in columns))
+        ratios.add_row(title, *(format_spread(ratio[name]) if name in ratio else "?" for name in columns))
     return Group(
         f"{megabytes:,.1f} MB of raw text to {work['tokens']['ours, 1']:,} tokens on disk; "
-        f"{figures['repetitions']} repetitions in turns",
+        f"{results['repetitions']} repetitions in turns",
         "",
         table,
         "",
@@ -227,5 +175,5 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         "",
         "Ratios are ours by theirs: below 1 is less. Seconds (cpu: processor seconds) are of the work, imports apart;",
         "memory is the peak in MB of all processes together above a bare interpreter, anonymous: without mapped files.",
-        footer(figures),
+        footer(results),
     )

@@ -43,16 +43,16 @@ def theirs(folder: Path, text: Path, processes: int) -> Callable[[], Callable[[]
         tokenizer: Any = transformers.PreTrainedTokenizerFast.from_pretrained(folder / TOKENIZER)
         reader = "json" if text.suffix == ".jsonl" else "text"
         cache = str(folder / "out" / "cache")
-        found: Any = datasets.load_dataset(reader, data_files=str(text), split="train", cache_dir=cache)
+        loaded: Any = datasets.load_dataset(reader, data_files=str(text), split="train", cache_dir=cache)
 
-        def encode(rows: dict[str, Any]) -> dict[str, Any]:
+        def encode(records: dict[str, Any]) -> dict[str, Any]:
             ids = tokenizer(
-                rows["text"], add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
+                records["text"], add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
             )
             return {"input_ids": ids["input_ids"]}
 
-        mapped = found.map(
-            encode, batched=True, remove_columns=found.column_names, num_proc=processes if processes > 1 else None
+        mapped = loaded.map(
+            encode, batched=True, remove_columns=loaded.column_names, num_proc=processes if processes > 1 else None
         )
 
         def count() -> int:

@@ -1,23 +1,20 @@
 """Our pretraining step against the Trainer of `transformers`: same weights, same text, same threads, in turns."""
 
-import json
-import tempfile
-import time
-from dataclasses import asdict, dataclass, replace
+import statistics
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant, ask
-from benchmarks.figures import setting_of
-from benchmarks.pretrain_figures import render, summary
-from benchmarks.workload import DATA, SETTING
-from clozeworks.core.errors import InputError, suggest
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.cells import check_cells, check_losses, share_text, write_cell
+from benchmarks.harness import Segments, Side, ask, benchmark, closing, format_known, format_spread
+from benchmarks.side import Meter, answer
 
-__all__ = ["CELLS", "Cell", "Setting", "render", "run"]
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 SIDES = ("ours", "trainer")
-PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy")
 NEAR = 1e-3  # how far the losses of the two may lie apart on the same weights and examples
 TIMES = 7  # of each product, each time the rate of products is taken
 
@@ -49,20 +46,21 @@ CELLS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The cells, and the text that they train on."""
+
     cells: tuple[str, ...] = tuple(CELLS)
     repetitions: int = 3  # at most; a cell may have fewer
     shrink: bool = False  # fewer steps of full rows, and fewer tokens a step for the largest model
     vocab: int = 8192
     documents: int | None = None  # of the embedded corpus; None: all
-    threads: int | None = None  # None: every core this process may use
     profile: bool = False  # our side alone: where its time goes
 
-    @staticmethod
-    def quick() -> "Setting":
+    @classmethod
+    def quick(cls) -> "Setting":
         """Each model once, on the text that takes least time; under five minutes."""
-        return Setting(("mini-8k", "mini-30k-128", "base-128"), repetitions=2, shrink=True)
+        return cls(cells=("mini-8k", "mini-30k-128", "base-128"), repetitions=2, shrink=True)
 
     def cell(self, name: str) -> Cell:
         cell = CELLS[name]
@@ -73,64 +71,137 @@ class Setting:
         return replace(cell, tokens=tokens, steps=cell.steps and max(1, cell.steps // 2))
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("pretrain", ("torch", "transformers", "accelerate", "tokenizers", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure every cell, all on one prepared text."""
     from benchmarks import peer
 
-    for name in setting.cells:
-        if name not in CELLS:
-            raise InputError("--only", name, "a cell of this benchmark is needed", suggest(name, CELLS))
+    check_cells(setting.cells, CELLS)
     if not setting.profile:
         peer.library()
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
-    cells = {}
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        for each in setting.cells:
-            place = folder / each
-            place.mkdir()
-            text = folder / DATA
-            if text.exists():
-                (place / DATA).symlink_to(text, target_is_directory=True)
-            cells[each] = one(setting, setting.cell(each), place, threads)
-            if not text.exists():
-                (place / DATA).rename(text)
     return {
-        "benchmark": "pretrain",
         "dtype": "fp32",
-        "cells": cells,
+        "cells": {name: measure_cell(setting, name, share_text(folder, name)) for name in setting.cells},
         "peer": {"settings": peer.SETTINGS, "collator": "DataCollatorForLanguageModeling(mlm_probability=0.15)"},
-        **setting_of(threads, PACKAGES, begin),
     }
 
 
-def one(setting: Setting, cell: Cell, folder: Path, threads: int) -> dict[str, Any]:
+def measure_cell(setting: Setting, name: str, folder: Path) -> dict[str, Any]:
     """One cell: with `profile` our own time by part, else both sides in turns."""
-    given = {**asdict(cell), "vocab": setting.vocab, "documents": setting.documents}
-    (folder / SETTING).write_text(json.dumps(given))
-    work = ask("make", folder, threads)
+    cell, threads = setting.cell(name), setting.cores
+    write_cell(cell, folder, vocab=setting.vocab, documents=setting.documents)
+    work = ask("pretrain", folder, threads, "make")
     if setting.profile:
-        return {"workload": work, "profile": ask("breakdown", folder, threads)}
-    losses = ask("same", folder, threads)
-    if abs(losses["ours"] - losses["theirs"]) > NEAR:
-        raise RuntimeError(f"the two models are not the same: step 0 gives {losses}")
-    sides = {side: Contestant(side, folder, threads) for side in (*SIDES, "rates")}
-    try:
+        return {"workload": work, "profile": ask("pretrain", folder, threads, "breakdown")}
+    losses = ask("pretrain", folder, threads, "same")
+    check_losses(losses, NEAR)
+    with closing({side: Side("pretrain", folder, threads, side) for side in (*SIDES, "rates")}) as sides:
         segments, rates = measure(cell, sides, cell.steps or work["steps_a_segment"])
-    finally:
-        for side in sides.values():
-            side.close()
     return {"workload": work, "loss_at_step_0": losses, **summary(segments, rates, work), "segments": segments}
 
 
-def measure(cell: Cell, sides: dict[str, Contestant], steps: int) -> tuple[dict[str, list[Any]], list[Any]]:
-    """Segments in turns, one side resting while the other works; who goes first changes each time."""
+def measure(cell: Cell, sides: dict[str, Side], steps: int) -> tuple[Segments, list[Any]]:
+    """Segments in turns, and after each round the rate of products."""
     for side in SIDES:
         sides[side].go(cell.warmup)
-    segments: dict[str, list[Any]] = {name: [] for name in SIDES}
+    segments: Segments = {name: [] for name in SIDES}
     rates = []
-    for turn in range(cell.repetitions):
-        for name in (SIDES, SIDES[::-1])[turn % 2]:
-            segments[name].append(sides[name].go(steps))
-        rates.append(sides["rates"].go(TIMES))
+    for turn, name in enumerate(harness.alternate(SIDES, cell.repetitions), 1):
+        segments[name].append(sides[name].go(steps))
+        if turn % len(SIDES) == 0:
+            rates.append(sides["rates"].go(TIMES))
     return segments, rates
+
+
+def summary(segments: Segments, rates: list[dict[str, float]], work: dict[str, Any]) -> dict[str, Any]:
+    """Medians of each side, ratios of pairs, and how near a step comes to the rate of its products."""
+    linear, flops = statistics.median(rate["flops_per_second"] for rate in rates), work["flops_a_token"]
+    results = harness.summarize(segments, *SIDES)
+    for name, some in segments.items():
+        tokens, speed = sum(each["tokens"] for each in some), statistics.median(harness.per(some, "tokens", "seconds"))
+        results["sides"][name] |= {
+            "share_of_padding": round(1 - tokens / sum(each["computed"] for each in some), 4),
+            "useful_share_of_linear": round(speed * flops["useful"] / linear, 3),
+            "before_training_mb": some[-1]["base_mb"],
+        }
+    ours = results["sides"]["ours"]
+    ours["computed_share_of_linear"] = round(ours["tokens_per_second"] * flops["computed"] / linear, 3)
+    return results | {"linear_gflops_per_second": round(linear / 1e9, 1)}
+
+
+# ---- in a process of its own
+
+
+def serve(folder: Path, answers: IO[str], act: str) -> None:
+    """What a side does: make the workload, compare losses, train, or measure products or parts."""
+    from benchmarks import arithmetic, breakdown, peer, workload
+
+    if act == "make":
+        work = workload.make(folder)
+        answer(answers, {**work.facts(), "flops_a_token": arithmetic.flops_a_token(work)})
+    elif act == "same":
+        answer(answers, dict(zip(("ours", "theirs"), peer.losses(folder), strict=True)))
+    elif act == "breakdown":
+        answer(answers, breakdown.measure(folder))
+    elif act == "rates":
+        workload.keep_freed()
+        rates = arithmetic.Rates(workload.Workload.open(folder))
+        while times := int(sys.stdin.readline().strip() or 0):
+            answer(answers, rates.measure(times))
+    elif act == "trainer":
+        peer.train(folder, Meter(answers))
+    else:
+        workload.train(folder, Meter(answers))
+
+
+# ---- the table
+
+
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
+    from rich.console import Group
+
+    profiled = any("profile" in cell for cell in results["cells"].values())
+    table = parts(results["cells"]) if profiled else comparison(results["cells"])
+    lines = [about(name, cell) for name, cell in results["cells"].items()]
+    return Group(*lines, "", table, "", harness.long_footer(results))
+
+
+def about(name: str, cell: dict[str, Any]) -> str:
+    work = cell["workload"]
+    length = work["tokens_an_example"]
+    text = f"rows of {length['50%']}" if length["5%"] == length["95%"] else f"sentences of {length['50%']} tokens"
+    line = f"{name}: {work['parameters']:,} parameters, vocabulary {work['vocabulary']:,}; {text}"
+    if "segments" in cell:
+        line += f"; {cell['repetitions']} x {cell['segments']['ours'][0]['steps']} steps of {work['tokens_a_step']:,}"
+        line += f" tokens; loss at step 0 {cell['loss_at_step_0']['ours']:.4f}, {cell['loss_at_step_0']['theirs']:.4f}"
+    return line
+
+
+def comparison(cells: dict[str, Any]) -> "RenderableType":
+    table = harness.make_table(
+        "", "tokens/s", "Trainer's", "ratio", "ratio, processor time", "memory", "of linear", "Trainer's"
+    )
+    for name, cell in cells.items():
+        ours, theirs = (cell["sides"][side] for side in SIDES)
+        table.add_row(
+            name,
+            *(f"{side['tokens_per_second']:,.0f}" for side in (ours, theirs)),
+            *(format_spread(cell["ratio"][clock]) for clock in harness.CLOCKS),
+            format_known(cell["peak_memory_ratio"], ".2f"),
+            *(f"{side['useful_share_of_linear']:.0%}" for side in (ours, theirs)),
+        )
+    return table
+
+
+def parts(cells: dict[str, Any]) -> "RenderableType":
+    """Where our time goes, in per cent of a step."""
+    table = harness.make_table("our step, % of its time", *cells)
+    profiles = [cell["profile"] for cell in cells.values()]
+    for kind in ("parts", "kinds"):
+        for part in profiles[0][kind]:
+            shares = (profile[kind][part] / max(sum(profile[kind].values()), 1e-9) for profile in profiles)
+            table.add_row(part, *(f"{100 * share:.1f}" for share in shares))
+        table.add_section()
+    table.add_row("milliseconds", *(f"{sum(profile['parts'].values()):,.0f}" for profile in profiles))
+    return table

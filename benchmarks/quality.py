@@ -1,29 +1,24 @@
 """Faster must not mean worse: our held-out loss and that of `transformers`' Trainer after the same real tokens."""
 
-import json
 import statistics
-import subprocess
-import sys
-import tempfile
-import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import environment
-from benchmarks.figures import footer, setting_of
-from benchmarks.workload import SETTING
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.harness import Segments, ask, benchmark, footer
+from benchmarks.side import answer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 SIDES = ("ours", "theirs")
-PACKAGES = ("torch", "transformers", "accelerate", "tokenizers", "numpy")
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """What both train, on which text, for how long."""
+
     recipe: str = "bert_mini"
     data: str | None = None  # text or a prepared directory; None: the embedded corpus
     vocab: int = 8192
@@ -32,79 +27,70 @@ class Setting:
     batch_tokens: int = 4096
     learning_rate: float = 1e-3
     warmup: float = 0.1
-    threads: int | None = None  # None: every core this process may use
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(repetitions=3, steps=100, batch_tokens=1024)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(repetitions=3, steps=100, batch_tokens=1024)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Train both for every seed, in turns; the figures as one object that JSON can hold."""
+@benchmark("quality", ("torch", "transformers", "accelerate", "tokenizers", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Train both for every seed, in turns."""
     from benchmarks import peer
 
     peer.library()
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        work = ask(folder, threads, "make")
-        rows: dict[str, list[Any]] = {side: [] for side in SIDES}
-        for seed in range(setting.repetitions):
-            rows["theirs"].append(ask(folder, threads, "theirs", seed))
-            rows["ours"].append(ask(folder, threads, "ours", seed, rows["theirs"][-1]["tokens"]))
+    threads = setting.cores
+    work = ask("quality", folder, threads, "make")
+    seeds: Segments = {side: [] for side in SIDES}
+    for seed in map(str, range(setting.repetitions)):
+        seeds["theirs"].append(ask("quality", folder, threads, "theirs", seed))
+        seeds["ours"].append(ask("quality", folder, threads, "ours", seed, str(seeds["theirs"][-1]["tokens"])))
     return {
-        "benchmark": "quality",
         "text": setting.data or "embedded, en",
         "workload": work,
         "schedule": {"learning_rate": setting.learning_rate, "warmup": setting.warmup, "shape": "linear"},
         "dtype": "fp32",
-        **summary(rows),
+        **summary(seeds),
         "repetitions": setting.repetitions,
-        "seeds": rows,
-        **setting_of(threads, PACKAGES, begin),
+        "seeds": seeds,
     }
 
 
-def ask(folder: Path, threads: int, side: str, *more: int) -> dict[str, Any]:
-    """What a child answers."""
-    command = [sys.executable, "-m", "benchmarks.learning", side, str(folder), str(threads), *map(str, more)]
-    done = subprocess.run(command, env=environment(threads), capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{side} died with {done.returncode}:\n{done.stderr[-4000:]}")
-    return json.loads(done.stdout)
+def serve(folder: Path, answers: IO[str], act: str, *numbers: str) -> None:
+    """What a side does: make the workload, or train with a seed."""
+    from benchmarks import quality_sides
+
+    if act == "make":
+        answer(answers, quality_sides.make(folder))
+    else:
+        answer(answers, quality_sides.train(act, folder, *map(int, numbers)))
 
 
-def summary(rows: dict[str, list[Any]]) -> dict[str, Any]:
+def summary(seeds: Segments) -> dict[str, Any]:
     """Means over the seeds, and whether their difference is within what another seed would change."""
     sides = {}
-    for side, found in rows.items():
-        losses = [row["loss"] for row in found]
+    for side, runs in seeds.items():
+        losses = [each["loss"] for each in runs]
         sides[side] = {
             "loss": round(statistics.mean(losses), 4),
             "lowest": round(min(losses), 4),
             "highest": round(max(losses), 4),
-            "accuracy": round(statistics.mean(row["accuracy"] for row in found), 4),
-            **{name: round(statistics.mean(row[name] for row in found)) for name in ("steps", "tokens", "predicted")},
-            "seconds": round(statistics.mean(row["seconds"] for row in found), 1),
+            "accuracy": round(statistics.mean(each["accuracy"] for each in runs), 4),
+            **{name: round(statistics.mean(each[name] for each in runs)) for name in ("steps", "tokens", "predicted")},
+            "seconds": round(statistics.mean(each["seconds"] for each in runs), 1),
         }
-    difference = statistics.mean(row["loss"] for row in rows["ours"]) - statistics.mean(
-        row["loss"] for row in rows["theirs"]
-    )
-    spread = max(side["highest"] - side["lowest"] for side in sides.values())
+    ours, theirs = (statistics.mean(each["loss"] for each in seeds[side]) for side in SIDES)
+    difference, spread = ours - theirs, max(side["highest"] - side["lowest"] for side in sides.values())
     verdict = "equal" if abs(difference) <= spread else "better" if difference < 0 else "worse"
     return {"sides": sides, "difference": round(difference, 4), "spread": round(spread, 4), "verdict": verdict}
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    work, machine, sides = figures["workload"], figures["machine"], figures["sides"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("", "clozeworks", "transformers"):
-        table.add_column(name, justify="right" if name else "left")
+    work, machine, sides = results["workload"], results["machine"], results["sides"]
+    table = harness.make_table("", "clozeworks", "transformers")
     for label, key, form in (
         ("held-out loss", "loss", ".4f"),
         ("  lowest of the seeds", "lowest", ".4f"),
@@ -116,19 +102,19 @@ def render(figures: dict[str, Any]) -> "RenderableType":
         ("seconds of training", "seconds", ",.1f"),
     ):
         table.add_row(label, *(format(sides[side][key], form) for side in SIDES))
-    told = {
+    verdicts = {
         "equal": "no difference that another seed would not make",
         "better": "ours is lower by more than another seed would change",
         "worse": "ours is higher by more than another seed would change",
     }
     return Group(
         f"{work['recipe']}, {work['parameters']:,} parameters, vocabulary {work['vocabulary']:,}; "
-        f"text: {figures['text']}; fp32, {machine['threads']} threads; "
-        f"{figures['repetitions']} seeds, the same first weights for both",
+        f"text: {results['text']}; fp32, {machine['threads']} threads; "
+        f"{results['repetitions']} seeds, the same first weights for both",
         "",
         table,
         "",
-        f"{figures['verdict']}: {figures['difference']:+.4f} with a spread of {figures['spread']:.4f}; "
-        f"{told[figures['verdict']]}",
-        footer(figures),
+        f"{results['verdict']}: {results['difference']:+.4f} with a spread of {results['spread']:.4f}; "
+        f"{verdicts[results['verdict']]}",
+        footer(results),
     )

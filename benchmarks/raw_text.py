@@ -36,6 +36,6 @@ def write(file: Path, megabytes: float, embedded: int | None = None) -> None:
 
 def train(folder: Path, text: Path, vocab: int) -> None:
     """A tokenizer for both sides, from the beginning of the text."""
-    found = itertools.islice(read_documents([text]), TRAINED_ON)
+    first = itertools.islice(read_documents([text]), TRAINED_ON)
     (folder / TOKENIZER).mkdir()
-    Tokenizer.train([text_of(document) for document in found], vocab=vocab).save(folder / TOKENIZER)
+    Tokenizer.train([text_of(document) for document in first], vocab=vocab).save(folder / TOKENIZER)

@@ -4,81 +4,67 @@ Same weights, head and all, same rows (docstrings by area: ragged texts), same e
 The Trainer pads each batch to its longest text, which is its default, or sorts texts by length first.
 """
 
-import json
 import tempfile
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant, ask, turns
-from benchmarks.figures import footer, setting_of, told
-from benchmarks.lm_figures import summary
-from clozeworks.core.errors import InputError, suggest
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.cells import check_cells, check_losses
+from benchmarks.harness import Side, ask, benchmark
+from benchmarks.side import Meter, answer
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from benchmarks.contestant import Meter
     from clozeworks.data.tables.table import Table
     from clozeworks.inference.text_encoder import TextEncoder
     from clozeworks.tasks.task import Task
 
-PACKAGES = ("torch", "transformers", "tokenizers", "numpy")
 CELLS = {
     "train": "the Trainer, its batches padded to their longest text",
     "train-grouped": "the Trainer, texts of like length together",
     "predict": "the pipeline, 32 texts at a time",
 }
-OURS, SETTING = "ours", "tune.json"
+OURS = "ours"
 NEAR = 1e-4  # how far the losses of the two may lie apart on the same weights and rows
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The model, and the examples of a step."""
+
     cells: tuple[str, ...] = tuple(CELLS)
     recipe: str = "bert_mini"
     vocab: int = 8192
     length: int = 256  # tokens of a text at most
     batch: int = 32
     steps: int = 12  # in a segment
-    repetitions: int = 5
-    threads: int | None = None  # None: every core this process may use
 
-    @staticmethod
-    def quick() -> "Setting":
+    @classmethod
+    def quick(cls) -> "Setting":
         """Under two minutes."""
-        return Setting(("train", "predict"), steps=4, repetitions=3)
+        return cls(cells=("train", "predict"), steps=4, repetitions=3)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
+@benchmark("tune", ("torch", "transformers", "tokenizers", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure every cell with one model."""
     from benchmarks import peer
 
-    for name in setting.cells:
-        if name not in CELLS:
-            raise InputError("--only", name, "a cell of this benchmark is needed", suggest(name, CELLS))
+    check_cells(setting.cells, CELLS)
     peer.library()
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        work = ask("tune", folder, threads, "make")
-        if abs(work["losses"]["ours"] - work["losses"]["theirs"]) > NEAR:
-            raise RuntimeError(f"the two models are not the same: {work['losses']}")
-        cells = {}
-        for each in setting.cells:
-            kind = "predict" if each == "predict" else "train"
-            sides = {
-                "ours": Contestant("tune", folder, threads, kind),
-                "theirs": Contestant("tune", folder, threads, f"their-{each}"),
-            }
-            segments = turns(sides, 1, setting.repetitions, steps_of(each, setting, work["rows"]))
-            cells[each] = {"peer": CELLS[each], **summary(segments), "segments": segments}
-    return {"benchmark": "tune", "dtype": "fp32", "workload": work, "cells": cells,
-            **setting_of(threads, PACKAGES, begin)}  # fmt: skip
+    work = ask("tune", folder, setting.cores, "make")
+    check_losses(work["losses"], NEAR)
+    cells = {}
+    for each in setting.cells:
+        acts = {"ours": "predict" if each == "predict" else "train", "theirs": f"their-{each}"}
+        sides = {side: Side("tune", folder, setting.cores, act) for side, act in acts.items()}
+        steps = steps_of(each, setting, work["rows"])
+        segments = harness.compare(sides, warmup=1, rounds=setting.repetitions, steps=steps)
+        cells[each] = {"peer": CELLS[each], **harness.summarize(segments), "segments": segments}
+    return {"dtype": "fp32", "workload": work, "cells": cells}
 
 
 def steps_of(cell: str, setting: Setting, rows: int) -> int:
@@ -88,29 +74,20 @@ def steps_of(cell: str, setting: Setting, rows: int) -> int:
     return setting.steps if cell == "train" else max(1, setting.steps // 4)
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    work = figures["workload"]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in ("", "examples/s", "peer's", "ratio", "by processor time", "memory"):
-        table.add_column(column, justify="right" if column else "left")
-    for name, cell in figures["cells"].items():
-        speeds = (f"{cell['sides'][side]['tokens_per_second']:,.1f}" for side in ("ours", "theirs"))
-        ratios = (told(cell["ratio"][clock]) for clock in ("seconds", "cpu_seconds"))
-        memory = cell["peak_memory_ratio"]
-        table.add_row(name, *speeds, *ratios, "?" if memory is None else f"{memory:.2f}")
-    lines = [f"{name}: against {cell['peer']}" for name, cell in figures["cells"].items()]
+    work = results["workload"]
+    table = harness.make_table("", "examples/s", "peer's", "ratio", "by processor time", "memory")
+    for row in harness.compare_speeds(results["cells"], digits=1):
+        table.add_row(*row)
+    lines = [f"{name}: against {cell['peer']}" for name, cell in results["cells"].items()]
     about = (
         f"{work['recipe']}, {work['parameters']:,} parameters; {work['rows']:,} docstrings of {work['shortest']} to "
         f"{work['longest']} tokens, {work['mean']:.0f} on average; {work['batch']} a step"
     )
-    threads = figures["machine"]["threads"]
-    return Group(
-        about, *lines, "", table, "", f"fp32, {threads} threads; {footer(figures)}; {figures['seconds']:,.0f} s"
-    )
+    return Group(about, *lines, "", table, "", harness.long_footer(results))
 
 
 # ---- in a process of its own
@@ -128,7 +105,7 @@ def make(folder: Path) -> dict[str, Any]:
     from clozeworks.tasks.classify import Classify
     from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 
-    setting = _setting(folder)
+    setting = Setting.read(folder)
     table = _table()
     tokenizer = Tokenizer.train([row["text"] for row in table.rows], vocab=setting.vocab)
     recipe = cw.recipe(setting.recipe)
@@ -165,16 +142,16 @@ def make(folder: Path) -> dict[str, Any]:
     }
 
 
-def work(folder: Path, meter: "Meter", act: str) -> None:
-    """Until the meter has had enough; it counts examples."""
+def serve(folder: Path, answers: IO[str], act: str) -> None:
+    """What a side does: make the model, train or predict; its meter counts examples."""
+    if act == "make":
+        answer(answers, make(folder))
+        return
+    meter = Meter(answers)
     if act in ("their-train", "their-train-grouped"):
         their_training(folder, meter, grouped=act.endswith("grouped"))
         return
-    steps = {"train": ours, "predict": predictions, "their-predict": their_predictions}[act](folder)
-    if meter.wait():
-        for examples in steps:
-            if not meter.step(examples, examples):
-                return
+    meter.follow({"train": ours, "predict": predictions, "their-predict": their_predictions}[act](folder))
 
 
 def ours(folder: Path) -> Iterator[int]:
@@ -185,7 +162,7 @@ def ours(folder: Path) -> Iterator[int]:
     from clozeworks.train.resources import allocator
 
     allocator.keep_freed()
-    encoder, setting = cw.load(folder / OURS), _setting(folder)
+    encoder, setting = cw.load(folder / OURS), Setting.read(folder)
     assert encoder.tokenizer is not None
     train = encoder.recipe.train
     labelled = _task(encoder).examples(_table(), encoder.tokenizer)
@@ -201,7 +178,7 @@ def predictions(folder: Path) -> Iterator[int]:
     import clozeworks as cw
     from clozeworks.inference.answers import predict_records
 
-    encoder, setting, table = cw.load(folder / OURS), _setting(folder), _table()
+    encoder, setting, table = cw.load(folder / OURS), Setting.read(folder), _table()
     assert encoder.tokenizer is not None
     many = 20 * setting.batch
     while True:
@@ -211,12 +188,12 @@ def predictions(folder: Path) -> Iterator[int]:
             yield many
 
 
-def their_training(folder: Path, meter: "Meter", grouped: bool) -> None:
+def their_training(folder: Path, meter: Meter, grouped: bool) -> None:
     from benchmarks import peer
 
     transformers = peer.library()
     transformers.logging.set_verbosity_error()
-    setting = _setting(folder)
+    setting = Setting.read(folder)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "theirs")
     # With dropout on the weights torch's fused attention falls back to a path that is slower than the plain one.
     model = transformers.AutoModelForSequenceClassification.from_pretrained(
@@ -252,17 +229,13 @@ def their_predictions(folder: Path) -> Iterator[int]:
 
     transformers = peer.library()
     transformers.logging.set_verbosity_error()
-    setting, texts = _setting(folder), [row["text"] for row in _table().rows]
+    setting, texts = Setting.read(folder), [row["text"] for row in _table().rows]
     pipe = transformers.pipeline("text-classification", model=str(folder / "theirs"), device="cpu")
     many = 20 * setting.batch
     while True:
         for begin in range(0, len(texts) - many, many):
             pipe(texts[begin : begin + many], batch_size=setting.batch, truncation=True, top_k=None)
             yield many
-
-
-def _setting(folder: Path) -> Setting:
-    return Setting(**json.loads((folder / SETTING).read_text()))
 
 
 def _table() -> "Table":

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import SETTING
+from benchmarks.side import Meter
 from clozeworks.core.batch import Batch
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary, assemble
 from clozeworks.corpus import documents
@@ -20,10 +22,13 @@ from clozeworks.exchange import files
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.model import Model
 from clozeworks.objectives.objective import Segments, Text
+from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
+from clozeworks.train.loop import fit
+from clozeworks.train.resources.allocator import keep_freed
 
-DATA, MODEL, SETTING = "data", "model", "setting.json"
+DATA, MODEL = "data", "model"
 ROWS = 16  # steps in a measured segment of full rows, which are all alike
 THEIRS = "theirs"  # the same weights under the peer's names
 
@@ -56,14 +61,14 @@ PARTS = [OneSentence, Blocks]
 
 
 def make(folder: Path) -> "Workload":
-    """Everything the contestants read, written once: text, weights, and the weights as the peer wants them.
+    """Everything the sides read, written once: text, weights, and the weights as the peer wants them.
 
     Text that is there already is taken; a vocabulary larger than its tokenizer's leaves rows that no token has.
     """
     setting = json.loads((folder / SETTING).read_text())
     if not (folder / DATA).exists():
         text = itertools.islice(documents("en"), setting["documents"])
-        prepare(text, folder / DATA, vocab=setting["vocab"], heldout=0)
+        prepare(text, (folder / DATA).resolve(), vocab=setting["vocab"], heldout=0)
     tokenizer = Tokenizer.load(folder / DATA)
     r = recipe(setting["recipe"])
     r.encoder.vocab = max(tokenizer.size, setting.get("rows") or 0)
@@ -79,6 +84,8 @@ def make(folder: Path) -> "Workload":
 
 @dataclass(slots=True)
 class Workload:
+    """A model and a text in a folder, as every side opens them."""
+
     folder: Path
     recipe: Recipe
     text: Corpus
@@ -109,7 +116,7 @@ class Workload:
         return (micro for micro, _ in loader.steps())
 
     def examples(self) -> RaggedBatch:
-        """Every example, nothing hidden."""
+        """Every example, nothing masked."""
         plan = self.recipe.objective.segments.plan(self.text, np.zeros((), np.uint64))
         return assemble(plan, np.arange(len(plan)), self.text.take, self.vocabulary)
 
@@ -141,3 +148,16 @@ class Workload:
             "peer_examples_a_step": self.examples_a_step(),
             "steps_a_segment": self.segment(),
         }
+
+
+def train(folder: Path, meter: Meter) -> None:
+    """Our training, until the meter has had enough."""
+    keep_freed()
+    work = Workload.open(folder)
+    train, model = work.recipe.train, work.model()
+    adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
+    if not meter.wait():
+        return
+    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+        if not meter.step(step.tokens, train.batch_tokens):
+            return

@@ -1,26 +1,26 @@
-"""What it costs to tell a token from the tokens before it: a window that is read anew for each, or a memory.
+"""What predicting a token from the tokens before it costs: a window that is read again for each, or a memory.
 
 The sides of a comparison are models of one shape with characters for tokens. `window` has no memory and learned
-positions, and reads the last L tokens again for every token it tells. `memory` has relative positions, remembers L rows
-of every layer, and reads each token once. `peer` is what `window` does, done by `transformers` (GPT-2 of the same
-shape). Each side is a process of its own; the ratio is the time of a token by the window by that with the memory.
+positions, and reads the last L tokens again for every token that it predicts. `memory` (Transformer-XL) has relative
+positions, remembers L vectors of every layer, and reads each token once. `peer` is what `window` does, done by
+`transformers` (GPT-2 of the same shape). Each side is a process of its own; the ratio is the time of a token by the
+window by that with the memory.
 
 How many windows are read at once, and how many tokens go on with a memory at once, each side finds out for itself
-before it is timed: the fastest counts, and is told.
+before it is timed: the fastest counts, and is reported.
 """
 
 import itertools
-import json
-import tempfile
+import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from benchmarks.child import Contestant
-from benchmarks.figures import footer, setting_of, spread
-from clozeworks.machine import doctor
+from benchmarks import harness
+from benchmarks.harness import Segments, Side, benchmark, closing, footer, per, ratio_of_pairs, spread
+from benchmarks.side import Meter, answer
 from clozeworks.plots import charts as plot
 
 if TYPE_CHECKING:
@@ -30,83 +30,69 @@ if TYPE_CHECKING:
     from clozeworks.model import Model
     from clozeworks.recipe import Recipe
 
-PACKAGES = ("torch", "transformers", "numpy")
-SETTING, TEXT = "setting.json", "text"
+TEXT = "text"
 PUBLISHED = {800: 363, 1800: 773, 2800: 1409, 3800: 1874}  # Dai et al. 2019, table 9, on a GPU
 SEGMENTS = (64, 128, 256, 512)  # tokens that go on with a memory at once
 TOKENS = (2048, 8192)  # of the windows that are read at once
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting(harness.Setting):
+    """The shape of the models, and the lengths of context."""
+
     lengths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 3800)
     peer: tuple[int, ...] = (64, 256, 1024)  # lengths at which the peer is timed, too
     width: int = 256
     depth: int = 4
     heads: int = 4
     vocab: int = 256  # bytes, as in the published comparison
-    repetitions: int = 5
     seconds: float = 1.0  # of work of each side in a repetition, at least
-    threads: int | None = None  # None: every core this process may use
     plot: str | None = None  # where to draw it
 
-    @staticmethod
-    def quick() -> "Setting":
-        return Setting(lengths=(64, 256, 1024), peer=(64,), repetitions=3, seconds=0.5)
+    @classmethod
+    def quick(cls) -> "Setting":
+        return cls(lengths=(64, 256, 1024), peer=(64,), repetitions=3, seconds=0.5)
 
 
-def run(setting: Setting) -> dict[str, Any]:
-    """Measure; the figures as one object that JSON can hold."""
-    threads, begin = setting.threads or doctor.cores(), time.monotonic()
+@benchmark("xl", ("torch", "transformers", "numpy"))
+def run(setting: Setting, folder: Path) -> dict[str, Any]:
+    """Measure every length of context; draw it where asked."""
     if setting.plot is not None:
         plot.check_ending(setting.plot)
-    with tempfile.TemporaryDirectory(prefix="clozeworks-bench-") as name:
-        folder = Path(name)
-        (folder / SETTING).write_text(json.dumps(asdict(setting)))
-        write_text(folder / TEXT)
-        found = {str(length): compared(setting, length, folder, threads) for length in setting.lengths}
+    write_text(folder / TEXT)
+    lengths = {str(length): measure_length(setting, length, folder) for length in setting.lengths}
     if setting.plot is not None:
-        draw(found, setting.plot)
+        draw(lengths, setting.plot)
     return {
-        "benchmark": "xl",
         "dtype": "fp32",
         "shape": {"depth": setting.depth, "width": setting.width, "heads": setting.heads, "vocabulary": setting.vocab},
         "repetitions": setting.repetitions,
-        "lengths": found,
-        **setting_of(threads, PACKAGES, begin),
+        "lengths": lengths,
     }
 
 
-def compared(setting: Setting, length: int, folder: Path, threads: int) -> dict[str, Any]:
-    """The sides at one length in turns; who goes first changes each time."""
+def measure_length(setting: Setting, length: int, folder: Path) -> dict[str, Any]:
+    """The sides at one length in turns."""
     names = ["window", "memory", *(["peer"] if length in setting.peer and has_peer() else [])]
-    sides = {side: Contestant("xl", folder, threads, side, str(length)) for side in names}
-    segments: dict[str, list[Any]] = {side: [] for side in names}
-    try:
-        tuned = {side: sides[side].go(1) for side in names}
-        steps = {side: max(1, round(setting.seconds / tuned[side]["seconds"])) for side in names}
-        for turn in range(setting.repetitions):
-            for side in names if turn % 2 == 0 else reversed(names):
-                segments[side].append(sides[side].go(steps[side]))
-    finally:
-        for side in sides.values():
-            side.close()
-    return {**summary(segments), "at_once": {side: found["at_once"] for side, found in tuned.items()},
-            "segments": segments}  # fmt: skip
+    with closing({side: Side("xl", folder, setting.cores, side, str(length)) for side in names}) as sides:
+        tuned = {name: side.go(1) for name, side in sides.items()}
+        steps = {name: max(1, round(setting.seconds / each["seconds"])) for name, each in tuned.items()}
+        segments = harness.take_turns(sides, steps, setting.repetitions)
+    at_once = {name: each["at_once"] for name, each in tuned.items()}
+    return {**summary(segments), "at_once": at_once, "segments": segments}
 
 
-def summary(segments: dict[str, list[Any]]) -> dict[str, Any]:
+def summary(segments: Segments) -> dict[str, Any]:
     """Microseconds a token of each side, and the ratios of each repetition."""
-    found: dict[str, Any] = {}
-    for prefix, field in (("", "seconds"), ("cpu_", "cpu_seconds")):
-        each = {side: [row[field] / row["tokens"] for row in rows] for side, rows in segments.items()}
+    results: dict[str, Any] = {}
+    for prefix, clock in (("", "seconds"), ("cpu_", "cpu_seconds")):
+        each = {side: per(some, clock, "tokens") for side, some in segments.items()}
         for name, (mine, other) in {"ratio": ("window", "memory"), "peer_ratio": ("peer", "window")}.items():
             if mine in each and other in each:
-                pairs = zip(each[mine], each[other], strict=True)
-                found[f"{prefix}{name}"] = spread([long / short for long, short in pairs], 2)
-        found[f"{prefix}us_a_token"] = {side: spread([1e6 * one for one in took], 1) for side, took in each.items()}
-    found["peak_mb"] = {side: max(row["peak_mb"] or 0.0 for row in rows) for side, rows in segments.items()}
-    return found
+                results[f"{prefix}{name}"] = ratio_of_pairs(each[mine], each[other], 2)
+        results[f"{prefix}us_a_token"] = {side: spread([1e6 * one for one in took], 1) for side, took in each.items()}
+    results["peak_mb"] = {side: max(each["peak_mb"] or 0.0 for each in some) for side, some in segments.items()}
+    return results
 
 
 def has_peer() -> bool:
@@ -152,7 +138,7 @@ def read_text(file: Path, vocab: int) -> "Tensor":
     return torch.from_numpy(np.frombuffer(file.read_bytes(), np.uint8).astype(np.int64)) % vocab
 
 
-Work = Iterator[int]  # the tokens that each step tells
+Work = Iterator[int]  # the tokens that each step predicts
 
 
 def window(setting: Setting, text: "Tensor", length: int, at_once: int) -> Work:
@@ -161,7 +147,7 @@ def window(setting: Setting, text: "Tensor", length: int, at_once: int) -> Work:
     model = _built(setting, length, remembers=False)
     while True:
         pieces = by_window(model, text, length, batch_tokens=at_once * length)
-        _passed(pieces, length)  # what the first window tells is no work of a slide
+        _passed(pieces, length)  # what the first window predicts is no work of a slide
         yield from map(len, itertools.takewhile(lambda piece: len(piece) == at_once, pieces))
 
 
@@ -208,7 +194,7 @@ def candidates(side: str, length: int) -> list[int]:
 
 def fastest(setting: Setting, text: "Tensor", side: str, length: int) -> tuple[int, float, Work]:
     """What is best done at once, the seconds of such a step, and the steps that follow."""
-    found = []
+    tried = []
     for at_once in candidates(side, length):
         steps = SIDES[side](setting, text, length, at_once)
         next(steps)  # warm
@@ -217,16 +203,18 @@ def fastest(setting: Setting, text: "Tensor", side: str, length: int) -> tuple[i
             begin = time.perf_counter()
             tokens = next(steps)
             took.append(time.perf_counter() - begin)
-        found.append((min(took) / tokens, at_once, min(took), steps))
-    _, at_once, seconds, steps = min(found, key=lambda each: each[:2])
+        tried.append((min(took) / tokens, at_once, min(took), steps))
+    _, at_once, seconds, steps = min(tried, key=lambda each: each[:2])
     return at_once, seconds, steps
 
 
-def side_of(folder: Path, side: str, length: int) -> tuple[int, float, Work]:
-    given = json.loads((folder / SETTING).read_text())
-    given |= {"lengths": tuple(given["lengths"]), "peer": tuple(given["peer"])}
-    setting = Setting(**given)
-    return fastest(setting, read_text(folder / TEXT, setting.vocab), side, length)
+def serve(folder: Path, answers: IO[str], side: str, length: str) -> None:
+    """What a side does: find out what is best done at once, then predict, segment by segment."""
+    sys.stdin.readline()  # nobody else works while this side finds out what is best for it
+    setting = Setting.read(folder)
+    at_once, seconds, steps = fastest(setting, read_text(folder / TEXT, setting.vocab), side, int(length))
+    answer(answers, {"at_once": at_once, "seconds": seconds})
+    Meter(answers).follow(steps)
 
 
 def _built(setting: Setting, length: int, remembers: bool) -> "Model":
@@ -242,12 +230,13 @@ def _passed(pieces: "Iterator[Tensor]", tokens: int) -> None:
         tokens -= len(next(pieces))
 
 
-# ---- how it is told
+# ---- the plot and the table
 
 
-def draw(found: dict[str, Any], path: str) -> None:
-    lengths = [int(length) for length in found]
-    ratios = [each["ratio"] for each in found.values()]
+def draw(results: dict[str, Any], path: str) -> None:
+    """The ratio by length of context, beside the published one."""
+    lengths = [int(length) for length in results]
+    ratios = [each["ratio"] for each in results.values()]
     plot.growth(
         {
             "this machine": [
@@ -262,31 +251,28 @@ def draw(found: dict[str, Any], path: str) -> None:
     )
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    shape = figures["shape"]
+    shape = results["shape"]
     head = (
         f"{shape['depth']} layers of width {shape['width']}, {shape['heads']} heads, {shape['vocabulary']} characters; "
-        f"fp32, {figures['machine']['threads']} threads; {figures['repetitions']} repetitions"
+        f"fp32, {results['machine']['threads']} threads; {results['repetitions']} repetitions"
     )
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for heading in ("context", "window us", "memory us", "ratio", "by processor time", "peer"):
-        table.add_column(heading, justify="right")
-    for length, found in figures["lengths"].items():
-        took = found["us_a_token"]
+    table = harness.make_table("context", "window us", "memory us", "ratio", "by processor time", "peer", left=0)
+    for length, each in results["lengths"].items():
+        took = each["us_a_token"]
         ratios = (
             f"{r['median']:,.0f} ({r['lowest']:,.0f} to {r['highest']:,.0f})"
-            for r in (found["ratio"], found["cpu_ratio"])
+            for r in (each["ratio"], each["cpu_ratio"])
         )
         table.add_row(
             f"{int(length):,}",
             f"{took['window']['median']:,.0f}",
             f"{took['memory']['median']:,.0f}",
             *ratios,
-            f"{found['peer_ratio']['median']:.2f}" if "peer_ratio" in found else "",
+            f"{each['peer_ratio']['median']:.2f}" if "peer_ratio" in each else "",
         )
     note = "Microseconds a token; the peer's window (transformers) by ours."
-    return Group(head, "", table, "", note, footer(figures))
+    return Group(head, "", table, "", note, footer(results))

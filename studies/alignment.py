@@ -2,8 +2,8 @@
 
 A recurrent model reads a string of drawn symbols and writes it again, forwards or backwards. With one context for the
 whole string (Cho et al. 2014) everything has to pass through a vector of one size; with attention (Bahdanau et al.
-2015) each step looks at the place it needs. Told is how many strings of each length come out without a mistake, for
-one context and for the scores dot, cosine and MLP, and where one of them looked.
+2015) each step looks at the position it needs. Reported is how many strings of each length come out without a
+mistake, for one context and for the scores dot, cosine and MLP, and where one of them looked.
 """
 
 import sys
@@ -12,22 +12,19 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.batch import Batch, from_padded
-from clozeworks.core.context import AttentionCapture
-from clozeworks.core.dropout import DropoutKey
+from clozeworks.core.batch import AttentionCapture, Batch, from_padded
 from clozeworks.model import Model
 from clozeworks.nn.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.plots import charts
-from studies import script
-from studies.independence import mean
+from studies.study import Study, fit_batches, mean_interval
 
 SYMBOLS, START, END = 32, 0, 1  # to draw from, besides these two
 LONGEST, WIDTH = 16, 64
 STEPS, ROWS, RATE = 400, 32, 5e-3
 LENGTHS = (4, 8, 12, 16)
-TESTED = 128  # strings of each length that nobody learnt from
+TESTED = 128  # strings of each length that nobody trained on
 TASKS = ("copy", "reverse")
 DECODERS = {
     "one context": RecurrentAcross(None),
@@ -47,11 +44,11 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS) -> dict[str, Any]:
     for task in TASKS:
         exact[task] = {}
         for name in DECODERS:
-            found = exact[task][name] = {str(length): [] for length in LENGTHS}
+            shares = exact[task][name] = {str(length): [] for length in LENGTHS}
             for seed in seeds:
-                model = learnt(name, task, seed, steps)
+                model = train(name, task, seed, steps)
                 for length in LENGTHS:
-                    found[str(length)].append(right(model, strings(task, seed, -length, TESTED, length)))
+                    shares[str(length)].append(score_exact(model, strings(task, seed, -length, TESTED, length)))
                 if task == "reverse" and name == "MLP" and not looked:
                     looked = weights(model, strings(task, seed, -1, 1, 12))
     return {
@@ -62,8 +59,8 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS) -> dict[str, Any]:
         "longest": LONGEST,
         "parameters": {name: sum(p.numel() for p in fresh(name, 0).parameters()) for name in DECODERS},
         "exact": exact,
-        "mean": {task: {name: {length: mean(values) for length, values in each.items()} for name, each in arms.items()}
-                 for task, arms in exact.items()},
+        "mean": {task: {name: {length: mean_interval(values) for length, values in each.items()}
+                        for name, each in arms.items()} for task, arms in exact.items()},
         "weights": looked,
     }  # fmt: skip
 
@@ -102,32 +99,20 @@ def fresh(name: str, seed: int) -> Model:
     return clozeworks.build(recipe_for(name, seed))
 
 
-def learnt(name: str, task: str, seed: int, steps: int) -> Model:
-    model = fresh(name, seed)
-    optimizer = torch.optim.Adam(model.parameters(), RATE, betas=(0.9, 0.98))
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, 20 * (step + 1) / steps, 2 - 2 * step / steps)
+def train(name: str, task: str, seed: int, steps: int) -> Model:
+    return fit_batches(
+        fresh(name, seed), lambda step: strings(task, seed, step, ROWS), seed=seed, steps=steps, learning_rate=RATE
     )
-    for step in range(steps):
-        batch = strings(task, seed, step, ROWS)
-        assert batch.labels is not None
-        (loss,) = model(batch, DropoutKey.make(seed, step, rows=range(ROWS))).losses.values()
-        optimizer.zero_grad()
-        (loss / len(batch.labels)).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        rate.step()
-    return model
 
 
 @torch.no_grad()
-def right(model: Model, batch: Batch) -> float:
+def score_exact(model: Model, batch: Batch) -> float:
     """The share of strings that are written without a mistake: each token is the likeliest after those before it."""
     head = model.head("next_token")
     assert isinstance(head, NextTokenLayer)
     assert batch.labels is not None
-    said = head.logits(model.read(batch, model.specs).at(batch)).argmax(-1)
-    good = (said == batch.labels).view(batch.tokens.shape).all(1)
+    predicted = head.logits(model.read(batch, model.specs).at(batch)).argmax(-1)
+    good = (predicted == batch.labels).view(batch.tokens.shape).all(1)
     return round(float(good.float().mean()), 4)
 
 
@@ -135,22 +120,22 @@ def right(model: Model, batch: Batch) -> float:
 def weights(model: Model, batch: Batch) -> list[list[float]]:
     """Where the decoder looked while it wrote the first string: a row a token that was written."""
     assert model.decoder is not None
-    taps = AttentionCapture()
-    model.decoder(batch.tokens, batch.token_info, batch.context(source=model.source(batch.source), capture=taps))
-    return [[round(share, 4) for share in row] for row in taps.captured["weights.0"][0, 0].tolist()]
+    capture = AttentionCapture()
+    model.decoder(batch.tokens, batch.token_info, batch.context(source=model.source(batch.source), capture=capture))
+    return [[round(share, 4) for share in row] for row in capture.captured["weights.0"][0, 0].tolist()]
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """Exact strings by length, a panel a task, and where the decoder looked."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 3.8), dpi=150, layout="constrained")
     for number, task in enumerate(TASKS, 1):
         axes = figure.add_subplot(1, 3, number)
-        for at, (name, each) in enumerate(figures["exact"][task].items()):
-            values = [sum(found) / len(found) for found in each.values()]
+        for at, (name, each) in enumerate(results["exact"][task].items()):
+            values = [sum(shares) / len(shares) for shares in each.values()]
             axes.plot(LENGTHS, values, marker="o", markersize=4, color=charts.COLOURS[at], label=name)
-            dots = [(int(length), value) for length, found in each.items() for value in found]
+            dots = [(int(length), value) for length, shares in each.items() for value in shares]
             axes.plot(*zip(*dots, strict=True), ".", color=charts.COLOURS[at], alpha=0.35, markersize=5)
         axes.set_title(f"{task}: strings without a mistake", loc="left", fontsize=11)
         axes.set_xlabel("symbols")
@@ -158,17 +143,22 @@ def draw(figures: dict[str, Any], path: str) -> None:
         axes.set_ylim(-0.03, 1.05)
         charts.finish(axes, legend=number == 1)
     axes = figure.add_subplot(1, 3, 3)
-    axes.imshow(figures["weights"], cmap="Blues", vmin=0, vmax=1)
+    axes.imshow(results["weights"], cmap="Blues", vmin=0, vmax=1)
     axes.set_title("reverse: where the MLP looked", loc="left", fontsize=11)
     axes.set_xlabel("read")
     axes.set_ylabel("written")
     charts.write(figure, path)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Strings copied and turned round by recurrent models, with one context and with attention, by length."
-    return script.answer(script.Arguments("alignment", about, EXAMPLE, STEPS), words, run, draw)
+STUDY = Study(
+    name="alignment",
+    about="Strings copied and turned round by recurrent models, with one context and with attention, by length.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ on disk.
 import math
 import statistics
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +19,7 @@ import numpy as np
 from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read_table
 from clozeworks.plots import charts
-from studies import script
+from studies.study import Study, finetune, read_numbers, workspace
 
 COLUMNS = {"classify": ("text",), "pair": ("text_a", "text_b")}
 SIDES = ("ours", "theirs")
@@ -41,15 +40,15 @@ def run(
     if task not in COLUMNS:
         raise InputError("--task", task, "classify or pair is needed", "choose one")
     table, dev = (read_table(file, COLUMNS[task], ("label",)).table for file in (train, test))
-    count = {name: script.numbers(f"--{name}", given, 1)[0] for name, given in
+    count = {name: read_numbers(f"--{name}", given, 1)[0] for name, given in
              (("rows", rows), ("epochs", epochs), ("length", length))}  # fmt: skip
     found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     given = (table.rows[: count["rows"]], dev.rows, count["epochs"], count["length"])
     settings = None
-    with tempfile.TemporaryDirectory(prefix="clozeworks-beside-") as name:
+    with workspace("beside") as folder:
         for turn, seed in enumerate(seeds):
             for side in SIDES if turn % 2 == 0 else reversed(SIDES):
-                out, clocks = Path(name) / f"{side}-{seed}", (time.perf_counter(), time.process_time())
+                out, clocks = folder / f"{side}-{seed}", (time.perf_counter(), time.process_time())
                 if side == "ours":
                     figure, settings = ours(task, model, *given, seed, out)
                 else:
@@ -89,11 +88,7 @@ def ours(
     import clozeworks  # what a user calls, and nothing behind it
 
     changes = {"train.seed": str(seed), "train.precision": "fp32"}
-    done = clozeworks.finetune(
-        task, model, rows, dev, out=out, epochs=epochs, length=length, progress=False, changes=changes
-    )
-    if not done.finished:
-        raise SystemExit(128 + done.signal)
+    done = finetune(task, model, rows, dev, out=out, epochs=epochs, length=length, changes=changes)
     return done.metrics["accuracy"], clozeworks.load(out).recipe.train
 
 
@@ -164,24 +159,29 @@ def theirs(
     return float(trainer.state.best_metric)
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
-    title = f"{figures['task']}: {figures['rows']:,} rows, measured on {figures['measured']:,} others"
-    charts.grouped_bars({"": figures["accuracy"]}, path, title, "accuracy")
+    title = f"{results['task']}: {results['rows']:,} rows, measured on {results['measured']:,} others"
+    charts.grouped_bars({"": results["accuracy"]}, path, title, "accuracy")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Our fine-tuning beside the Trainer of transformers: same weights, rows and settings, in turns."
-    parser = script.Arguments("beside", about, EXAMPLE, None)
-    parser.add_argument("--model", required=True, metavar="HF_DIR", help="a Hugging Face directory with its tokenizer")
-    parser.add_argument("--task", default="classify", help="classify or pair (classify)")
-    parser.add_argument("--train", required=True, metavar="FILE", help="labelled rows to learn from")
-    parser.add_argument("--test", required=True, metavar="FILE", help="labelled rows to measure on")
-    parser.add_argument("--limit", default="2000", help="how many to learn from, the first ones (2000)")
-    parser.add_argument("--epochs", default="3", help="(3)")
-    parser.add_argument("--max-length", default="128", help="tokens of an example at most (128)")
-    return script.answer(parser, words, run, draw)
+STUDY = Study(
+    name="beside",
+    about="Our fine-tuning beside the Trainer of transformers: same weights, examples and settings, in turns.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    options={
+        "--model": {"required": True, "metavar": "HF_DIR", "help": "a Hugging Face directory with its tokenizer"},
+        "--task": {"default": "classify", "help": "classify or pair (classify)"},
+        "--train": {"required": True, "metavar": "FILE", "help": "labelled examples to learn from"},
+        "--test": {"required": True, "metavar": "FILE", "help": "labelled examples to measure on"},
+        "--limit": {"dest": "rows", "default": "2000", "help": "how many to learn from, the first ones (2000)"},
+        "--epochs": {"default": "3", "help": "(3)"},
+        "--max-length": {"dest": "length", "default": "128", "help": "tokens of an example at most (128)"},
+    },
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

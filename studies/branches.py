@@ -6,9 +6,7 @@ of sentences: with two branches; with attention alone and the usual wide feed-fo
 flat one. The latter two are as wide as makes their blocks cost at least as much as those of the first.
 """
 
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,17 +14,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import Batch
-from clozeworks.core.context import AttentionCapture
-from clozeworks.core.errors import InputError
+from clozeworks.core.batch import PADDING, AttentionCapture, Batch, visible
 from clozeworks.core.spec import walk
-from clozeworks.core.token_info import PADDING, visible
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import batches, evaluate
 from clozeworks.model import Model
 from clozeworks.plots import charts
-from studies import script
-from studies.independence import mean
+from studies.study import (
+    Study,
+    mean_difference,
+    mean_interval,
+    pretrain,
+    read_fields,
+    read_pairs,
+    search_rate,
+    set_budget,
+    workspace,
+)
 
 STEPS, BATCH_TOKENS, VOCAB = 1500, 2048, 4000
 LENGTH = 20  # tokens of a sentence, at which multiply-adds are counted
@@ -52,24 +56,22 @@ def run(
     import clozeworks  # what a user calls, and nothing behind it
 
     names = ("loss", "bleu", "near")
-    found: dict[str, dict[str, list[float]]] = {name: {} for name in names}
+    metrics: dict[str, dict[str, list[float]]] = {name: {} for name in names}
     tried: dict[str, dict[str, float]] = {}
-    sides = read(test, fields(pairs))
-    with tempfile.TemporaryDirectory(prefix="clozeworks-branches-") as name:
-        data, heldout = texts(Path(name), train, test, fields(pairs))
+    sides = read_pairs(test, read_fields(pairs))
+    with workspace("branches") as folder:
+        data, heldout = texts(folder, train, test, read_fields(pairs))
         for kind in BASES:
-            out = Path(name) / kind
-            first = {rate: learnt(kind, data, heldout, sides, out, seeds[0], steps, rate) for rate in rates}
-            best = min(rates, key=lambda rate: first[rate]["loss"])
-            rest = [learnt(kind, data, heldout, sides, out, seed, steps, best) for seed in seeds[1:]]
-            for measured in names:
-                found[measured][kind] = [round(each[measured], 4) for each in (first[best], *rest)]
-            tried[kind] = {str(rate): round(each["loss"], 4) for rate, each in first.items()}
+
+            def train_one(seed: int, rate: float, kind: str = kind) -> dict[str, float]:
+                return train_kind(kind, data, heldout, sides, out=folder / kind, seed=seed, steps=steps, rate=rate)
+
+            every, tried[kind] = search_rate(train_one, lambda each: each["loss"], seeds, rates)
+            for name in names:
+                metrics[name][kind] = [round(each[name], 4) for each in every]
     recipes = {kind: recipe_for(kind, 0, steps, RATES[0]) for kind in BASES}
-    loss = found["loss"]
-    gaps = {
-        kind: mean([a - b for a, b in zip(loss[kind], loss["branches"], strict=True)]) for kind in ("attention", "flat")
-    }
+    loss = metrics["loss"]
+    gaps = {kind: mean_difference(loss[kind], loss["branches"]) for kind in ("attention", "flat")}
     return {
         "steps": steps,
         "tokens_a_step": BATCH_TOKENS,
@@ -78,30 +80,12 @@ def run(
         "multiply_adds": {kind: clozeworks.multiply_adds(r, LENGTH) for kind, r in recipes.items()},
         "parameters": {kind: clozeworks.count_parameters(r) for kind, r in recipes.items()},
         "heldout_loss_by_rate": tried,
-        **found,
-        "mean": {name: {kind: mean(values) for kind, values in each.items()} for name, each in found.items()},
+        **metrics,
+        "mean": {
+            name: {kind: mean_interval(values) for kind, values in each.items()} for name, each in metrics.items()
+        },
         "mean_loss_less_that_of_branches": gaps,
     }
-
-
-def fields(pairs: str) -> tuple[str, str]:
-    """The names of source and target."""
-    names = [name.strip() for name in pairs.split(",")]
-    if len(names) != 2 or not all(names):
-        raise InputError("--pairs", pairs, "the names of two fields are needed", "such as en,de")
-    return names[0], names[1]
-
-
-def read(path: str, names: tuple[str, str]) -> tuple[list[str], list[str]]:
-    """Sources and targets of a file of JSON lines."""
-    if not Path(path).is_file():
-        raise InputError("--test", path or "nothing", "a file of JSON lines is needed", f"for example: {EXAMPLE}")
-    rows = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-    for number, row in enumerate(rows, 1):
-        if not all(isinstance(row.get(name), str) for name in names):
-            needed = f"an object with the texts {names[0]} and {names[1]} is needed on each line"
-            raise InputError(f"{path}:{number}", str(row)[:60], needed, "name the fields with --pairs")
-    return [row[names[0]] for row in rows], [row[names[1]] for row in rows]
 
 
 def texts(folder: Path, train: str, test: str, names: tuple[str, str]) -> tuple[Path, Path]:
@@ -114,11 +98,12 @@ def texts(folder: Path, train: str, test: str, names: tuple[str, str]) -> tuple[
     return data, heldout
 
 
-def learnt(
+def train_kind(
     kind: str,
     data: Path,
     heldout: Path,
     sides: tuple[list[str], list[str]],
+    *,
     out: Path,
     seed: int,
     steps: int,
@@ -128,7 +113,7 @@ def learnt(
     from clozeworks.metrics.bleu import bleu
 
     r = recipe_for(kind, seed, steps, rate)
-    encoder, text = script.trained(r, data, out / f"{seed}-{rate}"), Corpus.open(heldout)
+    encoder, text = pretrain(r, data, out / f"{seed}-{rate}"), Corpus.open(heldout)
     vocabulary = encoder.vocabulary()
     score = bleu(encoder.translate(sides[0]), sides[1], lowercase=True)["bleu"]
     return {
@@ -144,9 +129,9 @@ def near(model: Model, sources: Sequence[Batch]) -> float:
     tokens, heads and layers."""
     total, count = 0.0, 0
     for batch in sources:
-        taps = AttentionCapture()
-        model.encoder(batch.tokens, batch.token_info, batch.context(capture=taps))
-        for weights in taps.captured.values():
+        capture = AttentionCapture()
+        model.encoder(batch.tokens, batch.token_info, batch.context(capture=capture))
+        for weights in capture.captured.values():
             total += float(beside(weights, batch).sum())
             count += batch.real * weights.shape[1]
     return total / count
@@ -163,9 +148,8 @@ def beside(weights: Tensor, batch: Batch) -> Tensor:
 def recipe_for(kind: str, seed: int, steps: int, rate: float) -> Any:
     """Three layers on each side, as wide as makes the blocks cost what those of the model with two branches cost."""
     r = shaped(kind, WIDTHS[kind])
-    r.train.batch_tokens, r.train.steps, r.train.warmup = BATCH_TOKENS, steps, max(1, steps // 5)
-    r.train.learning_rate, r.train.seed, r.train.precision = rate, seed, "fp32"
-    r.train.save_every = r.train.evaluate_every = steps
+    set_budget(r, seed=seed, steps=steps, batch_tokens=BATCH_TOKENS, learning_rate=rate)
+    r.train.warmup = max(1, steps // 5)
     return r
 
 
@@ -182,22 +166,28 @@ def shaped(kind: str, width: int) -> Any:
     return r
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """The held-out losses beside each other, a bar the mean over the seeds and a dot each of them."""
     words = {"branches": "two branches", "attention": "attention", "flat": "attention, flat feed-forward part"}
-    bars = {words[kind]: values for kind, values in figures["loss"].items()}
+    bars = {words[kind]: values for kind, values in results["loss"].items()}
     title = "Translation for as many multiply-adds"
     charts.grouped_bars({"held-out pairs": bars}, path, title, "nats a token, fewer are better")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Two branches against attention alone, on pairs of sentences, for as many multiply-adds."
-    parser = script.Arguments("branches", about, EXAMPLE, STEPS)
-    parser.add_argument("--train", required=True, metavar="FILE", help="pairs to learn from, JSON lines")
-    parser.add_argument("--test", required=True, metavar="FILE", help="pairs to measure on")
-    parser.add_argument("--pairs", default="en,de", help="their fields, source and target (en,de)")
-    return script.answer(parser, words, run, draw)
+STUDY = Study(
+    name="branches",
+    about="Two branches against attention alone, on pairs of sentences, for as many multiply-adds.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+    options={
+        "--train": {"required": True, "metavar": "FILE", "help": "pairs to learn from, JSON lines"},
+        "--test": {"required": True, "metavar": "FILE", "help": "pairs to measure on"},
+        "--pairs": {"default": "en,de", "help": "their fields, source and target (en,de)"},
+    },
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

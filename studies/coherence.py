@@ -8,7 +8,6 @@ are the same (0 coherent, 1 not), so neither is trained again.
 """
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import SentenceOrder, SentencePair
 from clozeworks.plots import charts
-from studies import script
 from studies.corpora import planted
+from studies.study import Study, pretrain, set_budget, workspace
 
 STEPS, EXAMPLES = 1500, 64  # steps, and pairs in each
 LENGTH = 2 * planted.WORDS + 3  # [CLS] a sentence [SEP] a sentence [SEP]
@@ -31,14 +30,15 @@ EXAMPLE = "python -m studies.coherence --seeds 0,1,2 --plot coherence.svg"
 
 def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS) -> dict[str, Any]:
     """Accuracy on held-out pairs: {"trained": {task: {"asked": {task: [one a seed]}}}} with how it was measured."""
-    found: dict[str, dict[str, list[float]]] = {task: {asked: [] for asked in TASKS} for task in TASKS}
-    with tempfile.TemporaryDirectory(prefix="clozeworks-coherence-") as name:
-        train, heldout = texts(Path(name))
+    accuracies: dict[str, dict[str, list[float]]] = {task: {asked: [] for asked in TASKS} for task in TASKS}
+    with workspace("coherence") as folder:
+        text, heldout = texts(folder)
         for task in TASKS:
             for seed in seeds:
-                for asked, accuracy in learnt(task, train, heldout, Path(name) / f"{task}-{seed}", seed, steps).items():
-                    found[task][asked].append(round(accuracy, 4))
-    return {"steps": steps, "pairs_a_step": EXAMPLES, "seeds": list(seeds), "accuracy": found}
+                scores = train(task, text, heldout, out=folder / f"{task}-{seed}", seed=seed, steps=steps)
+                for asked, accuracy in scores.items():
+                    accuracies[task][asked].append(round(accuracy, 4))
+    return {"steps": steps, "pairs_a_step": EXAMPLES, "seeds": list(seeds), "accuracy": accuracies}
 
 
 def texts(folder: Path, stories: int = 500) -> tuple[Path, Path]:
@@ -51,12 +51,12 @@ def texts(folder: Path, stories: int = 500) -> tuple[Path, Path]:
     return train, heldout
 
 
-def learnt(task: str, train: Path, heldout: Path, out: Path, seed: int, steps: int) -> dict[str, float]:
+def train(task: str, data: Path, heldout: Path, *, out: Path, seed: int, steps: int) -> dict[str, float]:
     """Train on one task; the accuracy on each."""
-    encoder, text = script.trained(recipe_for(task, seed, steps), train, out), Corpus.open(heldout)
+    encoder, text = pretrain(recipe_for(task, seed, steps), data, out), Corpus.open(heldout)
     objectives = {name: Objective(segments, None, (SentenceRelation(),)) for name, segments in TASKS.items()}
-    figures = {name: evaluate(encoder.model, text, each, encoder.vocabulary()) for name, each in objectives.items()}
-    return {name: figure["pair_accuracy"] for name, figure in figures.items()}
+    metrics = {name: evaluate(encoder.model, text, each, encoder.vocabulary()) for name, each in objectives.items()}
+    return {name: each["pair_accuracy"] for name, each in metrics.items()}
 
 
 def recipe_for(task: str, seed: int, steps: int) -> Any:
@@ -71,26 +71,28 @@ def recipe_for(task: str, seed: int, steps: int) -> Any:
     r.encoder.embed.dropout = block.dropout = block.mixer.dropout = 0.0
     r.encoder.init = 0.06  # 0.02 suits a width of 768
     r.objective = Objective(TASKS[task], None, (SentenceRelation(),))
-    r.train.batch_tokens = EXAMPLES * LENGTH
-    r.train.steps, r.train.seed = steps, seed
-    r.train.save_every = r.train.evaluate_every = steps
-    r.train.precision = "fp32"
+    set_budget(r, seed=seed, steps=steps, batch_tokens=EXAMPLES * LENGTH)
     return r
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """Each training's accuracies beside each other, a bar the mean over the seeds and a dot each of them."""
-    bars = {f"trained on {NAMES[task]}": asked for task, asked in figures["accuracy"].items()}
+    bars = {f"trained on {NAMES[task]}": asked for task, asked in results["accuracy"].items()}
     groups = {
         group: {f"asked {NAMES[name]}": values for name, values in asked.items()} for group, asked in bars.items()
     }
     charts.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "What next sentence prediction and sentence order prediction teach, on text with planted cues."
-    return script.answer(script.Arguments("coherence", about, EXAMPLE, STEPS), words, run, draw)
+STUDY = Study(
+    name="coherence",
+    about="What next sentence prediction and sentence order prediction teach, on text with planted cues.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

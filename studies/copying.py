@@ -13,44 +13,45 @@ from typing import Any
 import torch
 
 from clozeworks.core.batch import Batch, from_padded
-from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
 from clozeworks.nn.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.plots import charts
-from studies import script
-from studies.independence import mean
+from studies.study import Study, fit_batches, mean_interval
 
 WORD, SYMBOLS = 31, 64  # tokens of w, and how many there are to draw from besides 0
 LENGTH = 2 * (WORD + 1)
 CHUNK, WIDTH, HEADS = 4, 64, 2
 STEPS, ROWS, RATE = 800, 16, 3e-3  # steps, rows in each, and how far they go
 ROUNDS = (1, 2, 4, 8)
-TESTED = 512  # rows that nobody learnt from
+TESTED = 512  # rows that nobody trained on
 EXAMPLE = "python -m studies.copying --seeds 0,1,2 --plot copying.svg"
 
 
 def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS) -> dict[str, Any]:
     """Accuracy on the second w: {"accuracy": {trained with: {read with: [one a seed]}}} with how it was measured."""
-    found: dict[str, dict[str, list[float]]] = {str(rounds): {} for rounds in ROUNDS}
+    accuracies: dict[str, dict[str, list[float]]] = {str(rounds): {} for rounds in ROUNDS}
     whole: dict[str, list[float]] = {"shared": [], "separate": []}
     for seed in seeds:
         for trained in ROUNDS:
-            model = learnt(trained, seed, steps)
+            model = train(trained, seed, steps)
             for read in ROUNDS:
-                found[str(trained)].setdefault(str(read), []).append(accuracy(model, seed, read))
+                accuracies[str(trained)].setdefault(str(read), []).append(score(model, seed, read))
         for kind, values in whole.items():
-            values.append(accuracy(learnt(kind, seed, steps), seed))
+            values.append(score(train(kind, seed, steps), seed))
     return {
         "steps": steps,
         "tokens_a_step": ROWS * LENGTH,
         "seeds": list(seeds),
         "length": LENGTH,
         "chunk": CHUNK,
-        "accuracy": found,
+        "accuracy": accuracies,
         "all_pairs": whole,
-        "mean": {trained: {read: mean(values) for read, values in each.items()} for trained, each in found.items()},
-        "mean_all_pairs": {kind: mean(values) for kind, values in whole.items()},
+        "mean": {
+            trained: {read: mean_interval(values) for read, values in each.items()}
+            for trained, each in accuracies.items()
+        },
+        "mean_all_pairs": {kind: mean_interval(values) for kind, values in whole.items()},
     }
 
 
@@ -88,27 +89,15 @@ def recipe_for(kind: int | str, seed: int) -> Any:
     return r
 
 
-def learnt(kind: int | str, seed: int, steps: int) -> Model:
+def train(kind: int | str, seed: int, steps: int) -> Model:
     import clozeworks
 
     model = clozeworks.build(recipe_for(kind, seed))
-    optimizer = torch.optim.Adam(model.parameters(), RATE, betas=(0.9, 0.98))
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min(1.0, 20 * (step + 1) / steps, 2 - 2 * step / steps)
-    )
-    for step in range(steps):
-        batch = rows(seed, step, ROWS)
-        (loss,) = model(batch, DropoutKey.make(seed, step, rows=range(ROWS))).losses.values()
-        optimizer.zero_grad()
-        (loss / (ROWS * WORD)).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        rate.step()
-    return model
+    return fit_batches(model, lambda step: rows(seed, step, ROWS), seed=seed, steps=steps, learning_rate=RATE)
 
 
 @torch.no_grad()
-def accuracy(model: Model, seed: int, rounds: int | None = None) -> float:
+def score(model: Model, seed: int, rounds: int | None = None) -> float:
     for layer in model.modules():
         if isinstance(layer, LSHLayer) and rounds is not None:
             layer.rounds = rounds
@@ -116,20 +105,25 @@ def accuracy(model: Model, seed: int, rounds: int | None = None) -> float:
     return round(float(right) / (TESTED * WORD), 4)
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """A group for each number of rounds in training, a bar for each in reading."""
     groups = {
         f"trained with {trained}": {f"read with {read}": values for read, values in each.items()}
-        for trained, each in figures["accuracy"].items()
+        for trained, each in results["accuracy"].items()
     }
-    shared = figures["mean_all_pairs"]["shared"][0]
+    shared = results["mean_all_pairs"]["shared"][0]
     charts.grouped_bars(groups, path, "A word said twice, by rounds of hashing", "accuracy", shared, "all pairs")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Attention by hashing on a word that is said twice, by rounds in training and in reading."
-    return script.answer(script.Arguments("copying", about, EXAMPLE, STEPS), words, run, draw)
+STUDY = Study(
+    name="copying",
+    about="Attention by hashing on a word that is said twice, by rounds in training and in reading.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

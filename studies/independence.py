@@ -1,16 +1,14 @@
-"""Two hidden words that belong together, with a mask and in an order: `python -m studies.independence`.
+"""Two masked words that belong together, with a mask and in an order: `python -m studies.independence`.
 
-A model of hidden tokens (Devlin et al. 2018) gives each of them a probability as if the others were not there, so of
-"banking crisis" with both words hidden it can say no more than which words are frequent. A model of tokens in an order
+A masked language model (Devlin et al. 2018) gives each of them a probability as if the others were not there, so of
+"banking crisis" with both words masked it can say no more than which words are frequent. A model of tokens in an order
 (Yang et al. 2019, 2.6) gives the second of them its probability with the first in sight. Here both learn text in which
 compounds are planted (`corpus.compounds`), and each is asked for both words of a compound, at once and one after the
 other, and for one of them with the other in sight.
 """
 
 import math
-import statistics
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -31,8 +29,9 @@ from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import DocSentences
 from clozeworks.plots import charts
-from studies import asking, script
+from studies import asking
 from studies.corpora import compounds
+from studies.study import Study, mean_difference, mean_interval, pretrain, search_rate, set_budget, workspace
 
 STEPS, EXAMPLES = 800, 64  # steps, and rows in each
 TOGETHER = 2  # sentences of a row
@@ -42,7 +41,6 @@ BASES = {"masked": "bert_tiny", "permuted": "xlnet_mini"}  # the recipes that ar
 ASKS = {"masked": asking.Masked, "permuted": asking.Permuted}
 ONE = math.log(len(compounds.COMPOUNDS))  # nats that tell which compound it is
 IDEAL = {"at once": 2 * ONE, "in turn": ONE, "one hidden": 0.0}
-QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Student's 97.5 % by degrees of freedom
 EXAMPLE = "python -m studies.independence --seeds 0,1,2 --plot independence.svg"
 
 
@@ -51,38 +49,31 @@ def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS, rates: Sequence[fl
 
     Each model learns at the rate that gave it the lower held-out loss of its own with the first seed.
     """
-    found: dict[str, dict[str, list[float]]] = {}
+    surprises: dict[str, dict[str, list[float]]] = {}
     tried: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory(prefix="clozeworks-independence-") as name:
-        train, heldout = texts(Path(name))
+    with workspace("independence") as folder:
+        data, heldout = texts(folder)
         for kind in BASES:
-            first = {rate: learnt(kind, train, heldout, Path(name) / kind, seeds[0], steps, rate) for rate in rates}
-            best = min(rates, key=lambda rate: first[rate][0])
-            rest = [learnt(kind, train, heldout, Path(name) / kind, seed, steps, best)[1] for seed in seeds[1:]]
-            every = [first[best][1], *rest]
-            found[kind] = {asked: [round(each[asked], 4) for each in every] for asked in IDEAL}
-            tried[kind] = {str(rate): round(loss, 4) for rate, (loss, _) in first.items()}
-    gaps = [a - b for a, b in zip(found["masked"]["at once"], found["permuted"]["in turn"], strict=True)]
+
+            def train_one(seed: int, rate: float, kind: str = kind) -> tuple[float, dict[str, float]]:
+                return train(kind, data, heldout, out=folder / kind, seed=seed, steps=steps, rate=rate)
+
+            every, tried[kind] = search_rate(train_one, lambda each: each[0], seeds, rates)
+            surprises[kind] = {asked: [round(each[asked], 4) for _, each in every] for asked in IDEAL}
+    gap = mean_difference(surprises["masked"]["at once"], surprises["permuted"]["in turn"])
     return {
         "steps": steps,
         "tokens_a_step": EXAMPLES * LENGTH,
         "seeds": list(seeds),
         "compounds": len(compounds.COMPOUNDS),
         "heldout_loss_by_rate": tried,
-        "surprise": found,
+        "surprise": surprises,
         "ideal": {asked: round(value, 4) for asked, value in IDEAL.items()},
-        "mean": {kind: {asked: mean(values) for asked, values in each.items()} for kind, each in found.items()},
-        "mean_masked_at_once_less_permuted_in_turn": mean(gaps),
+        "mean": {
+            kind: {asked: mean_interval(values) for asked, values in each.items()} for kind, each in surprises.items()
+        },
+        "mean_masked_at_once_less_permuted_in_turn": gap,
     }
-
-
-def mean(values: Sequence[float]) -> tuple[float, float | None]:
-    """The mean over seeds and half of its 95 % interval by Student's t; None for one seed."""
-    if len(values) == 1:
-        return round(values[0], 4), None
-    free = min(len(values) - 1, len(QUANTILES))
-    half = QUANTILES[free - 1] * statistics.stdev(values) / math.sqrt(len(values))
-    return round(statistics.mean(values), 4), round(half, 4)
 
 
 def texts(folder: Path, documents: int = 400) -> tuple[Path, Path]:
@@ -96,12 +87,12 @@ def texts(folder: Path, documents: int = 400) -> tuple[Path, Path]:
     return train, heldout
 
 
-def learnt(
-    kind: str, train: Path, heldout: Path, out: Path, seed: int, steps: int, rate: float
+def train(
+    kind: str, data: Path, heldout: Path, *, out: Path, seed: int, steps: int, rate: float
 ) -> tuple[float, dict[str, float]]:
     """Train a model; its own loss on held-out text, and its surprise at the compounds of it."""
     r = recipe_for(kind, seed, steps, rate)
-    encoder, text = script.trained(r, train, out / f"{seed}-{rate}"), Corpus.open(heldout)
+    encoder, text = pretrain(r, data, out / f"{seed}-{rate}"), Corpus.open(heldout)
     vocabulary = encoder.vocabulary()
     loss = evaluate(encoder.model, text, r.objective, vocabulary)["loss"]
     article = Tokenizer.load(heldout).id(compounds.ARTICLE)
@@ -121,7 +112,7 @@ def places(source: Source, article: int) -> tuple[Tensor, Tensor]:
 
 
 def surprise(ask: asking.Ask, tokens: Tensor, first: Tensor) -> dict[str, float]:
-    """Mean nats of two words hidden at once, of the same one after the other (both orders), and of one hidden."""
+    """Mean nats of two words masked at once, of the same one after the other (both orders), and of one masked."""
     second = first + 1
     asked = {
         "at once": asking.at_once(ask, tokens, first, second),
@@ -132,7 +123,7 @@ def surprise(ask: asking.Ask, tokens: Tensor, first: Tensor) -> dict[str, float]
 
 
 def recipe_for(kind: str, seed: int, steps: int, rate: float) -> Any:
-    """Two layers of width 64 that learn to predict hidden words and nothing else."""
+    """Two layers of width 64 that learn to predict masked words and nothing else."""
     import clozeworks
 
     r = clozeworks.recipe(BASES[kind])
@@ -147,29 +138,31 @@ def recipe_for(kind: str, seed: int, steps: int, rate: float) -> Any:
     masked = Objective(DocSentences(LENGTH), MaskTokens(), (MaskedLM(),))
     permuted = Objective(DocSentences(LENGTH), Permute(), (PermutedLM(),))
     r.objective = masked if kind == "masked" else permuted
-    r.train.batch_tokens = EXAMPLES * LENGTH
-    r.train.learning_rate, r.train.steps, r.train.seed = rate, steps, seed
-    r.train.save_every = r.train.evaluate_every = steps
-    r.train.precision = "fp32"
+    set_budget(r, seed=seed, steps=steps, batch_tokens=EXAMPLES * LENGTH, learning_rate=rate)
     return r
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """Each model's surprises beside each other, a bar the mean over the seeds and a dot each of them."""
     words = {"at once": "both words at once", "in turn": "one after the other", "one hidden": "one, the other in sight"}
     models = {"masked": "masked language model", "permuted": "permutation language model"}
     groups = {
         models[kind]: {words[asked]: values for asked, values in each.items()}
-        for kind, each in figures["surprise"].items()
+        for kind, each in results["surprise"].items()
     }
-    title, one = "What two hidden words that belong together cost", f"log {figures['compounds']}"
+    title, one = "What two masked words that belong together cost", f"log {results['compounds']}"
     charts.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Two hidden words that belong together, for a masked and for a permutation language model."
-    return script.answer(script.Arguments("independence", about, EXAMPLE, STEPS), words, run, draw)
+STUDY = Study(
+    name="independence",
+    about="Two masked words that belong together, for a masked and for a permutation language model.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

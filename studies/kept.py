@@ -6,19 +6,15 @@ counted in the same model with the same weights: bytes of the storages that auto
 and bytes of the orders.
 """
 
-import argparse
-import json
 import sys
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from clozeworks.core.batch import from_padded
-from clozeworks.core.errors import InputError
 from clozeworks.plots import charts
-from studies.script import numbers
+from studies.study import Study, read_numbers
 
 DEPTHS = "2,4,8,16"
 ROWS, LENGTH, WIDTH, VOCAB = 2, 512, 64, 100
@@ -30,14 +26,15 @@ KINDS = {  # kept by autograd, or computed back; positions of the feed-forward p
 EXAMPLE = "python -m studies.kept --plot kept.svg"
 
 
-def run(depths: Sequence[int]) -> dict[str, Any]:
-    """{"bytes": {kind: {depth: kept}}, "orders": {depth: bytes}} with how it was measured."""
-    found = {kind: {depth: kept(depth, *how)[0] for depth in depths} for kind, how in KINDS.items()}
-    orders = {depth: kept(depth, True, None)[1] for depth in depths}
-    return {"bytes": found, "orders": orders, "rows": ROWS, "length": LENGTH, "width": WIDTH}
+def run(depths: str = DEPTHS) -> dict[str, Any]:
+    """{"bytes": {kind: {depth: saved}}, "orders": {depth: bytes}} with how it was measured."""
+    layers = read_numbers("--depths", depths, 1)
+    saved = {kind: {depth: count_saved(depth, *how)[0] for depth in layers} for kind, how in KINDS.items()}
+    orders = {depth: count_saved(depth, True, None)[1] for depth in layers}
+    return {"bytes": saved, "orders": orders, "rows": ROWS, "length": LENGTH, "width": WIDTH}
 
 
-def kept(depth: int, inverts: bool, chunk: int | None) -> tuple[int, int]:
+def count_saved(depth: int, inverts: bool, chunk: int | None) -> tuple[int, int]:
     """Bytes that autograd saves in the stack of such a model, and bytes of the choices that are kept beside them."""
     import clozeworks
 
@@ -65,37 +62,26 @@ def kept(depth: int, inverts: bool, chunk: int | None) -> tuple[int, int]:
     )
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     lines = {
         kind: [(depth, size / 1e6, size / 1e6, size / 1e6) for depth, size in sizes.items()]
-        for kind, sizes in figures["bytes"].items()
+        for kind, sizes in results["bytes"].items()
     }
     charts.growth(lines, path, "What is kept for the way back", "layers", "MB")
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError("kept", message, "arguments as --help tells are needed", f"for example: {EXAMPLE}")
-
-
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "What a forward pass keeps for the way back, by depth."
-    parser = _Parser("studies.kept", description=about, epilog=f"example: {EXAMPLE}", allow_abbrev=False)
-    parser.add_argument("--depths", default=DEPTHS, help=f"even numbers of layers, with commas ({DEPTHS})")
-    parser.add_argument("--plot", metavar="FILE", help="draw it, too: .svg, .png or .pdf")
-    try:
-        options = parser.parse_args(words)
-        if options.plot:
-            charts.check_ending(options.plot)
-        figures = run(numbers("--depths", options.depths, 1))
-        if options.plot:
-            draw(figures, options.plot)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print(json.dumps(figures))
-    return 0
+STUDY = Study(
+    name="kept",
+    about="What a forward pass keeps for the backward pass, by depth.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    seeds=False,
+    options={
+        "--depths": {"default": DEPTHS, "help": f"even numbers of layers, with commas ({DEPTHS})"},
+    },
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

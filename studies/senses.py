@@ -8,7 +8,6 @@ asked for, too, their meaning being told by a few words beside them.
 """
 
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +24,7 @@ from clozeworks.plots import charts
 from clozeworks.vectors.reading import read_words
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.train import skipgram
-from studies import script
-from studies.independence import mean
+from studies.study import Study, check_text, mean_interval, pretrain, workspace
 
 STEPS, TOKENS, LENGTH = 1000, 1024, 32  # of each training: steps, tokens in each, tokens of a row
 RECIPES = {"elmo": "elmo_mini", "bert": "roberta_mini"}
@@ -54,17 +52,16 @@ def run(
 ) -> dict[str, Any]:
     """Share of places whose nearest one has the same meaning: {"same": {vectors: {word: [one a seed]}}}, all planted
     homonyms being one word here, with how it was measured."""
-    if text is not None and not Path(text).is_file():
-        raise InputError("--text", text, "a text file is needed", "leave it out for the embedded text")
+    check_text(text)
     sentences = list(read_words(text or english.documents()).sentences())
     real = {name: told(sentences, name, cues) for name, *cues in map(cues_of, words)}
     same: dict[str, dict[str, list[float]]] = {}
     counts: dict[str, int] = {name: len(places) for name, places in real.items()}
     for seed in seeds:
-        with tempfile.TemporaryDirectory(prefix="clozeworks-senses-") as name:
+        with workspace("senses") as folder:
             written, places = planted(sentences, homonyms(sentences, seed))
             counts["planted"] = sum(map(len, places.values()))
-            makers = learnt(written, Path(name), seed, steps)
+            makers = train(written, folder, seed, steps)
             for kind, each in ({"planted": places} | {word: {word: found} for word, found in real.items()}).items():
                 for layer, share in shares(makers, each).items():
                     same.setdefault(layer, {}).setdefault(kind, []).append(round(share, 4))
@@ -76,7 +73,7 @@ def run(
         "homonyms": PAIRS,
         "places": counts,
         "same": same,
-        "mean": {layer: {kind: mean(values) for kind, values in each.items()} for layer, each in same.items()},
+        "mean": {layer: {kind: mean_interval(values) for kind, values in each.items()} for layer, each in same.items()},
     }
 
 
@@ -146,7 +143,7 @@ def told(sentences: Sequence[list[str]], word: str, cues: Sequence[str]) -> list
     return places
 
 
-def learnt(sentences: list[list[str]], folder: Path, seed: int, steps: int) -> dict[str, Any]:
+def train(sentences: list[list[str]], folder: Path, seed: int, steps: int) -> dict[str, Any]:
     """A table and two models of one text; they know nothing of meanings."""
     import clozeworks  # what a user calls, and nothing behind it
 
@@ -156,7 +153,7 @@ def learnt(sentences: list[list[str]], folder: Path, seed: int, steps: int) -> d
         [{"text": each} for each in texts], folder / "data", tokenizer="words", vocab=VOCAB, lang="en", heldout=0
     )
     for name in RECIPES:
-        made[name] = script.trained(recipe_for(name, seed, steps), folder / "data", folder / name)
+        made[name] = pretrain(recipe_for(name, seed, steps), folder / "data", folder / name)
     return made
 
 
@@ -245,19 +242,31 @@ def layers(encoder: Any, places: list[Place]) -> list[np.ndarray]:
     return [layer[torch.arange(len(rows)), torch.tensor(columns)].numpy() for layer in hidden]
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = "The nearest other place of a word has the same meaning"
-    charts.grouped_bars(figures["same"], path, title, "share of places", 0.5, "by chance")
+    charts.grouped_bars(results["same"], path, title, "share of places", 0.5, "by chance")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "One word with two meanings: vectors of a table, and of each layer of two models."
-    parser = script.Arguments("senses", about, EXAMPLE, STEPS, text=True)
-    parser.add_argument("--word", dest="words", action="append", default=[], metavar="WORD:CUES:CUES",
-                        help="a real word, and words that tell its two meanings; may be repeated")  # fmt: skip
-    return script.answer(parser, words, run, draw)
+STUDY = Study(
+    name="senses",
+    about="One word with two meanings: vectors of a table, and of each layer of two models.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+    text=True,
+    options={
+        "--word": {
+            "dest": "words",
+            "action": "append",
+            "default": [],
+            "metavar": "WORD:CUES:CUES",
+            "help": "a real word, and words that tell its two meanings; may be repeated",
+        },
+    },
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ same, and text and order are the same.
 import copy
 import math
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,7 @@ from clozeworks.nn.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
 from clozeworks.plots import charts
-from studies import script
-from studies.independence import mean
+from studies.study import Study, mean_difference, mean_interval, prepare_characters, pretrain, set_budget, workspace
 
 STEPS, LENGTH, ROWS = 600, 256, 8
 WIDTH, HEADS = 64, 4
@@ -32,34 +30,30 @@ EXAMPLE = "python -m studies.windows --text book.txt --seeds 0,1,2 --plot window
 
 def run(seeds: Sequence[int] = (0, 1, 2), steps: int = STEPS, text: str | None = None) -> dict[str, Any]:
     """Bits a character of held-out text, {"bits": {arrangement: [one a seed]}}, with how it was measured."""
-    found: dict[str, list[float]] = {}
-    with tempfile.TemporaryDirectory(prefix="clozeworks-windows-") as name:
-        data = Path(name) / "data"
-        script.characters(text, data)
+    bits: dict[str, list[float]] = {}
+    with workspace("windows") as folder:
+        data = folder / "data"
+        prepare_characters(text, data)
         for kind in LEFT:
-            found[kind] = [round(learnt(kind, data, Path(name) / f"{kind}-{seed}", seed, steps), 4) for seed in seeds]
-    more = {
-        kind: mean([a - b for a, b in zip(each, found["growing"], strict=True)])
-        for kind, each in found.items()
-        if kind != "growing"
-    }
+            bits[kind] = [round(train(kind, data, folder / f"{kind}-{seed}", seed, steps), 4) for seed in seeds]
+    more = {kind: mean_difference(each, bits["growing"]) for kind, each in bits.items() if kind != "growing"}
     return {
         "steps": steps,
         "tokens_a_step": ROWS * LENGTH,
         "seeds": list(seeds),
         "windows": {kind: list(left) for kind, left in LEFT.items()},
-        "bits": found,
-        "mean": {kind: mean(each) for kind, each in found.items()},
+        "bits": bits,
+        "mean": {kind: mean_interval(each) for kind, each in bits.items()},
         "bits_more_than_growing": more,
     }
 
 
-def learnt(kind: str, data: Path, out: Path, seed: int, steps: int) -> float:
+def train(kind: str, data: Path, out: Path, seed: int, steps: int) -> float:
     """Train one model; its bits a character of held-out text."""
     r = recipe_for(kind, seed, steps)
-    encoder = script.trained(r, data, out)
-    figures = evaluate(encoder.model, Corpus.open(data, "heldout"), r.objective, encoder.vocabulary())
-    return figures["next_token"] / math.log(2)
+    encoder = pretrain(r, data, out)
+    metrics = evaluate(encoder.model, Corpus.open(data, "heldout"), r.objective, encoder.vocabulary())
+    return metrics["next_token"] / math.log(2)
 
 
 def recipe_for(kind: str, seed: int, steps: int) -> Any:
@@ -81,24 +75,27 @@ def recipe_for(kind: str, seed: int, steps: int) -> Any:
     r.encoder.embed.positions, r.encoder.embed.dropout = LearnedPositions(LENGTH), 0.0
     r.encoder.init = 0.06  # 0.02 suits a width of 768
     r.objective.segments.length = LENGTH
-    r.train.batch_tokens, r.train.learning_rate, r.train.precision = ROWS * LENGTH, 3e-3, "fp32"
-    r.train.steps = r.train.save_every = r.train.evaluate_every = steps
-    r.train.seed = seed
+    set_budget(r, seed=seed, steps=steps, batch_tokens=ROWS * LENGTH, learning_rate=3e-3)
     return r
 
 
-def draw(figures: dict[str, Any], path: str) -> None:
+def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean of an arrangement, a dot each seed."""
-    told = {kind: f"{kind}\n{', '.join(map(str, left))}" for kind, left in figures["windows"].items()}
-    bars = {told[kind]: values for kind, values in figures["bits"].items()}
+    labels = {kind: f"{kind}\n{', '.join(map(str, left))}" for kind, left in results["windows"].items()}
+    bars = {labels[kind]: values for kind, values in results["bits"].items()}
     charts.bar_panels({"bits a character": bars}, path, "Windows by layer, from the first")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
-    about = "Windows that grow from layer to layer, stay alike or shrink."
-    parser = script.Arguments("windows", about, EXAMPLE, STEPS, text=True)
-    return script.answer(parser, words, run, draw)
+STUDY = Study(
+    name="windows",
+    about="Windows that grow from layer to layer, stay alike or shrink.",
+    example=EXAMPLE,
+    run=run,
+    draw=draw,
+    steps=STEPS,
+    text=True,
+)
+main = STUDY.main
 
 
 if __name__ == "__main__":

@@ -107,12 +107,12 @@ def page(report: Report) -> str:
         ),
         "",
         "```bash",
-        "clozeworks conformance --out conformance.md",
+        "python -m studies.conformance --out conformance.md",
         "```",
         "",
         _filled(
             "makes this page again from the synthetic text, the same to the last digit on any machine; a test holds it "
-            "so. `clozeworks conformance --real DIR` measures the same on text that `clozeworks prepare` wrote."
+            "so. `python -m studies.conformance --real DIR` measures the same on text that `clozeworks prepare` wrote."
         ),
         "",
     ]

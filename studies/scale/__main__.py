@@ -1,20 +1,20 @@
 """What 8, 64 and 512 GPUs would need to pretrain a recipe, on paper: `python -m studies.scale`.
 
-Bytes and FLOPs are counted from exact shapes; everything about machines is an assumption that `--set` changes. Prints a
-page in Markdown, which for the defaults is docs/scale.md, or with `--json` the same as one object.
+Bytes and FLOPs are the library's own estimate of a recipe; everything about machines is an assumption that
+`--set` changes. Prints a page in Markdown, which for the defaults is docs/scale.md, or with `--json` the same as one object.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 from clozeworks.core.errors import InputError
 from studies.scale.cluster import assume
-from studies.scale.footprint import Shape
+from studies.scale.estimate import estimate
 from studies.scale.growth import Plan, as_json, plan
 from studies.scale.page import page
+from studies.scale.traffic import levels
+from studies.study import Arguments
 
 ABOUT = "What so many GPUs would need to pretrain a recipe, on paper, from exact counts and stated assumptions."
 EXAMPLE = "python -m studies.scale --gpus 8,64,512 --recipe bert_large --set gpu.memory=40e9"
@@ -23,15 +23,10 @@ MOST = 1 << 20  # GPUs
 
 def plan_for(name: str = "bert_large", gpus: Sequence[int] = (8, 64, 512), settings: Sequence[str] = ()) -> Plan:
     """The plan of a recipe by name."""
-    import clozeworks  # a name leads to its recipe through the public interface alone
-
-    recipe = clozeworks.recipe(name)
-    return plan(name, Shape.of(recipe.encoder, recipe.objective.losses, name), assume(settings), gpus)
-
-
-class _Arguments(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise InputError("scale", message, "arguments as --help tells are needed", f"for example: {EXAMPLE}")
+    cluster = assume(settings)
+    for ranks in gpus:
+        levels(ranks, cluster.node)
+    return plan(name, estimate(name, cluster.work.micro), cluster, gpus)
 
 
 def _gpus(text: str) -> list[int]:
@@ -45,11 +40,11 @@ def _gpus(text: str) -> list[int]:
 
 def main(words: Sequence[str] | None = None) -> int:
     """0 done, 2 bad input, told in one sentence."""
-    parser = _Arguments("studies.scale.__main__", description=ABOUT, epilog=f"example: {EXAMPLE}", allow_abbrev=False)
+    parser = Arguments("scale", ABOUT, EXAMPLE)
     parser.add_argument("--gpus", default="8,64,512", help="numbers of GPUs, with commas")
     parser.add_argument("--recipe", default="bert_large", help="name of a recipe")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change an assumption")
-    parser.add_argument("--json", action="store_true", help="one object with every figure, in bytes and seconds")
+    parser.add_argument("--json", action="store_true", help="one object with every result, in bytes and seconds")
     try:
         options = parser.parse_args(words)
         found = plan_for(options.recipe, _gpus(options.gpus), options.set)

@@ -64,7 +64,6 @@ class Text:
 @dataclass(frozen=True, slots=True)
 class Work:
     micro: int = _is(16, "rows at once, at most")
-    hidden: float = _is(0.15, "share of the tokens that is predicted")
     recompute: int = _is(0, "1: only the input of each layer is kept, the rest is computed again")
 
 
@@ -92,7 +91,7 @@ class Cluster:
 
 
 LEAST, MOST = 1e-12, 1e24  # of any assumption: beyond them a time is no finite number
-_SHARES = {"gpu.achieved", "node.reached", "work.hidden"}  # above 0, at most 1
+_SHARES = {"gpu.achieved", "node.reached"}  # above 0, at most 1
 _NOUGHTS = {"node.latency", "failure.notice", "failure.relaunch", "failure.rate", "text.plan"}  # 0 is possible
 
 

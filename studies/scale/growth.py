@@ -1,17 +1,13 @@
-"""A recipe on so many GPUs: memory, steps, text, checkpoints, put together from `footprint` and `traffic`."""
+"""A recipe on so many GPUs: memory, steps, text, checkpoints, put together from `estimate` and `traffic`."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from clozeworks.core.errors import InputError
 from studies.scale.cluster import Cluster
-from studies.scale.footprint import Kept, Shape, flops, keeps, layer_flops, recomputed
-from studies.scale.peak import Memory, memory, most_rows
-from studies.scale.traffic import Reading, Saving, Shards, Step, levels, reading, saving, shards, step
-
-LENGTH = 512  # tokens a row, as in both schedules
+from studies.scale.estimate import LENGTH, Estimate, Memory, estimate_memory, most_rows
+from studies.scale.traffic import Reading, Saving, Shards, Step, reading, saving, shards, step
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,68 +59,48 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """A recipe on several numbers of GPUs."""
+
     name: str
-    shape: Shape
+    model: Estimate
     cluster: Cluster
-    forward: float  # FLOPs a token
-    again: float  # FLOPs a token more, if layers are recomputed
-    kept: Kept  # of one micro-batch
-    recomputed: int  # the same, if layers are
     shards: Shards
     layouts: tuple[Layout, ...]
 
 
-def plan(name: str, shape: Shape, cluster: Cluster, gpus: Sequence[int]) -> Plan:
+def plan(name: str, model: Estimate, cluster: Cluster, gpus: Sequence[int]) -> Plan:
     """What so many GPUs need, for each of several numbers."""
-    if shape.positions < LENGTH:
-        raise InputError(name, f"{shape.positions} positions", f"rows of {LENGTH} tokens are counted", "take another")
-    work = cluster.work
-    for ranks in gpus:
-        levels(ranks, cluster.node)
-    return Plan(
-        name,
-        shape,
-        cluster,
-        flops(shape, work.micro, LENGTH, work.hidden) / (work.micro * LENGTH),
-        layer_flops(shape, work.micro, LENGTH, work.hidden) / (work.micro * LENGTH),
-        keeps(shape, work.micro, LENGTH, work.hidden),
-        recomputed(shape, work.micro, LENGTH, work.hidden),
-        shards(cluster.text, shape.vocab),
-        tuple(_layout(shape, cluster, ranks, sharded) for ranks in gpus for sharded in (False, True)),
-    )
+    layouts = tuple(_layout(model, cluster, ranks, sharded) for ranks in gpus for sharded in (False, True))
+    return Plan(name, model, cluster, shards(cluster.text, model.vocab), layouts)
 
 
-def _layout(shape: Shape, cluster: Cluster, ranks: int, sharded: bool) -> Layout:
+def _layout(model: Estimate, cluster: Cluster, ranks: int, sharded: bool) -> Layout:
     work, room = cluster.work, cluster.gpu.memory * (1 - cluster.gpu.reserve)
-    held = memory(shape, work.micro, LENGTH, work.hidden, ranks, sharded, bool(work.recompute))
-    most, most_again = (
-        most_rows(room, shape, LENGTH, work.hidden, ranks, sharded, again) for again in (False, True)
-    )  # fmt: skip
-    return Layout(
-        ranks, sharded, held, most, most_again, tuple(_run(shape, cluster, ranks, sharded, each) for each in SCHEDULES)
-    )
+    held = estimate_memory(model, work.micro, ranks=ranks, sharded=sharded, again=bool(work.recompute))
+    most, most_again = (most_rows(room, model, ranks=ranks, sharded=sharded, again=again) for again in (False, True))
+    runs = tuple(_run(model, cluster, ranks, sharded, each) for each in SCHEDULES)
+    return Layout(ranks, sharded, held, most, most_again, runs)
 
 
-def _run(shape: Shape, cluster: Cluster, ranks: int, sharded: bool, schedule: Schedule) -> Run:
-    one = step(shape, cluster, ranks, schedule.rows, LENGTH, sharded)
+def _run(model: Estimate, cluster: Cluster, ranks: int, sharded: bool, schedule: Schedule) -> Run:
+    one = step(model, cluster, ranks, schedule.rows, sharded)
     return Run(
         schedule,
         one,
-        reading(one, LENGTH, cluster, ranks, shape.vocab, shards(cluster.text, shape.vocab).size),
-        saving(shape, cluster, ranks, schedule.steps * one.together, sharded),
+        reading(one, cluster, ranks, model.vocab, shards(cluster.text, model.vocab).size),
+        saving(model, cluster, ranks, schedule.steps * one.together, sharded),
     )
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
     """All of it, bytes and seconds; what never happens (no failures, hence no interval) is null."""
-    found = asdict(plan)
-    found["assumptions"] = plan.cluster.assumptions()
-    del found["cluster"]
-    found["kept"] |= {"layers": plan.kept.layers, "total": plan.kept.total}
-    for layout, each in zip(plan.layouts, found["layouts"], strict=True):
+    facts = asdict(plan)
+    facts["assumptions"] = plan.cluster.assumptions()
+    del facts["cluster"]
+    for layout, each in zip(plan.layouts, facts["layouts"], strict=True):
         each["memory"]["total"] = layout.memory.total
-        for run, facts in zip(layout.runs, each["runs"], strict=True):
-            facts["seconds"], facts["seconds_with_failures"] = run.seconds, run.with_failures
-            facts["step"] |= {"apart": run.step.apart, "together": run.step.together}
-            facts["saving"] = {key: None if math.isinf(v) else v for key, v in facts["saving"].items()}
-    return found
+        for run, each_run in zip(layout.runs, each["runs"], strict=True):
+            each_run["seconds"], each_run["seconds_with_failures"] = run.seconds, run.with_failures
+            each_run["step"] |= {"apart": run.step.apart, "together": run.step.together}
+            each_run["saving"] = {key: None if math.isinf(v) else v for key, v in each_run["saving"].items()}
+    return facts

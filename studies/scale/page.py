@@ -4,7 +4,8 @@ import math
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from studies.scale.growth import LENGTH, SCHEDULES, Layout, Plan, Run, Schedule
+from studies.scale.estimate import LENGTH
+from studies.scale.growth import SCHEDULES, Layout, Plan, Run, Schedule
 from studies.scale.traffic import DAY, HOUR
 
 
@@ -19,47 +20,45 @@ def _opening(plan: Plan) -> Iterator[str]:
     numbers = _listed([f"{gpus}" for gpus in _numbers(plan)])
     yield from _paragraph(
         f"What {numbers} GPUs would need to pretrain `{plan.name}` on {plan.cluster.text.size / 1e9:g} GB of text, on "
-        "paper. **Nothing on this page was run on a GPU.** Bytes and FLOPs are counted from exact shapes, and tests "
-        "hold the counts against real models on a CPU; times follow from the assumptions below, and are as good as "
-        "those. Sharded weights and recomputed layers are counted whether or not a run uses them."
+        "paper. **Nothing on this page was run on a GPU.** Bytes and FLOPs are what the library itself estimates for "
+        "any recipe before it trains (`clozeworks show`): the recipe is run on the meta device, where shapes flow and "
+        "nothing is computed, and tests hold that estimate against real processes on a CPU. Times follow from the "
+        "assumptions below, and are as good as those."
     )
     yield from ["```text", "python3 -m studies.scale", "```", ""]
     yield from _paragraph(
         "prints this page, and a test holds it so. `--gpus 16,128`, `--recipe NAME` and `--set gpu.memory=40e9` ask "
-        "for others, `--json` gives every figure in bytes and seconds. GB are 10^9 bytes."
+        "for others, `--json` gives every result in bytes and seconds. GB are 10^9 bytes."
     )
 
 
 def _arithmetic(plan: Plan) -> Iterator[str]:
-    shape, kept, micro = plan.shape, plan.kept, plan.cluster.work.micro
+    model, micro = plan.model, plan.cluster.work.micro
     yield from ["## What is counted", ""]
-    attention = (
-        "a fused kernel, which keeps no attention weight" if shape.fused else "attention weights and their masks"
-    )
+    again = model.layers / (3 * model.forward)
     yield from _table(
         ("", "", ""),
         [
-            ("parameters", f"{shape.parameters:,}", f"in {shape.tensors} tensors, heads included, tied ones once"),
-            ("in the layers", f"{shape.blocks:,}", f"{shape.depth} layers of width {shape.width}"),
-            ("FLOPs a token", f"{plan.forward:,.0f}", f"forward, rows of {LENGTH}; training takes three times that"),
-            ("a layer keeps", _gb(kept.layer, 3), f"for {micro} x {LENGTH} tokens in bf16, with {attention}"),
-            (
-                "all layers",
-                _gb(kept.layers),
-                "for the backward pass; the last goes on with the tokens that a loss reads",
-            ),
-            ("tables and heads", _gb(kept.embed + kept.head), "no logits, but the gradient of the table, in fp32"),
+            ("parameters", f"{model.parameters:,}", f"in {model.tensors} tensors, heads included, tied ones once"),
+            ("in the layers", f"{model.blocks:,}", f"{model.depth} layers of width {model.width}"),
+            ("FLOPs a token", f"{model.forward:,.0f}", f"forward, rows of {LENGTH}; training takes three times that"),
+            ("both passes", _gb(model.passes.at(micro)), f"at their worst moment, for {micro} x {LENGTH} tokens"),
+            ("a row more", _gb(model.passes.at(micro + 1) - model.passes.at(micro), 3), "measured up to twice as many"),
             (
                 "recomputed",
-                _gb(plan.recomputed),
-                f"in all, if each layer keeps its input alone; {plan.again / (3 * plan.forward):.0%} more arithmetic",
+                _gb(model.recomputed.at(micro)),
+                f"instead, if each layer keeps its input alone; {again:.0%} more arithmetic",
             ),
-            ("a checkpoint", _gb(_runs(plan)[0][1].saving.size), "weights and two moments, 12 bytes a parameter"),
+            ("a checkpoint", _gb(_runs(plan)[0][1].saving.size), f"weights and {model.moments} moments, in fp32"),
         ],
         numbers=(1,),
     )
-    everywhere = 4 * shape.vocab * micro * LENGTH
-    yield from _paragraph(f"Logits at every position would take {_gb(everywhere)} alone.")
+    yield from _paragraph(
+        "The passes are estimated in fp32, so the memory below is an upper bound: autocast to bf16 keeps less. An "
+        "earlier version of this page counted by formulas for plain encoders in bf16, and had about half the bytes; "
+        "FLOPs are now by each part's definition, the last layer in full, where training goes on only with the tokens "
+        "that a loss reads."
+    )
 
 
 def _assumptions(plan: Plan) -> Iterator[str]:
@@ -69,7 +68,7 @@ def _assumptions(plan: Plan) -> Iterator[str]:
     ]
     yield from _table(("parameter", "value", ""), rows, numbers=(1,))
     yield from _paragraph(
-        "The text's figures were measured: `prepare` with the published vocabulary of 30,522 WordPieces on 14.1 MB of "
+        "The text's numbers were measured: `prepare` with the published vocabulary of 30,522 WordPieces on 14.1 MB of "
         "encyclopedia articles and books. Machines are of the kind with eight 80 GB GPUs and one 400 Gb/s adapter for "
         "each. Collectives run in two rings, inside the node and between nodes; trees would have fewer hops. The share "
         "of the peak is taken to be the same whatever the rows at once; with one or two it would be lower."
@@ -82,13 +81,14 @@ def _memory(plan: Plan) -> Iterator[str]:
     yield from _paragraph(
         f"GB for {work.micro} rows at once{', layers recomputed' if work.recompute else ''}. *Whole*: every rank holds "
         "the model (DDP). *Sharded*: weights, gradients and moments are divided (FSDP2, a layer a unit). All at "
-        "the worst moment of a step: *activations* wait for the backward pass, *passing* is there at that moment only. "
+        "the worst moment of a step; *gathered* are bf16 weights and fp32 gradients of the layers at hand, *passes* "
+        "what both passes hold. "
         "The last columns are the rows that fit beside the reserve."
     )
     rows = []
     for layout in plan.layouts:
         held = layout.memory
-        sizes = (held.weights, held.gradients, held.moments, held.copies, held.activations, held.passing, held.total)
+        sizes = (held.weights, held.gradients, held.moments, held.gathered, held.passes, held.total)
         rows.append(
             (
                 *_name(layout),
@@ -97,8 +97,8 @@ def _memory(plan: Plan) -> Iterator[str]:
                 _rows(layout.rows_recomputed),
             )
         )
-    headings = ("GPUs", "", "weights", "gradients", "moments", "bf16 copies", "activations", "passing", "all")
-    yield from _table((*headings, "rows that fit", "recomputed"), rows, numbers=(0, *range(2, 11)))
+    headings = ("GPUs", "", "weights", "gradients", "moments", "gathered", "passes", "all")
+    yield from _table((*headings, "rows that fit", "recomputed"), rows, numbers=(0, *range(2, 10)))
 
 
 def _steps(plan: Plan) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _saving(plan: Plan) -> Iterator[str]:
 
 
 def _findings(plan: Plan) -> Iterator[str]:
-    """Sentences that hold for these figures, whatever was set."""
+    """Sentences that hold for these results, whatever was set."""
     cluster, shards, lines = plan.cluster, plan.shards, []
     room = cluster.gpu.memory * (1 - cluster.gpu.reserve)
     small = [layout for layout in plan.layouts if layout.memory.total > room]

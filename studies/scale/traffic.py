@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from clozeworks.core.errors import InputError
 from studies.scale.cluster import Cluster, Failure, Node, Store, Text
-from studies.scale.footprint import Shape, flops, layer_flops
+from studies.scale.estimate import LENGTH, Estimate
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -63,7 +63,7 @@ class Step:
         return self.tokens / self.together
 
 
-def step(shape: Shape, cluster: Cluster, ranks: int, rows: int, length: int, sharded: bool) -> Step:
+def step(model: Estimate, cluster: Cluster, ranks: int, rows: int, sharded: bool) -> Step:
     """A step of `rows` rows.
 
     Whole on each rank: one all-reduce of fp32 gradients a step, in buckets, hidden behind the last backward pass but
@@ -78,34 +78,34 @@ def step(shape: Shape, cluster: Cluster, ranks: int, rows: int, length: int, sha
     last = mine - (pieces - 1) * at_once
 
     def forward_of(rows: int) -> float:
-        return flops(shape, rows, length, work.hidden) / rate
+        return model.forward * rows * LENGTH / rate
 
     def backward_of(rows: int) -> float:
-        again = layer_flops(shape, rows, length, work.hidden) / rate if work.recompute else 0.0
+        again = model.layers * rows * LENGTH / rate if work.recompute else 0.0
         return 2 * forward_of(rows) + again
 
-    count = shape.parameters
+    count = model.parameters
     # weights, gradient and two moments are read, all but the gradient written
     update = 28 * (-(-count // ranks) if sharded else count) / gpu.bandwidth
     each = [at_once] * (pieces - 1) + [last]
     compute = sum(forward_of(rows) + backward_of(rows) for rows in each) + update
     if sharded:
-        units = shape.depth + 1
+        units = model.depth + 1
         ahead = seconds(2 * count, ranks, node, units)
-        back = seconds(2 * shape.blocks, ranks, node, shape.depth) + seconds(4 * count, ranks, node, units)
-        first = seconds(2 * shape.tables, ranks, node)
+        back = seconds(2 * model.blocks, ranks, node, model.depth) + seconds(4 * count, ranks, node, units)
+        first = seconds(2 * model.tables, ranks, node)
         talk = pieces * (ahead + back)
         exposed = 0.0
         for rows_now in each:
             exposed += max(first, ahead - forward_of(rows_now)) + max(0.0, back - backward_of(rows_now))
-        traffic = pieces * sent(2 * count + 2 * shape.blocks + 4 * count, ranks)
+        traffic = pieces * sent(2 * count + 2 * model.blocks + 4 * count, ranks)
     else:
         buckets = math.ceil(4 * count / node.bucket)
         talk = 2 * seconds(4 * count, ranks, node, buckets)
         tail = 2 * seconds(min(node.bucket, 4 * count), ranks, node)
         exposed = max(tail, talk - backward_of(last))
         traffic = 2 * sent(4 * count, ranks)
-    return Step(mine, pieces, rows / (mine * ranks), traffic, compute, talk, exposed, rows * length)
+    return Step(mine, pieces, rows / (mine * ranks), traffic, compute, talk, exposed, rows * LENGTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +146,19 @@ class Reading:
     copy: float  # seconds until every node has all shards on that disk
 
 
-def reading(step: Step, length: int, cluster: Cluster, ranks: int, vocab: int, size: int) -> Reading:
+def reading(step: Step, cluster: Cluster, ranks: int, vocab: int, size: int) -> Reading:
     """A row is one run of tokens at a random place: its ids and word starts touch 1 + (bytes - 1) / page pages each.
 
     Rows of several short examples touch more; the kernel reads ahead unless told that access is random. `size` bytes of
     shards are copied first, by one process a GPU.
     """
     wide = 2 if vocab < 1 << 16 else 4
-    pages = sum(1 + (length * width - 1) / cluster.store.page for width in (wide, 1))
-    rows = step.tokens_a_second / length
+    pages = sum(1 + (LENGTH * width - 1) / cluster.store.page for width in (wide, 1))
+    rows = step.tokens_a_second / LENGTH
     inside, nodes = levels(ranks, cluster.node)
     node, store = rows * pages * cluster.store.page / nodes, cluster.store
     copy = size / min(store.disk, store.network * inside, store.total / nodes)
-    return Reading(rows * length * (wide + 1), node, node / store.disk, copy)
+    return Reading(rows * LENGTH * (wide + 1), node, node / store.disk, copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,13 +176,13 @@ class Saving:
     lost: float  # of them all, work that is done twice
 
 
-def saving(shape: Shape, cluster: Cluster, ranks: int, run: float, sharded: bool) -> Saving:
+def saving(model: Estimate, cluster: Cluster, ranks: int, run: float, sharded: bool) -> Saving:
     """Whole on each rank: one process writes, all read all of it. Sharded: every rank its part, both times.
 
     A failure of one GPU stops all. Young (1974): sqrt(2 pause between); Daly (2006) adds two terms of the series. Work
     since the last save is lost, half an interval in the mean.
     """
-    size = 12 * shape.parameters + 4 * shape.tensors
+    size = 4 * (1 + model.moments) * model.parameters + 4 * model.tensors
     mine = size / ranks if sharded else size
     store, failure = cluster.store, cluster.failure
     writers, readers = (ranks if sharded else 1), ranks

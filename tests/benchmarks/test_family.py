@@ -14,10 +14,10 @@ def row(seconds: float, cpu: float) -> dict:
 
 def test_the_ratio_is_taken_within_a_repetition():
     segments = {"shared": [row(4.0, 8.0), row(6.0, 6.0)], "own": [row(5.0, 8.0), row(6.0, 12.0)]}
-    found = family.summary(segments)
-    assert found["ratio"] == {"median": 0.9, "lowest": 0.8, "highest": 1.0}
-    assert found["cpu_ratio"] == {"median": 0.75, "lowest": 0.5, "highest": 1.0}
-    assert found["ms_a_step"]["shared"] == {"median": 1250.0, "lowest": 1000.0, "highest": 1500.0}
+    summary = family.summary(segments)
+    assert summary["ratio"] == {"median": 0.9, "lowest": 0.8, "highest": 1.0}
+    assert summary["cpu_ratio"] == {"median": 0.75, "lowest": 0.5, "highest": 1.0}
+    assert summary["ms_a_step"]["shared"] == {"median": 1250.0, "lowest": 1000.0, "highest": 1500.0}
     three = family.summary({"taught": [row(9.0, 9.0)], "student": [row(6.0, 6.0)], "teacher": [row(2.0, 3.0)]})
     assert three["ratio"]["median"] == 1.125
     assert three["cpu_ratio"]["median"] == 1.0
@@ -36,7 +36,9 @@ def test_the_sides_differ_in_sharing_alone():
 
 @pytest.mark.slow
 def test_the_whole_of_it():
-    small = family.Setting("bert_tiny", 4, 256, vocab=1000, documents=40, repetitions=2, steps=2, threads=1)
+    small = family.Setting(
+        recipe="bert_tiny", depth=4, batch_tokens=256, vocab=1000, documents=40, repetitions=2, steps=2, threads=1
+    )
     figures = json.loads(json.dumps(family.run(small), allow_nan=False))
     ratios = {name: found["ratio"]["median"] for name, found in figures["comparisons"].items()}
     assert set(ratios) == {"sharing", "distillation", "teaching"}

@@ -8,10 +8,9 @@ import torch
 
 import benchmarks
 from benchmarks import lm, plain_loop
-from benchmarks.lm_figures import rows_of, summary
-from clozeworks.core.batch import Batch
+from benchmarks.harness import compare_speeds, summarize
+from clozeworks.core.batch import Batch, DocumentLayout, TokenInfo
 from clozeworks.core.errors import InputError
-from clozeworks.core.token_info import DocumentLayout, TokenInfo
 
 
 def rows(order: list[list[int]], targets: list[int], labels: list[int]) -> Batch:
@@ -53,12 +52,12 @@ def segment(tokens: int, seconds: float, cpu: float, peak: float) -> dict:
 def test_the_ratio_is_of_pairs_and_its_spread_is_told():
     ours = [segment(1000, 1.0, 2.0, 50.0), segment(1000, 2.0, 2.0, 60.0), segment(1000, 1.0, 4.0, 60.0)]
     theirs = [segment(500, 1.0, 2.0, 90.0), segment(500, 2.0, 1.0, 120.0), segment(500, 4.0, 4.0, 120.0)]
-    found = summary({"ours": ours, "theirs": theirs})
+    found = summarize({"ours": ours, "theirs": theirs})
     assert found["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
     assert found["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
     assert found["peak_memory_ratio"] == 0.5
     assert found["sides"]["ours"]["real_tokens_a_step"] == 250
-    assert rows_of({"small": found}) == [
+    assert compare_speeds({"small": found}) == [
         ("small", "1,000", "250", "2.00  (2.00 to 8.00)", "2.00  (1.00 to 2.00)", "0.50")
     ]
 
@@ -89,7 +88,7 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
         if name in lm.Setting.quick().cells
     }
     monkeypatch.setattr(lm, "CELLS", cells)
-    small = lm.Setting(tuple(cells), vocab=1000, documents=40, threads=1)
+    small = lm.Setting(cells=tuple(cells), vocab=1000, documents=40, threads=1)
     figures = json.loads(json.dumps(lm.run(small), allow_nan=False))
     for cell in figures["cells"].values():
         losses = cell["loss_at_step_0"]

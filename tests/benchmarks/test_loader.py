@@ -13,7 +13,7 @@ def test_waiting_is_weighed_by_time_and_the_first_step_stands_apart():
         {"step": 5, "tokens": 500, "tokens_per_second": 100.0, "data_wait_share": 0.01},
         {"step": 10, "tokens": 1000, "tokens_per_second": 50.0, "data_wait_share": 0.03},
     ]
-    found = loader.waiting(rows)
+    found = loader.measure_waiting(rows)
     assert found["steps"] == 9
     assert found["seconds"] == pytest.approx(4 + 10)
     assert found["waited"] == pytest.approx(0.04 + 0.3)
@@ -33,7 +33,9 @@ def test_the_loader_is_compared_with_the_steps_of_its_own_run():
 
 @pytest.mark.slow
 def test_the_whole_of_it():
-    small = loader.Setting(("bert_tiny",), vocab=1000, documents=40, repetitions=2, steps=6, batches=5, threads=1)
+    small = loader.Setting(
+        recipes=("bert_tiny",), vocab=1000, documents=40, repetitions=2, steps=6, batches=5, threads=1
+    )
     figures = json.loads(json.dumps(loader.run(small), allow_nan=False))
     told = figures["recipes"]["bert_tiny"]
     assert 0 <= told["data_wait_share"]["median"] < 1

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks import long, long_figures
+from benchmarks import long, long_report, long_sides
 from clozeworks.nn.kernels.windowed import BORDER
 from clozeworks.nn.mixer import MixerLayer
 
@@ -43,7 +43,7 @@ def test_the_slope_is_the_exponent(power):
     rows = {
         str(n): {mode: {"seconds": {"window": {"median": 0.001 * n**power}}} for mode in long.MODES} for n in (64, 512)
     }
-    assert long.slopes(rows) == {mode: {"window": power} for mode in long.MODES}
+    assert long.fit_slopes(rows) == {mode: {"window": power} for mode in long.MODES}
 
 
 @pytest.mark.parametrize("side", long.SIDES)
@@ -57,7 +57,7 @@ def test_every_side_reads_a_row_and_goes_back_through_it(side):
 
 def test_ours_with_a_window_is_as_large_as_the_peer_class():
     transformers = pytest.importorskip("transformers")
-    mine = sum(parameter.numel() for parameter in long.ours(SMALL, 32, "window").parameters())
+    mine = sum(parameter.numel() for parameter in long_sides.ours(SMALL, 32, "window").parameters())
     config = transformers.LongformerConfig(
         hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64, max_position_embeddings=34,
         vocab_size=50, type_vocab_size=1, attention_window=8,
@@ -67,18 +67,16 @@ def test_ours_with_a_window_is_as_large_as_the_peer_class():
 
 
 def test_reversible_layers_keep_as_much_at_any_depth():
-    found = long.kept(SMALL, 32)
+    found = long_sides.count_saved_bytes(SMALL, 32)
     assert found["lsh"]["2"] == found["lsh"]["4"]
     assert found["window"]["4"] > 1.5 * found["window"]["2"]
 
 
 def test_a_side_answers_line_by_line(tmp_path, monkeypatch):
-    from dataclasses import asdict
-
-    (tmp_path / long.SETTING).write_text(json.dumps(asdict(SMALL)))
+    SMALL.write(tmp_path)
     monkeypatch.setattr("sys.stdin", io.StringIO("1 forward\n2 both\n"))
     answers = io.StringIO()
-    long.serve(tmp_path, answers, "window", 32)
+    long.serve(tmp_path, answers, "window", "32")
     first, second = (json.loads(line) for line in answers.getvalue().splitlines())
     assert (first["steps"], second["steps"]) == (1, 2)
     assert second["seconds"] > 0
@@ -99,7 +97,7 @@ def test_a_rate_drops_on_every_side_and_only_while_it_learns(side):
 
 @pytest.mark.parametrize("kind", ["window", "lsh"])
 def test_the_weights_of_ours_have_the_rate(kind):
-    encoder = long.ours(replace(SMALL, dropout=0.3), 32, kind)
+    encoder = long_sides.ours(replace(SMALL, dropout=0.3), 32, kind)
     mixers = [module for module in encoder.modules() if isinstance(module, MixerLayer)]
     assert [mixer.dropout for mixer in mixers] == [0.3] * SMALL.depth
 
@@ -121,16 +119,17 @@ def test_it_is_told_and_drawn(tmp_path):
     rows = {"512": {"forward": both, "both": both}, "1024": {"forward": both, "both": both}}
     figures = {
         "shape": {"depth": 4, "width": 256, "heads": 4, "window": 128, "rounds": 1, "chunk": 64, "dropout": 0.1},
-        "repetitions": 1, "slopes": long.slopes(rows), "kept_bytes": {"lsh": {"2": 2**20, "4": 2**20}}, "lengths": rows,
+        "repetitions": 1, "slopes": long.fit_slopes(rows), "kept_bytes": {"lsh": {"2": 2**20, "4": 2**20}},
+        "lengths": rows,
         "machine": {"threads": 2, "processor": "one", "cores": 2, "load_average": [0.0]}, "versions": {"torch": "2"},
     }  # fmt: skip
     console = Console(width=200, record=True)
-    console.print(long_figures.render(figures))
+    console.print(long_report.render(figures))
     told = console.export_text()
     assert any(line.split() == ["512", "1,000.0", "3,000.0", "3.00"] for line in told.splitlines())
     assert any(line.split() == ["512", "50", "200", "4.00"] for line in told.splitlines())
     assert "1.0 MB at 2, 1.0 MB at 4" in told
     assert "dropout 0.1 of vectors and of weights" in told
     assert "window went by: 512 pieces, 1,024 pieces" in told
-    long_figures.draw(rows, str(tmp_path / "long.svg"))
+    long_report.draw(rows, str(tmp_path / "long.svg"))
     assert "<svg" in (tmp_path / "long.svg").read_text()

@@ -11,14 +11,14 @@ from clozeworks.core.batch import Batch
 from clozeworks.core.examples import NOTHING, PHRASE_INSIDE, PHRASE_START
 from tests.toys import Text
 
-SMALL = {"lengths": [64], "sizes": [8], "vocab": 1000, "documents": 40, "repetitions": 2, "seconds": 0.005}
+SMALL = masking.Setting(lengths=(64,), sizes=(8,), vocab=1000, documents=40, repetitions=2, seconds=0.005)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("masking")
-    (folder / maskers.SETTING).write_text(json.dumps(SMALL))
+    SMALL.write(folder)
     maskers.make(folder)
     return folder
 
@@ -70,7 +70,7 @@ def test_the_peer_finds_our_words_in_the_offsets(bench):
 
 @pytest.mark.parametrize("name", maskers.MASKS)
 def test_every_side_hides_about_fifteen_percent(bench, name):
-    shares = bench.hidden(name)
+    shares = bench.masked_share(name)
     assert set(shares) == ({"ours", "theirs"} if name in ("tokens", "whole words") else {"ours"})
     assert all(0.12 < share < 0.18 for share in shares.values()), shares
 
@@ -102,7 +102,7 @@ def test_sides_work_in_turns_and_the_first_one_changes():
 
 def test_ratios_are_of_pairs():
     rates = {"ours, batch": [10.0, 20.0, 30.0], "ours, corrupt": [40.0, 40.0, 60.0], "theirs, batch": [2.0, 5.0, 5.0]}
-    found = masking.ratios(rates)
+    found = masking.compare_rates(rates)
     assert found["batch / batch"] == {"median": 5.0, "lowest": 4.0, "highest": 6.0}
     assert found["corrupt / batch"] == {"median": 12.0, "lowest": 8.0, "highest": 20.0}
     assert set(found) == {"batch / batch", "corrupt / batch"}

@@ -57,7 +57,7 @@ def test_memory_that_nobody_can_tell_has_no_ratio():
 def test_the_watcher_sees_what_children_hold():
     child = "x = bytearray(60_000_000); x[::4096] = b'x' * len(x[::4096]); import time; time.sleep(60)"
     parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
-    before = prepare.bare_interpreter()
+    before = memory.bare_interpreter()
     assert 1 < before < 60
     with subprocess.Popen([sys.executable, "-c", parent]) as process:
         watcher = memory.Watcher(process.pid)
@@ -83,7 +83,7 @@ def test_a_process_that_is_gone_holds_nothing():
 def test_text_that_both_cannot_read_is_refused(tmp_path, name, told):
     (tmp_path / "text.csv").write_text("text\nhello\n")
     with pytest.raises(InputError, match=told):
-        prepare.given(str(tmp_path / name))
+        prepare.check_text(str(tmp_path / name))
 
 
 def test_a_missing_peer_is_one_sentence(monkeypatch):
@@ -101,7 +101,7 @@ def test_our_side_imports_nothing_of_the_peer():
 
 def test_a_side_that_dies_says_why(tmp_path):
     with pytest.raises(RuntimeError, match=r"ours died with 1:\n(.|\n)*tokenizer"):
-        prepare.measure("ours", 1, tmp_path, tmp_path / "text.jsonl", 1, 0.0)
+        prepare.measure("ours", 1, tmp_path, tmp_path / "text.jsonl", threads=1, bare=0.0)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 
 import benchmarks
 from benchmarks import peer, pretrain
-from benchmarks.pretrain_figures import summary
+from benchmarks.pretrain import summary
 from benchmarks.workload import Blocks, OneSentence
 from clozeworks.core.errors import InputError
 from tests.toys import Text
@@ -65,7 +65,7 @@ def test_an_unknown_benchmark_gets_a_suggestion():
 def test_without_a_name_the_benchmarks_are_listed(capsys):
     assert benchmarks.main(None) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[2] for line in lines] == list(benchmarks.NAMES)
+    assert [line.split()[3] for line in lines] == list(benchmarks.NAMES)
 
 
 def test_text_of_ones_own_is_for_prepare_alone():
@@ -107,7 +107,7 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
     pytest.importorskip("transformers")
     cells = {"ragged": pretrain.Cell(**SMALL), "rows": pretrain.Cell(**SMALL, rows=1500, full=32)}
     monkeypatch.setattr(pretrain, "CELLS", cells)
-    small = pretrain.Setting(tuple(cells), vocab=1000, documents=40, threads=1)
+    small = pretrain.Setting(cells=tuple(cells), vocab=1000, documents=40, threads=1)
     figures = json.loads(json.dumps(pretrain.run(small), allow_nan=False))
     for cell in figures["cells"].values():
         losses = cell["loss_at_step_0"]
@@ -126,10 +126,25 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
 @pytest.mark.slow
 def test_a_profile_accounts_for_the_whole_step(monkeypatch):
     monkeypatch.setattr(pretrain, "CELLS", {"ragged": pretrain.Cell(**SMALL)})
-    figures = pretrain.run(pretrain.Setting(("ragged",), vocab=1000, documents=40, threads=1, profile=True))
+    figures = pretrain.run(pretrain.Setting(cells=("ragged",), vocab=1000, documents=40, threads=1, profile=True))
     found = figures["cells"]["ragged"]["profile"]
     parts = {"data", "embedding", "attention", "ffn", "head", "norms, residuals, dropout", "optimizer"}
     assert set(found["parts"]) == parts
     assert set(found["kinds"]) == {"matrix products", "other operators", "Python"}
     assert all(value >= 0 for kind in found.values() for value in kind.values())
     assert pretrain.render(figures)
+
+
+def test_a_side_finds_the_package_from_any_directory(tmp_path, monkeypatch):
+    from benchmarks.harness import environment
+
+    monkeypatch.setenv("PYTHONPATH", "src")
+    command = [sys.executable, "-c", "import benchmarks.side, clozeworks"]
+    subprocess.run(command, cwd=tmp_path, env=environment(1), check=True)
+
+
+def test_the_command_is_one_that_can_be_typed_again(monkeypatch):
+    from benchmarks.harness import describe_run
+
+    monkeypatch.setattr("sys.argv", ["/somewhere/benchmarks/__main__.py", "pretrain", "--quick"])
+    assert describe_run(1, (), 0.0)["command"] == "python -m benchmarks pretrain --quick"

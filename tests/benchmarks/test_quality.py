@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import quality
-from benchmarks.learning import grouped
+from benchmarks.quality_sides import grouped
 
 TEXT = "the a small large red blue fox dog hen cat runs sleeps sees eats near under over old tree stone"
 
@@ -47,7 +47,15 @@ def test_both_sides_learn_the_same_from_the_same_tokens(tmp_path):
     draw = np.random.default_rng(0)
     documents = [". ".join(" ".join(draw.choice(words, 8)) for _ in range(6)) + "." for _ in range(200)]
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in documents))
-    small = quality.Setting("bert_tiny", str(tmp_path / "text.jsonl"), 200, 1, 20, 256, threads=1)
+    small = quality.Setting(
+        recipe="bert_tiny",
+        data=str(tmp_path / "text.jsonl"),
+        vocab=200,
+        repetitions=1,
+        steps=20,
+        batch_tokens=256,
+        threads=1,
+    )
     figures = json.loads(json.dumps(quality.run(small), allow_nan=False))
     ours, theirs = figures["seeds"]["ours"][0], figures["seeds"]["theirs"][0]
     assert ours["tokens"] == pytest.approx(theirs["tokens"], rel=0.06)

@@ -24,7 +24,9 @@ def test_an_unknown_cell_gets_a_suggestion():
 @pytest.mark.slow
 def test_the_two_are_measured_in_turns(capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("accelerate")
-    setting = tune.Setting(("train", "predict"), "bert_tiny", vocab=512, length=128, batch=8, steps=2, repetitions=2)
+    setting = tune.Setting(
+        cells=("train", "predict"), recipe="bert_tiny", vocab=512, length=128, batch=8, steps=2, repetitions=2
+    )
     figures = tune.run(setting)
     losses = figures["workload"]["losses"]
     assert losses["ours"] == pytest.approx(losses["theirs"], abs=tune.NEAR)

@@ -42,7 +42,7 @@ def test_what_it_cannot_do_is_told(capsys, monkeypatch, tmp_path):
     with pytest.raises(InputError, match="--judge"):
         vectors.run(vectors.Setting(judge=(str(tmp_path / "absent"),)))
     assert main(["loader", "--judge", "x"]) == 2
-    assert "loader has no judged words" in capsys.readouterr().err
+    assert "loader has no scored words" in capsys.readouterr().err
     monkeypatch.setitem(__import__("sys").modules, "gensim", None)
     with pytest.raises(InputError, match="pip install gensim"):
         vectors.need_peer()

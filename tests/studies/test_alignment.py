@@ -34,17 +34,17 @@ def test_a_string_with_one_mistake_is_wrong():
     model, batch = alignment.fresh("dot", 0), alignment.strings("copy", 0, 0, 5, 3)
     said = model.head("next_token").logits(model.read(batch, model.specs).at(batch)).argmax(-1)
     batch.labels = said.clone()
-    assert alignment.right(model, batch) == 1
+    assert alignment.score_exact(model, batch) == 1
     batch.labels[6] += 1
-    assert alignment.right(model, batch) == 0.8
+    assert alignment.score_exact(model, batch) == 0.8
 
 
 def test_it_learns_to_turn_short_strings_round(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(alignment, "LONGEST", 3)
     monkeypatch.setattr(alignment, "SYMBOLS", 6)
     monkeypatch.setitem(alignment.DECODERS, "dot", alignment.RecurrentAcross(Dot(), order="after"))
-    model = alignment.learnt("dot", "reverse", 0, 150)
-    assert alignment.right(model, alignment.strings("reverse", 9, -1, 64, 3)) > 0.6
+    model = alignment.train("dot", "reverse", 0, 150)
+    assert alignment.score_exact(model, alignment.strings("reverse", 9, -1, 64, 3)) > 0.6
 
 
 def test_it_prints_one_object_and_draws(

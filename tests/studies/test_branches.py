@@ -12,7 +12,8 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.spec import walk
 from clozeworks.recipe import build
 from studies import branches
-from studies.branches import BASES, LENGTH, WIDTHS, beside, fields, near, read, recipe_for, shaped
+from studies.branches import BASES, LENGTH, WIDTHS, beside, near, recipe_for, shaped
+from studies.study import read_fields, read_pairs
 from tests.toys import batch_of, packed
 
 
@@ -54,11 +55,11 @@ def test_attention_that_is_even_stays_as_near_as_a_text_is_short():
 def test_means_and_gaps_are_those_of_what_was_learnt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     losses = {"branches": 2.0, "attention": 2.5, "flat": 2.25}
 
-    def learnt(kind, data, heldout, sides, out, seed, steps, rate):
+    def train_kind(kind, data, heldout, sides, *, out, seed, steps, rate):
         assert sides == (["a dog"], ["ein Hund"])
         return {"loss": losses[kind] + seed + (rate == 1e-3), "bleu": 30.0 + seed, "near": 0.5}
 
-    monkeypatch.setattr(branches, "learnt", learnt)
+    monkeypatch.setattr(branches, "train_kind", train_kind)
     monkeypatch.setattr(branches, "texts", lambda *given: (tmp_path, tmp_path))
     (tmp_path / "test.jsonl").write_text('{"en": "a dog", "de": "ein Hund"}\n')
     found = branches.run((0, 1, 2), 5, "train.jsonl", str(tmp_path / "test.jsonl"))
@@ -72,14 +73,14 @@ def test_means_and_gaps_are_those_of_what_was_learnt(monkeypatch: pytest.MonkeyP
 
 
 def test_pairs_that_are_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    assert fields("en, zh") == ("en", "zh")
+    assert read_fields("en, zh") == ("en", "zh")
     with pytest.raises(InputError, match="names of two fields"):
-        fields("en")
+        read_fields("en")
     with pytest.raises(InputError, match="a file of JSON lines is needed"):
-        read(str(tmp_path / "nothing.jsonl"), ("en", "de"))
+        read_pairs(str(tmp_path / "nothing.jsonl"), ("en", "de"))
     (tmp_path / "other.jsonl").write_text('{"en": "a"}\n')
     with pytest.raises(InputError, match=r"other\.jsonl:1: .*the texts en and de"):
-        read(str(tmp_path / "other.jsonl"), ("en", "de"))
+        read_pairs(str(tmp_path / "other.jsonl"), ("en", "de"))
     assert branches.main(["--train", "nothing.jsonl", "--test", "nothing.jsonl"]) == 2
     assert capsys.readouterr().err.startswith("error: --test: nothing.jsonl")
     assert branches.main([]) == 2

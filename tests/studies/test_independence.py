@@ -16,7 +16,8 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from studies import independence
 from studies.corpora.compounds import ARTICLE, COMPOUNDS, WORDS
-from studies.independence import IDEAL, LENGTH, mean, places, recipe_for, surprise
+from studies.independence import IDEAL, LENGTH, places, recipe_for, surprise
+from studies.study import mean_interval
 
 
 @pytest.fixture(scope="module")
@@ -74,9 +75,9 @@ def test_who_knows_the_text_by_heart_reaches_the_ideal():
 
 
 def test_a_mean_has_the_interval_of_its_seeds():
-    assert mean([1.0, 2.0, 3.0]) == (2.0, pytest.approx(4.303 / math.sqrt(3), abs=1e-4))
-    assert mean([5.0]) == (5.0, None)
-    assert mean([0.0, 1.0] * 10)[1] == pytest.approx(2.262 * 0.513 / math.sqrt(20), abs=1e-3)
+    assert mean_interval([1.0, 2.0, 3.0]) == (2.0, pytest.approx(4.303 / math.sqrt(3), abs=1e-4))
+    assert mean_interval([5.0]) == (5.0, None)
+    assert mean_interval([0.0, 1.0] * 10)[1] == pytest.approx(2.262 * 0.513 / math.sqrt(20), abs=1e-3)
 
 
 def test_it_prints_one_object_and_draws(

@@ -20,19 +20,55 @@ from clozeworks.data.shards.prepare import prepare
 from studies.conformance.synthetic import Synthetic
 from studies.scale import __main__
 from studies.scale.cluster import Node, Text, assume
-from studies.scale.footprint import flops, layer_flops
-from studies.scale.growth import LENGTH, as_json
+from studies.scale.estimate import LENGTH, Estimate, Passes, estimate_memory, most_rows
+from studies.scale.growth import as_json
 from studies.scale.page import page
 from studies.scale.traffic import reading, saving, seconds, sent, shard_bytes, shards, step, young_daly
 from tests.command_line import text
-from tests.studies.counted import HIDDEN, shape_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
+LARGE = Estimate(  # bert_large, as it was measured
+    depth=24, width=1024, vocab=30522, parameters=336_226_108, tensors=398, blocks=302_309_376, moments=2,
+    forward=664_008_036.5, layers=654_311_424.0, passes=Passes(16, 22_234_261_264, 44_343_504_376),
+    recomputed=Passes(16, 2_551_582_328, 4_978_146_504),
+)  # fmt: skip
 
 
 def test_the_page_is_what_is_printed():
     wanted = PAGE.read_text(encoding="utf-8")
     assert page(__main__.plan_for()) == wanted, "run `python -m studies.scale > docs/scale.md`"
+
+
+def test_the_estimate_is_that_of_the_library():
+    """Parameters, blocks and passes of the recipe, and a line through two peaks."""
+    found = __main__.plan_for().model
+    assert found == LARGE
+    assert found.parameters == cw.count_parameters("bert_large")
+    assert found.recomputed.at(16) < found.passes.at(16) / 5
+    assert found.passes.at(32) == found.passes.twice
+    assert found.layers < found.forward
+
+
+def test_memory_by_hand():
+    model = dataclasses.replace(
+        LARGE, depth=2, parameters=1000, blocks=600, passes=Passes(4, 500, 900), recomputed=Passes(4, 300, 400)
+    )
+    whole = estimate_memory(model, 8, ranks=4, sharded=False, again=False)
+    assert (whole.weights, whole.gradients, whole.moments, whole.gathered) == (4000, 4000, 8000, 0)
+    assert whole.passes == 900
+    parts = estimate_memory(model, 4, ranks=4, sharded=True, again=True)
+    assert (parts.weights, parts.moments, parts.gathered, parts.passes) == (1000, 2000, 6 * (400 + 600), 300)
+
+
+@given(st.floats(1.0, 1e6), st.booleans(), st.booleans())
+def test_the_rows_that_fit_are_the_most(room, sharded, again):
+    model = dataclasses.replace(
+        LARGE, parameters=1000, blocks=600, passes=Passes(4, 500, 900), recomputed=Passes(4, 300, 400)
+    )
+    rows = most_rows(room, model, ranks=2, sharded=sharded, again=again)
+    held = [estimate_memory(model, each, ranks=2, sharded=sharded, again=again).total for each in (rows, rows + 1)]
+    assert held[1] > room
+    assert rows == 0 or held[0] <= room
 
 
 # ---- what ranks send
@@ -83,42 +119,40 @@ def test_time_of_a_collective_by_hand():
     st.floats(1e8, 1e13),
 )
 def test_a_step(ranks, rows, sharded, recompute, between):
-    shape = shape_of()
     cluster = assume([f"work.recompute={recompute}", f"node.between={between}"])
-    one = step(shape, cluster, ranks, rows, LENGTH, sharded)
+    one = step(LARGE, cluster, ranks, rows, sharded)
     assert 0 <= one.exposed <= one.talk * (1 + 1e-12)
     assert one.together <= one.apart * (1 + 1e-12)
     assert 0 < one.busy <= 1
     assert (one.rows - 1) * ranks < rows <= one.rows * ranks
     assert (one.pieces - 1) * cluster.work.micro < one.rows <= one.pieces * cluster.work.micro
-    work = 3 * flops(shape, rows, LENGTH, HIDDEN) + recompute * layer_flops(shape, rows, LENGTH, HIDDEN)
+    work = (3 * LARGE.forward + recompute * LARGE.layers) * rows * LENGTH
     assert one.compute >= work / ranks / (989e12 * 0.4) * 0.999
-    faster = step(shape, assume([f"node.between={2 * between}"], cluster), ranks, rows, LENGTH, sharded)
+    faster = step(LARGE, assume([f"node.between={2 * between}"], cluster), ranks, rows, sharded)
     assert faster.together <= one.together
     assert (one.sent == 0) == (ranks == 1)
 
 
 def test_a_step_by_hand():
-    shape = shape_of()
     cluster = assume(["gpu.peak=1e15", "gpu.achieved=0.5", "gpu.bandwidth=1e12", "node.latency=0", "node.reached=1"])
-    whole = step(shape, cluster, 8, 256, LENGTH, sharded=False)
+    whole = step(LARGE, cluster, 8, 256, sharded=False)
     assert whole.sent == 2 * 7 / 8 * 4 * 336_226_108
     assert whole.talk == pytest.approx(whole.sent / 450e9)
-    assert whole.compute == pytest.approx(6 * flops(shape, 16, LENGTH, HIDDEN) / 5e14 + 28 * 336_226_108 / 1e12)
-    sharded = step(shape, cluster, 8, 256, LENGTH, sharded=True)
+    assert whole.compute == pytest.approx(6 * LARGE.forward * 16 * LENGTH / 5e14 + 28 * 336_226_108 / 1e12)
+    sharded = step(LARGE, cluster, 8, 256, sharded=True)
     assert sharded.sent == pytest.approx(2 * 7 / 8 * (2 * 336_226_108 + 2 * 302_309_376 + 4 * 336_226_108))
     assert sharded.talk == pytest.approx(sharded.sent / 450e9)
 
 
 def test_every_bucket_pays_its_hops():
     cluster = assume(["node.latency=1", "node.inside=1e24", "node.bucket=1e8"])
-    assert step(shape_of(), cluster, 8, 256, LENGTH, sharded=False).talk == pytest.approx(2 * 14 * 7)
+    assert step(LARGE, cluster, 8, 256, sharded=False).talk == pytest.approx(2 * 14 * 7)
 
 
 def test_reading_by_hand():
     cluster = assume(["store.disk=3e9", "store.network=1e8", "store.total=1e9"])
-    one = step(shape_of(), cluster, 16, 256, LENGTH, sharded=False)
-    found = reading(one, LENGTH, cluster, 16, 30522, size=10**9)
+    one = step(LARGE, cluster, 16, 256, sharded=False)
+    found = reading(one, cluster, 16, 30522, size=10**9)
     rows = one.tokens_a_second / LENGTH
     assert found.useful == pytest.approx(rows * LENGTH * 3)
     assert found.node == pytest.approx(rows / 2 * (2 * 4096 + 1023 + 511))  # two nodes; ids of 2 bytes, starts of 1
@@ -177,8 +211,8 @@ def test_the_interval_is_the_best_and_its_cost_the_expected_one(pause, restart, 
 
 def test_failures_by_hand():
     cluster = assume(["failure.rate=1e-3", "store.network=1e9", "store.total=2e9", "store.hash=1e9"])
-    shape = dataclasses.replace(shape_of(), parameters=10**9, tensors=0)
-    found = saving(shape, cluster, 8, 360_000.0, sharded=False)
+    model = dataclasses.replace(LARGE, parameters=10**9, tensors=0)
+    found = saving(model, cluster, 8, 360_000.0, sharded=False)
     assert found.size == 12e9
     assert found.pause == pytest.approx(12 + 12)  # one writer, then the hash
     assert found.restart == pytest.approx(60 + 120 + 48 + 12)  # eight readers share 2 GB a second
@@ -186,7 +220,7 @@ def test_failures_by_hand():
     assert found.wasted == pytest.approx(wasted(found.daly, found.pause, found.restart, found.between), rel=0.05)
     assert found.failures == pytest.approx(360_000 * (1 + found.wasted) / found.between)
     assert found.lost == pytest.approx(found.failures * found.daly / 2)
-    parts = saving(shape, cluster, 8, 360_000.0, sharded=True)
+    parts = saving(model, cluster, 8, 360_000.0, sharded=True)
     assert parts.pause == pytest.approx(1.5 / 0.25 + 1.5)
 
 
@@ -205,7 +239,7 @@ def test_json_holds_the_figures_of_the_page(capsys):
     assert __main__.main(["--json", "--gpus", "16", "--recipe", "bert_base", "--set", "gpu.memory=16e9"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["assumptions"]["gpu.memory"] == 16e9
-    assert found["shape"]["parameters"] == cw.count_parameters("bert_base")
+    assert found["model"]["parameters"] == cw.count_parameters("bert_base")
     assert [each["gpus"] for each in found["layouts"]] == [16, 16]
     run = found["layouts"][0]["runs"][1]
     assert run["seconds"] == pytest.approx(500_000 * run["step"]["together"])
@@ -213,7 +247,7 @@ def test_json_holds_the_figures_of_the_page(capsys):
 
 def test_what_follows_follows_from_what_is_set():
     assert "16 rows at once fit in every layout" in page(__main__.plan_for())
-    told = page(__main__.plan_for(settings=["gpu.memory=18e9"]))
+    told = page(__main__.plan_for(settings=["gpu.memory=28e9"]))
     assert "16 rows at once do not fit: 8 GPUs whole, 64 GPUs whole and 512 GPUs whole." in told.replace("\n  ", " ")
     assert "none" in page(__main__.plan_for(settings=["gpu.memory=1e9"]))
     assert "wait for the network" not in page(__main__.plan_for(gpus=(8,)))

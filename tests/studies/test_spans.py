@@ -15,7 +15,7 @@ from studies.spans import PRICES, recipe_for
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Two prices, one layer, short rows."""
-    for name, value in (("LENGTH", 32), ("LANES", 2), ("LIMIT", 64), ("RAMP", 16), ("DEPTH", 1), ("WIDTH", 16)):
+    for name, value in (("LENGTH", 32), ("STREAMS", 2), ("LIMIT", 64), ("RAMP", 16), ("DEPTH", 1), ("WIDTH", 16)):
         monkeypatch.setattr(spans, name, value)
     monkeypatch.setattr(spans, "PRICES", {"fixed": None, "1e-4": 1e-4})
     text = tmp_path / "text.txt"
@@ -43,11 +43,11 @@ def test_figures_and_plot(small: Path, tmp_path: Path, capsys: pytest.CaptureFix
     words = ["--text", str(small), "--seeds", "0", "--steps", "4", "--plot", str(tmp_path / "spans.svg")]
     assert spans.main(words) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["found"]["fixed"]["span"] == [64]
-    assert 16 <= found["found"]["1e-4"]["span"][0] < 64
+    assert found["metrics"]["fixed"]["span"] == [64]
+    assert 16 <= found["metrics"]["1e-4"]["span"][0] < 64
     assert set(found["bits_more_than_fixed"]) == {"1e-4"}
     assert len(found["spans_of_the_first_seed"]["1e-4"][0]) == 4
-    for each in found["found"].values():
+    for each in found["metrics"].values():
         assert 0 < each["bits"][0] < 10
         assert each["seconds"][0] > 0
     assert (tmp_path / "spans.svg").stat().st_size > 2000

@@ -27,9 +27,9 @@ def test_the_first_step_that_is_as_good():
 
 
 def test_rates_are_numbers():
-    assert starts.numbers("1e-3,0.5") == [0.001, 0.5]
+    assert starts.read_rates("1e-3,0.5") == [0.001, 0.5]
     with pytest.raises(InputError, match="numbers with commas"):
-        starts.numbers("fast")
+        starts.read_rates("fast")
 
 
 @pytest.mark.slow

@@ -17,8 +17,8 @@ def test_both_starts_are_measured_at_every_size(road: Path, tmp_path: Path, caps
     words += ["--set", "finetune.epochs=1"]
     assert worth.main([*words, "--sizes", "8,all", "--seeds", "0,1", "--plot", str(picture)]) == 0
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (found["figure"], found["measured"]) == ("accuracy", 10)
-    assert {size: {start: len(each) for start, each in starts.items()} for size, starts in found["found"].items()} == {
+    assert (found["metric"], found["measured"]) == ("accuracy", 10)
+    assert {size: {start: len(each) for start, each in starts.items()} for size, starts in found["scores"].items()} == {
         size: {"pretrained": 2, "fresh": 2} for size in ("8", "all")
     }
     assert picture.is_file()

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.evaluate.text import evaluate_text
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.evaluate.text import evaluate_text
 from clozeworks.exchange import checkpoint
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.attention import Attention

@@ -121,8 +121,8 @@ def change_recipe(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeErr
 def refusal(recipe: Recipe, directory: Path, tokenizer: Tokenizer) -> InputError | None:
     """What `pretrain` would say against this sound recipe on this data, if anything."""
     from clozeworks.data.shards.corpus import Corpus
-    from clozeworks.train.pretraining_batches import PretrainingBatches
     from clozeworks.train.pretrain import fit_to_data
+    from clozeworks.train.pretraining_batches import PretrainingBatches
 
     try:
         text = Corpus.open(directory, "train")

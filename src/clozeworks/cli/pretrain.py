@@ -139,8 +139,8 @@ def train(
     """In this process, alone or as one of several."""
     from clozeworks.screen.console import emit, note, screen
     from clozeworks.train import writers
-    from clozeworks.train.resources.dry_run import forecast
     from clozeworks.train.pretrain import pretrain
+    from clozeworks.train.resources.dry_run import forecast
 
     console = screen()
     if not options.json:

@@ -8,8 +8,8 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Columns, ragged_arange
-from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.records.counts import Counts
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.tokenizer import Tokenizer
 

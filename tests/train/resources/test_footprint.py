@@ -111,7 +111,7 @@ MEASURED = """
 import sys
 import torch
 from clozeworks.core.batch import from_padded
-from benchmarks.contestant import memory_mb
+from benchmarks.side import memory_mb
 from clozeworks.objectives.losses.cross_entropy import BUDGET
 from clozeworks.recipe import build
 from clozeworks.optim import parameter_groups as optim

@@ -1,9 +1,8 @@
-"""One side of the quality comparison in a process of its own: it trains from given weights and is judged by us."""
+"""The sides of the quality comparison: each trains from given weights, and is scored by the same held-out text."""
 
 import contextlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,8 @@ import torch
 import torch.utils.data
 
 from benchmarks import peer
-from benchmarks.workload import DATA, MODEL, SETTING, THEIRS, OneSentence, Workload
+from benchmarks.harness import SETTING
+from benchmarks.workload import DATA, MODEL, THEIRS, OneSentence, Workload
 from clozeworks.corpus import documents
 from clozeworks.data.shards.corpus import MANIFEST, Corpus
 from clozeworks.data.shards.prepare import prepare
@@ -66,15 +66,15 @@ def make(folder: Path) -> dict[str, Any]:
         save(encoder, here / MODEL)
         save(encoder, here / THEIRS, "hf")
     work = Workload.open(place(folder, 0))
-    fresh = judged(work.model(), work)
+    fresh = score(work.model(), work)
     return {**work.facts(), "heldout_predictions": fresh["predictions"], "loss_of_fresh_weights": fresh["loss"]}
 
 
-def judged(model: Model, work: Workload) -> dict[str, Any]:
+def score(model: Model, work: Workload) -> dict[str, Any]:
     """The loss on text that neither side saw, under masks that never change; dropout is off."""
     text = Corpus.open(work.folder / DATA, "heldout")
-    found = heldout.evaluate(model, text, work.recipe.objective, work.vocabulary)
-    return {"loss": found["masked_lm"], "accuracy": found["masked_accuracy"], "predictions": found["count"]}
+    metrics = heldout.evaluate(model, text, work.recipe.objective, work.vocabulary)
+    return {"loss": metrics["masked_lm"], "accuracy": metrics["masked_accuracy"], "predictions": metrics["count"]}
 
 
 def ours(work: Workload, tokens: int) -> dict[str, Any]:
@@ -107,23 +107,23 @@ def ours(work: Workload, tokens: int) -> dict[str, Any]:
         for step in course:
             seen += step.tokens
     seconds = time.perf_counter() - begin
-    return {"steps": train.steps, "tokens": seen, "predicted": predicted, "seconds": seconds, **judged(model, work)}
+    return {"steps": train.steps, "tokens": seen, "predicted": predicted, "seconds": seconds, **score(model, work)}
 
 
 def grouped(lengths: np.ndarray, tokens: int, batches: int, seed: int) -> list[list[int]]:
     """Examples of like length, so many real tokens a batch, in random order: little padding, no long or short phase."""
-    generator, found = np.random.default_rng(seed), []
-    while len(found) < batches:
+    generator, chosen = np.random.default_rng(seed), []
+    while len(chosen) < batches:
         order = generator.permutation(len(lengths))
         order = order[np.argsort(lengths[order], kind="stable")]
         batch = (np.cumsum(lengths[order]) - 1) // tokens
         epoch = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
-        found += [epoch[at].tolist() for at in generator.permutation(len(epoch))]
-    return found[:batches]
+        chosen += [epoch[at].tolist() for at in generator.permutation(len(epoch))]
+    return chosen[:batches]
 
 
 def theirs(work: Workload) -> dict[str, Any]:
-    """The Trainer with its own collator under our schedule; its weights are judged as ours are."""
+    """The Trainer with its own collator under our schedule; its weights are scored as ours are."""
     transformers = peer.library()
     transformers.logging.set_verbosity_error()
     train, adam = work.recipe.train, work.recipe.train.optimizer
@@ -138,9 +138,9 @@ def theirs(work: Workload) -> dict[str, Any]:
 
     class Count(transformers.TrainerCallback):
         def on_step_end(self, *given: Any, **more: Any) -> None:
-            real, hidden = made.pop(0)  # the collator may be a batch ahead
+            real, masked = made.pop(0)  # the collator may be a batch ahead
             counts["tokens"] += real
-            counts["predicted"] += hidden
+            counts["predicted"] += masked
 
     class Trainer(transformers.Trainer):
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
@@ -177,22 +177,12 @@ def theirs(work: Workload) -> dict[str, Any]:
     seconds = time.perf_counter() - begin
     trainer.model.save_pretrained(work.folder / TRAINED)
     tokenizer.save_pretrained(work.folder / TRAINED)
-    found = judged(load(work.folder / TRAINED).model, work)
-    return {"steps": train.steps, **counts, "seconds": seconds, **found}
+    scores = score(load(work.folder / TRAINED).model, work)
+    return {"steps": train.steps, **counts, "seconds": seconds, **scores}
 
 
-def main(side: str, folder: str, threads: str, *more: str) -> None:
-    answers, sys.stdout = sys.stdout, sys.stderr  # a library that prints must not be taken for an answer
-    torch.set_num_threads(int(threads))
-    if side == "make":
-        found = make(Path(folder))
-    else:
-        sides: dict[str, Callable[..., dict[str, Any]]] = {"ours": ours, "theirs": theirs}
-        seed, *tokens = map(int, more)
-        found = sides[side](Workload.open(place(Path(folder), seed)), *tokens)
-    print(json.dumps(found), file=answers, flush=True)
-
-
-if __name__ == "__main__":
+def train(side: str, folder: Path, seed: int, *tokens: int) -> dict[str, Any]:
+    """One side from the weights of a seed; ours until so many tokens."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    main(*sys.argv[1:])
+    sides: dict[str, Callable[..., dict[str, Any]]] = {"ours": ours, "theirs": theirs}
+    return sides[side](Workload.open(place(folder, seed)), *tokens)

@@ -1,8 +1,8 @@
-"""How `python -m benchmarks long` is told: a plot and a table."""
+"""The plot and the tables of `python -m benchmarks long`."""
 
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.figures import footer
+from benchmarks.harness import footer, make_table
 from clozeworks.plots import charts
 
 if TYPE_CHECKING:
@@ -35,42 +35,46 @@ def draw(rows: dict[str, Any], path: str) -> None:
     charts.growths(panels, path, "Forward and backward over one row", "tokens")
 
 
-def render(figures: dict[str, Any]) -> "RenderableType":
-    """The figures for a terminal."""
+def render(results: dict[str, Any]) -> "RenderableType":
+    """The results for a terminal."""
     from rich.console import Group
-    from rich.table import Table
 
-    shape = figures["shape"]
+    shape = results["shape"]
     head = (
         f"{shape['depth']} layers of width {shape['width']}, {shape['heads']} heads, window {shape['window']} to each "
         f"side, chunks of {shape['chunk']}, rounds {shape['rounds']}; one row; fp32, "
-        f"{figures['machine']['threads']} threads; {figures['repetitions']} repetitions"
+        f"{results['machine']['threads']} threads; {results['repetitions']} repetitions"
     )
     parts: list[Any] = [head]
     dropped = f"dropout {shape['dropout']}" + (
         " of vectors and of weights, full of vectors" if shape["dropout"] else ""
     )
-    for mode, told in (("forward", "Forward alone"), ("both", f"Forward and backward, {dropped}")):
-        rows = figures["lengths"]
-        names = [side for side in LINES if any(side in row[mode]["seconds"] for row in rows.values())]
-        for unit, cell in (("milliseconds", _milliseconds), ("megabytes above the idle process", _megabytes)):
-            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-            for heading in ("tokens", *names, *(f"by {RIVALS[rival]}" for rival in RIVALS if rival in names)):
-                table.add_column(heading, justify="right")
-            for length, row in rows.items():
-                table.add_row(f"{int(length):,}", *cell(row[mode], names))
-            parts += ["", f"{told}: {unit}", table]
-        slopes = figures["slopes"].get(mode, {})
-        told_slopes = ", ".join(f"{side} {slopes[side]:.2f}" for side in names if side in slopes)
-        parts += [f"time grows with length to the power of: {told_slopes}"]
-        paths = {int(length): row[mode].get("path", {}).get("window") for length, row in rows.items()}
-        if any(paths.values()):
-            parts += [f"window went by: {', '.join(f'{length:,} {path}' for length, path in paths.items())}"]
+    for mode, title in (("forward", "Forward alone"), ("both", f"Forward and backward, {dropped}")):
+        parts += render_mode(results, mode, title)
     parts.append("")
-    for kind, depths in figures["kept_bytes"].items():
-        told = ", ".join(f"{bytes_ / 2**20:,.1f} MB at {depth}" for depth, bytes_ in depths.items())
-        parts.append(f"kept for the way back, {LINES[kind]}, by layers: {told}")
-    return Group(*parts, "", footer(figures))
+    for kind, depths in results["kept_bytes"].items():
+        sizes = ", ".join(f"{size / 2**20:,.1f} MB at {depth}" for depth, size in depths.items())
+        parts.append(f"saved for the backward pass, {LINES[kind]}, by layers: {sizes}")
+    return Group(*parts, "", footer(results))
+
+
+def render_mode(results: dict[str, Any], mode: str, title: str) -> list[Any]:
+    """Time and memory of one way of working, how time grows, and which path `window` took."""
+    lengths, parts = results["lengths"], []
+    names = [side for side in LINES if any(side in each[mode]["seconds"] for each in lengths.values())]
+    for unit, cell in (("milliseconds", _milliseconds), ("megabytes above the idle process", _megabytes)):
+        rivals = (f"by {RIVALS[rival]}" for rival in RIVALS if rival in names)
+        table = make_table("tokens", *names, *rivals, left=0)
+        for length, each in lengths.items():
+            table.add_row(f"{int(length):,}", *cell(each[mode], names))
+        parts += ["", f"{title}: {unit}", table]
+    slopes = results["slopes"].get(mode, {})
+    powers = ", ".join(f"{side} {slopes[side]:.2f}" for side in names if side in slopes)
+    parts += [f"time grows with length to the power of: {powers}"]
+    paths = {int(length): each[mode].get("path", {}).get("window") for length, each in lengths.items()}
+    if any(paths.values()):
+        parts += [f"window went by: {', '.join(f'{length:,} {path}' for length, path in paths.items())}"]
+    return parts
 
 
 def _milliseconds(row: dict[str, Any], names: list[str]) -> list[str]:
