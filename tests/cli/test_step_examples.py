@@ -113,7 +113,7 @@ def test_other_text_is_refused(place: Path, capsys, tmp_path: Path):
 
 def test_a_hopeless_run_ends_with_2_and_a_command_that_works(place: Path, capsys, tmp_path: Path, monkeypatch):
     (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(tiny_recipe(99))))
-    monkeypatch.setattr(session, "rate", lambda step, train, width: 1e38)
+    monkeypatch.setattr(session, "learning_rate", lambda step, train, width: 1e38)
     words = ["pretrain", tmp_path / "recipe.json", "--data", place / "a", "--out", tmp_path / "my run"]
     told = refused(capsys, *words, "--set", "train.guard.patience=2", "--set", "train.guard.rollbacks=1")
     assert re.search(r"step \d+: loss (nan|inf), gradient norm \S+ \(not finite\), and so for 2 steps in a row", told)
