@@ -56,7 +56,7 @@ def test_evaluate_with_other_rounds(road, tmp_path, capsys):
     assert one == again != eight
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--rounds", "8")
     assert "none of its layers is LSH attention" in told
-    assert main(["generate", run, "the red fox", "--max-tokens", "20"]) == 0, "reading all again for each token"
+    assert main(["generate", run, "the red fox", "--max-new-tokens", "20"]) == 0, "reading all again for each token"
 
 
 def test_evaluate_with_another_memory(road, tmp_path, capsys):
@@ -82,7 +82,7 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     assert "at least 8 tokens" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
     assert "it was trained without a memory" in told
-    assert main(["generate", run, "the red fox", "--max-tokens", "60"]) == 0, "beyond the rows it was trained on"
+    assert main(["generate", run, "the red fox", "--max-new-tokens", "60"]) == 0, "beyond the rows it was trained on"
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def test_nobody_sees_what_comes(run):
 
 
 def test_a_window_slides_over_the_text(run, road, capsys):
-    words = ("evaluate", run, "--data", road / "data", "--max-new-tokens", 60)
+    words = ("evaluate", run, "--data", road / "data", "--max-tokens", 60)
     slid = facts(capsys, *words, "--context", 8)
     assert slid["tokens"] == 60
     assert slid["window"]["count"] == 59

@@ -64,7 +64,7 @@ def test_the_exit_code_is_that_of_the_process_that_failed(capfd):
 def test_processes_are_asked_to_stop_when_their_launcher_is_killed():
     code = (
         "import subprocess\n"
-        "from clozeworks.cli import processes\n"
+        "from clozeworks.train.startup import processes\n"
         "child = subprocess.Popen(['sleep', '60'], preexec_fn=processes.end_with_launcher, start_new_session=True)\n"
         "print(child.pid, flush=True)\n"
         "child.wait()\n"

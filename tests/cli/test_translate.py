@@ -162,7 +162,7 @@ def test_what_cannot_be_is_refused(walked: Path, road: Path, capsys: pytest.Capt
         (["generate", run, "x"], "use clozeworks translate"),
         (["evaluate", run], "neither --data nor --test"),
         (["evaluate", run, "--data", walked / "data", "--test", test], "both --data and --test"),
-        (["evaluate", run, "--test", tmp_path / "three.jsonl"], "--pairs: not told; two fields"),
+        (["evaluate", run, "--test", tmp_path / "three.jsonl"], "--pairs: not given; two fields"),
         (["evaluate", run, "--test", test, "--pairs", "en,fr"], "no field 'fr'"),
         (["evaluate", run, "--test", test, "--pairs", "en"], "two fields, source and target"),
         (["evaluate", run, "--test", test, "--context", 8], "text of one side"),

@@ -46,7 +46,8 @@ def test_training_writes_the_format_of_the_ending(corpus, tmp_path, capsys, meth
 
 def test_settings_reach_the_method(corpus, tmp_path, capsys):
     told = facts(capsys, "vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--no-header", "--max-words", "10",
-                 "--window", 3, "--x-max", 7, "--learning-rate", 0.1, "--seed", 4, "--memory-mb", 2, "--epochs", 1)  # fmt: skip
+                 "--window", 3, "--x-max", 7, "--learning-rate", 0.1, "--seed", 4, "--memory-mb", 2,
+                 "--epochs", 1)  # fmt: skip
     assert (told["vectors"], told["window"], told["x_max"], told["rate"], told["seed"]) == (11, 3, 7.0, 0.1, 4)
     assert len((tmp_path / "v.txt").read_text().splitlines()) == 11
     told = facts(capsys, "vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--negative", 2, "--window", 3)

@@ -8,6 +8,7 @@ beside our sentences, and it reflows the examples of a help page.
 
 import argparse
 import dataclasses
+import inspect
 import re
 import textwrap
 from collections.abc import Callable, Sequence
@@ -133,7 +134,7 @@ def option(
     several values, and is a list either way.
     """
     shown = default if otherwise is None else otherwise
-    if shown not in (None, False, ""):
+    if shown is not None and shown is not False:
         help = f"{help} (default: {shown})"
     if default is False:
         return _field(flag, {"action": "store_true", "help": help}, False, None)
@@ -215,7 +216,7 @@ class Parser(argparse.ArgumentParser):
         title = "example:" if len(self.examples) == 1 else "examples:"
         super().__init__(
             prog=f"clozeworks {name}",
-            description="\n\n".join(filter(None, [self.summary, textwrap.fill(about, 80)])),
+            description="\n\n".join(filter(None, [self.summary, textwrap.fill(about, 80, break_on_hyphens=False)])),
             epilog="\n".join([title, *(f"  {line}" for line in self.examples)]),
             formatter_class=_Format,
             allow_abbrev=False,
@@ -274,7 +275,7 @@ def read_docstring(options: type[CommandOptions]) -> tuple[str, str, list[str]]:
 
 def _in_order(options: type[CommandOptions]) -> list[dataclasses.Field[Any]]:
     """Arguments by their places, then the command's own options, then those it shares with others, --json last."""
-    own = options.__dict__.get("__annotations__", {})
+    own = inspect.get_annotations(options)
     made = [field for field in dataclasses.fields(options) if "given" in field.metadata]
 
     def rank(field: dataclasses.Field[Any]) -> int:

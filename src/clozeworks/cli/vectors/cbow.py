@@ -10,8 +10,8 @@ from clozeworks.cli.vectors.training import WindowOptions, train
 class Options(WindowOptions):
     """Train word2vec CBOW vectors
 
-    The words around a word predict it together (continuous bag of words). The ending of --out is the format: .safetensors, .txt or .vec
-    (text of word2vec), .bin (its bytes).
+    The words around a word predict it together (continuous bag of words). The ending of --out is the format:
+    .safetensors, .txt or .vec (text of word2vec), .bin (its bytes).
 
     clozeworks vectors cbow corpus.txt --out words.safetensors
     clozeworks vectors cbow --corpus en --out words.txt --dim 50 --phrase-passes 2
