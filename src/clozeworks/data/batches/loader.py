@@ -32,8 +32,8 @@ class Loader:
     """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position saves the walk there.
 
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
-    Of text in streams a step holds whole time steps, one after another, and micro-batch n of a time step always the same
-    streams, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
+    Of text in streams a step holds whole time steps, one after another, and micro-batch n of a time step always the
+    same streams, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
 
     With `share` (r, W) it gives the r-th of W stretches of each step's rows (of each time step's streams), in as many
     pieces as everybody else. All walk through all rows, and read their own alone.
