@@ -72,8 +72,8 @@ class Cluster(types.ModuleType):
             def made(*given):
                 found = kind(*pickle.loads(pickle.dumps(given)))
                 self.actors.append(found)
-                make = types.SimpleNamespace(remote=lambda unit: lambda: found.make(unit))
-                return types.SimpleNamespace(make=make)
+                run = types.SimpleNamespace(remote=lambda unit: lambda: found.run(unit))
+                return types.SimpleNamespace(run=run)
 
             return types.SimpleNamespace(remote=made)
 

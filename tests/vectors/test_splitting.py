@@ -25,9 +25,9 @@ def test_words_are_those_of_a_words_tokenizer():
 def test_spaces_alone():
     """Text that was cut before, whatever its language, keeps its words whole."""
     text = Document("New_York  don't 我们 去 北京大学 .")
-    part = Splitting(segmenter="spaces").maker()(Unit(0, [text]))
+    part = Splitting(segmenter="spaces").start()(Unit(0, [text]))
     assert part.words == ["new_york", "don't", "我们", "去", "北京大学", "."]
-    part = Splitting(segmenter="spaces").maker()(Unit(0, [Document("New_York don't .")]))
+    part = Splitting(segmenter="spaces").start()(Unit(0, [Document("New_York don't .")]))
     assert part.words == ["new_york", "don't", "."]
 
 
@@ -48,7 +48,7 @@ def test_documents_become_sentences_of_words():
         Document(words=[["New", " York", "。"], ["我们", "ＯＫ"]]),
         Document(sentences=["a b", "c"]),
     ]
-    part = Splitting().maker()(Unit(0, documents))
+    part = Splitting().start()(Unit(0, documents))
     found = iter([part.words[index] for index in part.ids])
     assert [[next(found) for _ in range(length)] for length in part.lengths] == [
         ["one", "two", "."], ["three", "!"], ["four"], ["new", "york", "。"], ["我们", "ｏｋ"], ["a", "b"], ["c"]
@@ -57,5 +57,5 @@ def test_documents_become_sentences_of_words():
 
 def test_chinese_words_come_from_the_segmenter():
     pytest.importorskip("jieba")
-    part = Splitting(segmenter="jieba").maker()(Unit(0, [Document("我们喜欢自然语言处理。OK then")]))
+    part = Splitting(segmenter="jieba").start()(Unit(0, [Document("我们喜欢自然语言处理。OK then")]))
     assert [part.words[index] for index in part.ids] == ["我们", "喜欢", "自然语言", "处理", "。", "ok", "then"]

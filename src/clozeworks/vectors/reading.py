@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from clozeworks.data.records.counts import Counts
-from clozeworks.data.shards.prepare import engine_of, language, segmenter_name
+from clozeworks.data.shards.prepare import choose_engine, detect_language, name_segmenter
 from clozeworks.data.shards.units import units
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
@@ -47,10 +47,10 @@ def read_words(
         return gathered(source, min_count, most, folder)
     with tempfile.TemporaryDirectory(prefix="clozeworks-words-", dir=folder) as spool:
         reader = Reader(source, reading or Reading(), Path(spool) / "documents")
-        lang = lang or language(reader)
-        hook = segmenter if callable(segmenter) else segmenter_name(segmenter, lang)
+        lang = lang or detect_language(reader)
+        hook = segmenter if callable(segmenter) else name_segmenter(segmenter, lang)
         splitting = Splitting(lowercase, marks, None if hook == "none" else hook)
-        run = engine_of(engine, processes, hook, reader.total)
+        run = choose_engine(engine, processes, hook, reader.total)
         gathering = Gathering(folder)
         for part in run(splitting, units(_watched(reader, progress))):
             gathering.add(part)

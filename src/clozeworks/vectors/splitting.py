@@ -28,7 +28,7 @@ class Splitting:
     marks: bool = True
     segmenter: str | Segmenter | None = None
 
-    def maker(self) -> Callable[[Unit], Part]:
+    def start(self) -> Callable[[Unit], Part]:
         return Splitter(self)
 
 

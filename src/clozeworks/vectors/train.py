@@ -107,9 +107,20 @@ def skipgram(
     `source` is text as `read_words` takes it (files, rows, lists of words), or Words. `deterministic` is one thread:
     the same text and seed give the same bytes. More options are those of `read_words`, such as `lang`.
     """
-    threads = threads_of(workers, deterministic)
-    given = dim, window, drawn(negative, hs), hs, False, sample, epochs, rate, shared, threads, seed, subwords
-    settings = Settings(*given)
+    settings = Settings(
+        dim=dim,
+        window=window,
+        negative=choose_negative(negative, hs),
+        hs=hs,
+        bags=False,
+        sample=sample,
+        epochs=epochs,
+        rate=rate,
+        shared=shared,
+        workers=threads_of(workers, deterministic),
+        seed=seed,
+        subwords=subwords,
+    )
     return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
 
 
@@ -134,13 +145,24 @@ def cbow(
     **reading: Any,
 ) -> Vectors:
     """Vectors whose mean over a window predicts the word in its middle; otherwise as `skipgram`."""
-    threads = threads_of(workers, deterministic)
-    given = dim, window, drawn(negative, hs), hs, True, sample, epochs, rate, True, threads, seed, subwords
-    settings = Settings(*given)
+    settings = Settings(
+        dim=dim,
+        window=window,
+        negative=choose_negative(negative, hs),
+        hs=hs,
+        bags=True,
+        sample=sample,
+        epochs=epochs,
+        rate=rate,
+        shared=True,
+        workers=threads_of(workers, deterministic),
+        seed=seed,
+        subwords=subwords,
+    )
     return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
 
 
-def drawn(negative: int | None, hs: bool) -> int:
+def choose_negative(negative: int | None, hs: bool) -> int:
     """How many words are drawn where nobody says: 5, and none beside a tree."""
     return (0 if hs else 5) if negative is None else negative
 

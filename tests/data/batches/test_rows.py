@@ -298,12 +298,12 @@ def test_a_step_has_about_the_same_tokens_in_every_format(make):
     assert 1 - real / (20 * 32 * 128) < PADDING_AT_MOST[make]
 
 
-@pytest.mark.parametrize("shelf", [1, 200, 10**6])
-def test_a_shelf_changes_nothing(monkeypatch, shelf):
+@pytest.mark.parametrize("tokens", [1, 200, 10**6])
+def test_prefetching_changes_nothing(monkeypatch, tokens):
     """Rows read together with their neighbours, in any number, are the rows read alone."""
     from clozeworks.data.batches import rows as module
 
-    monkeypatch.setattr(module, "SHELF", shelf)
+    monkeypatch.setattr(module, "PREFETCH_TOKENS", tokens)
     text = Text.random(60)
     source = Source(text, SegmentPair(length=64), MaskTokens(), VOCABULARY, 0)
     together, alone = Rows(source), Rows(source)

@@ -21,7 +21,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.shards import engines, merge, units
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
-from clozeworks.data.shards.work import work
+from clozeworks.data.shards.work import open_work
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import read_documents
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -98,7 +98,7 @@ def test_a_killed_preparation_goes_on_to_the_same_bytes(corpus, tmp_path, proces
     out = tmp_path / "out"
     script = f"""
         import sys, time
-        from clozeworks.data.shards import prepare, units, work
+        from clozeworks.data.shards import prepare, units
         if __name__ == "__main__":
             units.UNIT_CHARACTERS = {SMALL}
             write = units.write
@@ -152,12 +152,12 @@ def test_other_settings_or_other_text_start_anew(corpus, tmp_path):
 
 def test_bad_input_leaves_nothing_but_does_not_touch_the_work_of_others(corpus, tmp_path):
     out = tmp_path / "out"
-    with work(out) as place:
-        place.claim({"files": []})
-        (place.place / "unit-000000.safetensors").write_bytes(b"precious")
+    with open_work(out) as work:
+        work.claim({"files": []})
+        (work.path / "unit-000000.safetensors").write_bytes(b"precious")
         with pytest.raises(InputError, match="is preparing text there"):
             prepare([corpus], out, vocab=300)
-        (tmp_path / "kept").write_bytes((place.place / "work.json").read_bytes())
+        (tmp_path / "kept").write_bytes((work.path / "work.json").read_bytes())
     (tmp_path / ".out.work").mkdir()
     (tmp_path / "kept").rename(tmp_path / ".out.work" / "work.json")
     with pytest.raises(InputError, match="no such file"):
@@ -304,8 +304,8 @@ def test_engines_keep_only_a_few_units_in_flight():
             taken.append(number)
             yield units.Unit(number, [Document(f"word {number}.")])
 
-    method = units.Method(Tokenizer.train(["word number"], vocab=64))
-    made = engines.here(method, several())
+    method = units.TokenizeTask(Tokenizer.train(["word number"], vocab=64))
+    made = engines.run_here(method, several())
     next(made)
     assert len(taken) <= 3
     assert sum(1 for _ in made) == 49

@@ -13,7 +13,7 @@ from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary
 from clozeworks.data.batches.rows import (
-    SHELF,
+    PREFETCH_TOKENS,
     Corrupter,
     Planner,
     Row,
@@ -22,7 +22,7 @@ from clozeworks.data.batches.rows import (
     Text,
     batch_rows,
     collate,
-    reshelved,
+    prefetch_chosen,
 )
 
 Position = dict[str, Any]
@@ -32,8 +32,8 @@ class Loader:
     """Micro-batches step by step. Step t is a pure function of (corpora, seed, t); a position saves the walk there.
 
     Which corpus the r-th row comes from is a draw on (seed, r), so shares are shares of rows, that is of tokens.
-    Of text in streams a step holds whole time steps, one after another, and micro-batch n of a time step always the same
-    streams, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
+    Of text in streams a step holds whole time steps, one after another, and micro-batch n of a time step always the
+    same streams, so that what a model remembers of micro-batch n is the past of micro-batch n of the next time step.
 
     With `share` (r, W) it gives the r-th of W stretches of each step's rows (of each time step's streams), in as many
     pieces as everybody else. All walk through all rows, and read their own alone.
@@ -67,8 +67,8 @@ class Loader:
         self.block = streams or self.rows_a_step  # rows that are shared out together
         self.pieces = self._pieces(segments.length)
         mine = len(np.array_split(np.arange(self.block), self.size)[self.rank]) * (self.rows_a_step // self.block)
-        # Alone, the shelves of the pools serve; else own ones, as large.
-        self.window = max(1, SHELF // (mine * segments.length)) if self.size > 1 else 1
+        # Alone, what the pools prefetch serves; else own examples, as many.
+        self.window = max(1, PREFETCH_TOKENS // (mine * segments.length)) if self.size > 1 else 1
 
     def _pieces(self, length: int) -> int:
         """Micro-batches of a block, as many in every process."""
@@ -139,8 +139,8 @@ class Loader:
             walked = list(itertools.islice(walk, self.window))
             steps = [self._mine(rows) for rows, _ in walked]
             if self.size > 1:
-                shelved = iter(reshelved([row for pieces in steps for _, piece in pieces for row in piece]))
-                steps = [[(at, [next(shelved) for _ in piece]) for at, piece in pieces] for pieces in steps]
+                prefetched = iter(prefetch_chosen([row for pieces in steps for _, piece in pieces for row in piece]))
+                steps = [[(at, [next(prefetched) for _ in piece]) for at, piece in pieces] for pieces in steps]
             for pieces, (_, after) in zip(steps, walked, strict=True):
                 yield [_numbered(collate(piece), at) for at, piece in pieces], after
 

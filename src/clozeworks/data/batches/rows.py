@@ -23,7 +23,7 @@ from clozeworks.core.token_info import PADDING, DocumentLayout, Kind, TokenInfo
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.spans import locate_spans
 
-SHELF = 1 << 17  # tokens read together: a few milliseconds, a few megabytes
+PREFETCH_TOKENS = 1 << 17  # tokens read together: a few milliseconds, a few megabytes
 POOL = 1024  # examples packed together: enough to waste under 1 % of a row, few enough to start at once
 
 
@@ -169,14 +169,16 @@ def pack(lengths: np.ndarray, width: int) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
+    """A row of a batch: the examples of an epoch that are packed into it."""
+
     epoch: Epoch
     index: np.ndarray
-    shelf: "Shelf | None" = None  # where its examples lie, read together with those of its neighbours
-    place: int = 0  # of its first example on the shelf
+    prefetched: "Prefetched | None" = None  # its examples, read together with those of its neighbours
+    place: int = 0  # of its first example among those prefetched
 
 
-class Shelf:
-    """The examples of consecutive rows, read and hidden in one go when the first of them is asked for.
+class Prefetched:
+    """The examples of consecutive rows, read and masked in one go when the first of them is asked for.
 
     Small arrays cost numpy more to call than to compute, so this makes batches of 32 short rows several times faster.
     """
@@ -186,35 +188,36 @@ class Shelf:
 
     @cached_property
     def examples(self) -> RaggedBatch:
+        """All of them, read at the first call."""
         return self._epoch.examples(self._index)
 
 
 def read_ahead(epoch: Epoch, rows: list[np.ndarray]) -> list[Row]:
-    """Rows of these examples, about SHELF tokens to a shelf."""
-    found: list[Row] = []
-    many = max(1, SHELF // epoch.source.segments.length)
+    """Rows of these examples, about PREFETCH_TOKENS tokens read at once."""
+    ahead: list[Row] = []
+    many = max(1, PREFETCH_TOKENS // epoch.source.segments.length)
     for begin in range(0, len(rows), many):
         mine = rows[begin : begin + many]
-        shelf = Shelf(epoch, np.concatenate(mine))
+        prefetched = Prefetched(epoch, np.concatenate(mine))
         places = itertools.accumulate(map(len, mine), initial=0)
-        found += [Row(epoch, index, shelf, place) for index, place in zip(mine, places, strict=False)]
-    return found
+        ahead += [Row(epoch, index, prefetched, place) for index, place in zip(mine, places, strict=False)]
+    return ahead
 
 
-def reshelved(rows: list[Row]) -> list[Row]:
-    """Rows that were chosen from many, on shelves of their own: of the others nothing is read."""
+def prefetch_chosen(rows: list[Row]) -> list[Row]:
+    """Rows that were chosen from many, prefetched by themselves: of the others nothing is read."""
     places: dict[int, int] = {}
     members: dict[int, list[np.ndarray]] = {}
     for row in rows:
         members.setdefault(id(row.epoch), []).append(row.index)
     epochs = {id(row.epoch): row.epoch for row in rows}
-    shelves = {at: Shelf(epoch, np.concatenate(members[at])) for at, epoch in epochs.items()}
-    found = []
+    prefetched = {at: Prefetched(epoch, np.concatenate(members[at])) for at, epoch in epochs.items()}
+    chosen = []
     for row in rows:
         at = id(row.epoch)
-        found.append(Row(row.epoch, row.index, shelves[at], places.get(at, 0)))
+        chosen.append(Row(row.epoch, row.index, prefetched[at], places.get(at, 0)))
         places[at] = places.get(at, 0) + len(row.index)
-    return found
+    return chosen
 
 
 class Rows:
@@ -325,20 +328,20 @@ def lay_out(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int) -> tu
 
 
 def _read(rows: list[Row]) -> RaggedBatch:
-    """The examples of the rows in order; neighbours are read together, or taken from their shelf together."""
+    """The examples of the rows in order; neighbours are read together, or taken together from what was prefetched."""
     parts: list[RaggedBatch] = []
     at = 0
     while at < len(rows):
         head, end, count = rows[at], at, 0
-        while end < len(rows) and rows[end].epoch is head.epoch and rows[end].shelf is head.shelf:
-            if head.shelf is not None and rows[end].place != head.place + count:
+        while end < len(rows) and rows[end].epoch is head.epoch and rows[end].prefetched is head.prefetched:
+            if head.prefetched is not None and rows[end].place != head.place + count:
                 break
             count += len(rows[end].index)
             end += 1
-        if head.shelf is None:
+        if head.prefetched is None:
             parts.append(head.epoch.examples(np.concatenate([row.index for row in rows[at:end]])))
         else:
-            parts.append(_stretch(head.shelf.examples, head.place, head.place + count))
+            parts.append(_stretch(head.prefetched.examples, head.place, head.place + count))
         at = end
     return parts[0] if len(parts) == 1 else concatenate(parts)
 

@@ -1,6 +1,6 @@
 """Where units are made: in this process, in several, or on a Ray cluster. The results come back in order.
 
-Each engine takes a method, which says how a worker makes something of a unit, and the units, and keeps only a few of
+Each engine takes a task, which says how a worker makes something of a unit, and the units, and keeps only a few of
 them in flight, so memory does not grow with the text.
 """
 
@@ -21,36 +21,38 @@ from typing import Any, Protocol, TypeVar
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.units import Unit
 
-Made = TypeVar("Made")
-Made_co = TypeVar("Made_co", covariant=True)
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
-class Method(Protocol[Made_co]):
-    """What is handed to a worker, small and the same for every unit; there it gives the maker of units."""
+class Task(Protocol[Result_co]):
+    """What is handed to a worker, small and the same for every unit; started there, it gives what runs on a unit."""
 
-    def maker(self) -> Callable[[Unit], Made_co]: ...
+    def start(self) -> Callable[[Unit], Result_co]: ...
 
 
 class Engine(Protocol):
-    def __call__(self, method: Method[Made], units: Iterator[Unit], /) -> Iterator[Made]: ...
+    """Runs a task on units, somewhere, and gives the results in the order of the units."""
+
+    def __call__(self, task: Task[Result], units: Iterator[Unit], /) -> Iterator[Result]: ...
 
 
-def here(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+def run_here(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
     """In this process: the next unit is read while the last one is tokenised (`tokenizers` has threads of its own)."""
-    make = method.maker()
+    run = task.start()
     with ThreadPoolExecutor(1) as pool:
-        yield from _ordered(lambda unit: pool.submit(make, unit), Future.result, units, ahead=1)
+        yield from _run_in_order(lambda unit: pool.submit(run, unit), Future.result, units, ahead=1)
 
 
-def processes(count: int) -> Engine:
+def use_processes(count: int) -> Engine:
     """In so many processes of this machine, one core each."""
 
-    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+    def run(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
         # Fresh interpreters: a fork would inherit the threads of whatever was imported before. They hold no torch.
         with _single_threaded():
-            pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_start, initargs=(method,))
+            pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_start, initargs=(task,))
             try:
-                yield from _ordered(lambda unit: pool.submit(_make, unit), Future.result, units, ahead=count + 1)
+                yield from _run_in_order(lambda unit: pool.submit(_run, unit), Future.result, units, ahead=count + 1)
             except BrokenProcessPool as error:
                 given = "a worker process died"
                 todo = 'memory short? or a script without `if __name__ == "__main__":`? it goes on from what is done'
@@ -61,14 +63,14 @@ def processes(count: int) -> Engine:
     return run
 
 
-def ray(address: str | None = None) -> Engine:
+def use_ray(address: str | None = None) -> Engine:
     """On a Ray cluster: the one at `address` (or named by RAY_ADDRESS), else one of this machine's cores alone.
 
     Text goes out and columns come back through Ray, so the nodes need clozeworks but no common disk. A cluster that is
     started here asks for a token that only this process knows; one that is joined takes its own from the environment.
     """
 
-    def run(method: Method[Made], units: Iterator[Unit]) -> Iterator[Made]:
+    def run(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
         at = address or os.environ.get("RAY_ADDRESS")
         if at is None and "ray" not in sys.modules:  # it looks at its environment once
             os.environ.setdefault("RAY_AUTH_MODE", "token")
@@ -91,9 +93,9 @@ def ray(address: str | None = None) -> Engine:
             alone = {"env_vars": {"TOKENIZERS_PARALLELISM": "false"}}
             # A worker that dies with its node is made again on another one, and its units with it.
             actor = ray.remote(num_cpus=1, max_restarts=-1, max_task_retries=-1, runtime_env=alone)(Worker)
-            makers = [actor.remote(method) for _ in range(cores)]
-            yield from _ordered(
-                lambda unit: makers[unit.number % cores].make.remote(unit), ray.get, units, ahead=2 * cores
+            workers = [actor.remote(task) for _ in range(cores)]
+            yield from _run_in_order(
+                lambda unit: workers[unit.number % cores].run.remote(unit), ray.get, units, ahead=2 * cores
             )
         finally:
             if started:
@@ -102,9 +104,9 @@ def ray(address: str | None = None) -> Engine:
     return run
 
 
-def _ordered(
-    submit: Callable[[Unit], Any], result: Callable[[Any], Made], units: Iterator[Unit], ahead: int
-) -> Iterator[Made]:
+def _run_in_order(
+    submit: Callable[[Unit], Any], result: Callable[[Any], Result], units: Iterator[Unit], ahead: int
+) -> Iterator[Result]:
     """Results in the order of the units, with at most `ahead` of them waiting behind the one that is asked for."""
     flying: deque[Any] = deque()
     for unit in units:
@@ -132,20 +134,20 @@ def _single_threaded() -> Iterator[None]:
 class Worker:
     """One of a cluster."""
 
-    def __init__(self, method: Method[Any]):
-        self._maker = method.maker()
+    def __init__(self, task: Task[Any]):
+        self._run_task = task.start()
 
-    def make(self, unit: Unit) -> Any:
-        return self._maker(unit)
-
-
-_maker: Callable[[Unit], Any] | None = None  # of a worker process
+    def run(self, unit: Unit) -> Any:
+        return self._run_task(unit)
 
 
-def _start(method: Method[Any]) -> None:
-    global _maker
+_run_task: Callable[[Unit], Any] | None = None  # of a worker process
+
+
+def _start(task: Task[Any]) -> None:
+    global _run_task
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _maker = method.maker()
+    _run_task = task.start()
 
 
 def _end_with_parent() -> None:
@@ -156,6 +158,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _make(unit: Unit) -> Any:
-    assert _maker is not None
-    return _maker(unit)
+def _run(unit: Unit) -> Any:
+    assert _run_task is not None
+    return _run_task(unit)

@@ -67,7 +67,7 @@ class Table:
         if last is not None:
             yield last
 
-    def _listen(self, made: units.Made) -> None:
+    def _listen(self, made: units.TokenizedUnit) -> None:
         told = self.told
         told.counts.update(made.told)
         told.unknowns.update(made.unknowns)
@@ -136,7 +136,7 @@ def write_shards(table: Table, files: list[Path], writers: list[ShardWriter], bo
         yield done
 
 
-def _read(file: Path, names: tuple[str, ...] | None = None) -> units.Made:
+def _read(file: Path, names: tuple[str, ...] | None = None) -> units.TokenizedUnit:
     made = units.read(file, names)
     if made is None:
         raise InputError(file, "unreadable", "a unit that was written before", "run the command again")

@@ -9,7 +9,8 @@ import platform
 import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from dataclasses import field as dataclass_field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +23,7 @@ from clozeworks.data.records.counts import Counts, Errors
 from clozeworks.data.shards import engines, merge, units
 from clozeworks.data.shards.corpus import FORMAT, MANIFEST, SPLITS, Counted, describe_split, fingerprint, read_manifest
 from clozeworks.data.shards.notes import notes_of
-from clozeworks.data.shards.work import Work, work
+from clozeworks.data.shards.work import WorkDirectory, open_work
 from clozeworks.data.shards.writer import ShardWriter
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
@@ -46,10 +47,11 @@ class Prepared:
     out: Path
     splits: dict[str, Counted]
     manifest: dict[str, Any]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str] = dataclass_field(default_factory=list)
 
     @property
     def fingerprint(self) -> str:
+        """Of the content: the same for the same text, prepared in the same way."""
         return fingerprint(self.manifest)
 
 
@@ -89,43 +91,149 @@ def prepare(
     out = Path(out)
     _refuse(out, overwrite)
     reading = Reading(field=field, pairs=pairs, encoding=encoding, errors=errors, unicode=unicode, unwrap=unwrap)
-    found = _given(tokenizer)
-    with work(out) as place:
-        reader = Reader(source, reading, place.spool)
-        lang = lang or language(reader)
+    used = _load_given(tokenizer)
+    with open_work(out) as work:
+        reader = Reader(source, reading, work.spool)
+        lang = lang or detect_language(reader)
         settings = {
             "tokenizer": "given" if isinstance(tokenizer, Tokenizer) else str(tokenizer),
             "vocab": vocab,
             "lang": lang,
             "lowercase": lowercase,
-            "segmenter": segmenter_name(segmenter, lang),
+            "segmenter": name_segmenter(segmenter, lang),
             "heldout": heldout,
             "dedupe": dedupe,
             **asdict(reading) | {"pairs": None if pairs is None else list(pairs)},
             "shard_tokens": shard_tokens,
         }
-        place.claim(_identity(reader, settings, found))
-        hook = segmenter if callable(segmenter) else settings["segmenter"]
-        run = engine_of(engine, processes, hook, reader.total)
-        found = found or place.tokenizer() or _train(reader, place, str(tokenizer), vocab, lowercase, lang, progress)
-        method = units.Method(found, None if hook == "none" else hook, pairs is not None)
-        counts = Counts()
-        files = list(place.make(method, units.units(_watched(reader, counts, "units", progress)), run))
+        work.claim(_identity(reader, settings, used))
+        job = _Job(reader, settings, work, progress)
+        words = segmenter if callable(segmenter) else settings["segmenter"]
+        run = choose_engine(engine, processes, words, reader.total)
+        return job.run(out, used, words, run, overwrite)
+
+
+@dataclass(slots=True)
+class _Job:
+    """The stages of a preparation, once it is known what is to be done, and where."""
+
+    reader: Reader
+    settings: dict[str, Any]
+    work: WorkDirectory
+    progress: Progress | None
+    counts: Counts = dataclass_field(default_factory=Counts)
+
+    def run(
+        self, out: Path, tokenizer: Tokenizer | None, words: str | Segmenter, engine: engines.Engine, overwrite: bool
+    ) -> Prepared:
+        """Tokenizer, tokens, merged units, shards and manifest."""
+        tokenizer = tokenizer or self.work.load_tokenizer() or self._train_tokenizer()
+        files = self._tokenize(tokenizer, words, engine)
         with atomic_io.directory(out, overwrite) as stage:
-            table = merge.Table(place.place / "table", files)
-            copies = table.drop_copies() if dedupe else 0
-            writers = _merge(table, files, stage, found, heldout, shard_tokens, progress)
-            manifest = _manifest(reader, counts, table, copies, writers, found, settings)
-            manifest["notes"] = notes_of(manifest, str(tokenizer) in KINDS)
-            found.save(stage)
+            table = merge.Table(self.work.path / "table", files)
+            copies = table.drop_copies() if self.settings["dedupe"] else 0
+            writers = self._write_shards(table, files, stage, tokenizer)
+            manifest = self._describe(table, copies, writers, tokenizer)
+            manifest["notes"] = notes_of(manifest, self.settings["tokenizer"] in KINDS)
+            tokenizer.save(stage)
             manifest["files"] = [describe_split(stage / name) for name in (FILE, CONFIG)]
             manifest = checksummed_json.add_checksum(manifest)
             atomic_io.write_json(stage / MANIFEST, manifest)
-    splits = {name: Counted(**counted) for name, counted in manifest["splits"].items()}
-    return Prepared(out, splits, manifest, manifest["notes"])
+        splits = {name: Counted(**counted) for name, counted in manifest["splits"].items()}
+        return Prepared(out, splits, manifest, manifest["notes"])
+
+    def _train_tokenizer(self) -> Tokenizer:
+        """Train on the text, or on documents of it that a hash chooses where it is larger than SAMPLE."""
+        share = min(1.0, SAMPLE / max(self.reader.total, 1))
+
+        def read_texts() -> Iterator[str]:
+            chosen = True
+            for document in self._read("tokenizer", Counts()):
+                if document.part == 0 and share < 1:
+                    chosen = units.key_of(document)[1] < share * (1 << 64)
+                if chosen:
+                    yield units.text_of(document)
+
+        kind, vocab, lowercase, lang = (self.settings[name] for name in ("tokenizer", "vocab", "lowercase", "lang"))
+        trained = Tokenizer.train(read_texts, kind, vocab, lowercase, lang)
+        self.work.save_tokenizer(trained)
+        return trained
+
+    def _tokenize(self, tokenizer: Tokenizer, words: str | Segmenter, engine: engines.Engine) -> list[Path]:
+        """The files of the units, in order."""
+        pairs = self.settings["pairs"] is not None
+        task = units.TokenizeTask(tokenizer, None if words == "none" else words, pairs)
+        return self.work.tokenize(task, units.units(self._read("units", self.counts)), engine)
+
+    def _read(self, stage: str, counts: Counts) -> Iterator[Document]:
+        """Every document, with reports of how far reading is."""
+        total = self.reader.total
+        for document in self.reader.documents(counts):
+            yield document
+            if self.progress:
+                self.progress(stage, min(counts.bytes, total), total)
+        if self.progress:
+            self.progress(stage, total, total)
+
+    def _write_shards(
+        self, table: merge.Table, files: list[Path], stage: Path, tokenizer: Tokenizer
+    ) -> list[ShardWriter]:
+        """A writer for each split, closed."""
+        annotated, size = table.told.counts["annotated_tokens"] > 0, self.settings["shard_tokens"]
+        writers = [ShardWriter(stage, name, tokenizer.size, size, tokenizer.unk, annotated) for name in SPLITS]
+        try:
+            for done in merge.write_shards(table, files, writers, table.border(self.settings["heldout"])):
+                if self.progress:
+                    self.progress("shards", done, len(files))
+            for writer in writers:
+                writer.close()
+        finally:
+            for writer in writers:
+                writer.abort()
+        return writers
+
+    def _describe(
+        self, table: merge.Table, copies: int, writers: list[ShardWriter], tokenizer: Tokenizer
+    ) -> dict[str, Any]:
+        """The manifest, but for its notes, its files and its checksum."""
+        shards = [entry for writer in writers for entry in writer.entries]
+        splits = {name: _total(shards, name) for name in SPLITS}
+        splits = {name: counted for name, counted in splits.items() if counted.documents}
+        if "train" not in splits:
+            raise InputError(self.reader.name, "no token in any document", "text is needed", "point at files with text")
+        counts, settings, told = self.counts, self.settings, table.told
+        dropped = {
+            "empty_rows": 0 if settings["pairs"] else counts.empty_rows,
+            "empty_documents": table.empty() - told.counts["empty_pairs"],
+            "empty_sentences": told.counts["empty_sentences"],
+            "empty_pairs": told.counts["empty_pairs"] + (counts.empty_rows if settings["pairs"] else 0),
+            "copies": copies,
+            "long_sentences_cut": told.counts["long_sentences_cut"],
+        }
+        words = {name: told.counts[name] for name in ("given", "misaligned")}
+        words |= {name: count for name, count in sorted(told.counts.items()) if name.startswith("segmenter")}
+        return {
+            "format": FORMAT,
+            "tokenizer": {"fingerprint": tokenizer.fingerprint, "size": tokenizer.size, "specials": tokenizer.names},
+            "splits": {name: asdict(counted) for name, counted in splits.items()},
+            "shards": shards,
+            "unicode": {name: getattr(counts, name) for name in ("replaced", "skipped", "nul")},
+            "read": {name: value for name, value in counts.as_dict().items() if value},
+            "dropped": dropped,
+            "words": words | ({"complaints": told.complaints} if told.complaints else {}),
+            "unknowns": told.unknowns.most_common(10),
+            "lengths": {
+                "documents": _histogram(sum(writer.document_lengths for writer in writers)),
+                "sentences": _histogram(sum(writer.sentence_lengths for writer in writers)),
+            },
+            "sources": self.reader.sources(),
+            "settings": settings,
+            "versions": _versions(),
+            "command": shlex.join(sys.argv),
+        }
 
 
-def language(reader: Reader) -> str:
+def detect_language(reader: Reader) -> str:
     """Chinese if a third of the letters at the beginning are, English otherwise: it decides how words are found."""
     seen = han = 0
     for document in reader.documents(Counts()):
@@ -137,28 +245,30 @@ def language(reader: Reader) -> str:
     return "zh" if 3 * han > seen else "en"
 
 
-def _given(tokenizer: str | os.PathLike[str] | Tokenizer) -> Tokenizer | None:
+def _load_given(tokenizer: str | os.PathLike[str] | Tokenizer) -> Tokenizer | None:
     """The tokenizer to take; None if one is to be trained."""
     if isinstance(tokenizer, Tokenizer):
         return tokenizer
     return None if str(tokenizer) in KINDS else Tokenizer.load(tokenizer)
 
 
-def segmenter_name(segmenter: str | Segmenter | None, lang: str) -> str:
+def name_segmenter(segmenter: str | Segmenter | None, lang: str) -> str:
+    """What the manifest calls it."""
     if segmenter is None:
         return "jieba" if lang == "zh" and find_spec("jieba") else "none"
     return segmenter if isinstance(segmenter, str) else getattr(segmenter, "__qualname__", repr(segmenter))
 
 
-def engine_of(engine: str, count: int | None, hook: str | Segmenter, total: int) -> engines.Engine:
+def choose_engine(engine: str, count: int | None, hook: str | Segmenter, total: int) -> engines.Engine:
+    """Where units are made: as was asked for, or as pays off for a text of so many bytes."""
     if engine == "ray":
-        return engines.ray()
+        return engines.use_ray()
     if count is None:  # `tokenizers` has threads of its own; a segmenter is Python, and many cores want more readers
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         count = cores if total > LARGE and (hook != "none" or cores > 4) else 1
     if count < 1:
         raise InputError("processes", count, "1 or more is needed", "leave it out")
-    return engines.here if count == 1 or (callable(hook) and not portable(hook)) else engines.processes(count)
+    return engines.run_here if count == 1 or (callable(hook) and not portable(hook)) else engines.use_processes(count)
 
 
 def _identity(reader: Reader, settings: dict[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any] | None:
@@ -174,103 +284,6 @@ def _identity(reader: Reader, settings: dict[str, Any], tokenizer: Tokenizer | N
         "settings": settings,
         "tokenizer": given,
         "versions": _versions(),
-    }
-
-
-def _train(
-    reader: Reader, place: Work, kind: str, vocab: int, lowercase: bool, lang: str, progress: Progress | None
-) -> Tokenizer:
-    """Train on the text, or on documents of it that a hash chooses where it is larger than SAMPLE."""
-    share = min(1.0, SAMPLE / max(reader.total, 1))
-
-    def texts() -> Iterator[str]:
-        chosen = True
-        for document in _watched(reader, Counts(), "tokenizer", progress):
-            if document.part == 0 and share < 1:
-                chosen = units.key_of(document)[1] < share * (1 << 64)
-            if chosen:
-                yield units.text_of(document)
-
-    trained = Tokenizer.train(texts, kind, vocab, lowercase, lang)
-    place.keep(trained)
-    return trained
-
-
-def _watched(reader: Reader, counts: Counts, stage: str, progress: Progress | None) -> Iterator[Document]:
-    for document in reader.documents(counts):
-        yield document
-        if progress:
-            progress(stage, min(counts.bytes, reader.total), reader.total)
-    if progress:
-        progress(stage, reader.total, reader.total)
-
-
-def _merge(
-    table: merge.Table,
-    files: list[Path],
-    stage: Path,
-    tokenizer: Tokenizer,
-    heldout: float,
-    shard_tokens: int,
-    progress: Progress | None,
-) -> list[ShardWriter]:
-    annotated = table.told.counts["annotated_tokens"] > 0
-    writers = [ShardWriter(stage, name, tokenizer.size, shard_tokens, tokenizer.unk, annotated) for name in SPLITS]
-    try:
-        for done in merge.write_shards(table, files, writers, table.border(heldout)):
-            if progress:
-                progress("shards", done, len(files))
-        for writer in writers:
-            writer.close()
-    finally:
-        for writer in writers:
-            writer.abort()
-    return writers
-
-
-def _manifest(
-    reader: Reader,
-    counts: Counts,
-    table: merge.Table,
-    copies: int,
-    writers: list[ShardWriter],
-    tokenizer: Tokenizer,
-    settings: dict[str, Any],
-) -> dict[str, Any]:
-    shards = [entry for writer in writers for entry in writer.entries]
-    splits = {name: _total(shards, name) for name in SPLITS}
-    splits = {name: counted for name, counted in splits.items() if counted.documents}
-    if "train" not in splits:
-        raise InputError(reader.name, "no token in any document", "text is needed", "point at files with text")
-    told = table.told
-    dropped = {
-        "empty_rows": 0 if settings["pairs"] else counts.empty_rows,
-        "empty_documents": table.empty() - told.counts["empty_pairs"],
-        "empty_sentences": told.counts["empty_sentences"],
-        "empty_pairs": told.counts["empty_pairs"] + (counts.empty_rows if settings["pairs"] else 0),
-        "copies": copies,
-        "long_sentences_cut": told.counts["long_sentences_cut"],
-    }
-    words = {name: told.counts[name] for name in ("given", "misaligned")}
-    words |= {name: count for name, count in sorted(told.counts.items()) if name.startswith("segmenter")}
-    return {
-        "format": FORMAT,
-        "tokenizer": {"fingerprint": tokenizer.fingerprint, "size": tokenizer.size, "specials": tokenizer.names},
-        "splits": {name: asdict(counted) for name, counted in splits.items()},
-        "shards": shards,
-        "unicode": {name: getattr(counts, name) for name in ("replaced", "skipped", "nul")},
-        "read": {name: value for name, value in counts.as_dict().items() if value},
-        "dropped": dropped,
-        "words": words | ({"complaints": told.complaints} if told.complaints else {}),
-        "unknowns": told.unknowns.most_common(10),
-        "lengths": {
-            "documents": _histogram(sum(writer.document_lengths for writer in writers)),
-            "sentences": _histogram(sum(writer.sentence_lengths for writer in writers)),
-        },
-        "sources": reader.sources(),
-        "settings": settings,
-        "versions": _versions(),
-        "command": shlex.join(sys.argv),
     }
 
 

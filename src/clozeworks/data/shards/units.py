@@ -1,6 +1,6 @@
 """Units of a corpus: stretches of documents that one worker turns into tokens, the same wherever and whenever it runs.
 
-A unit depends on the text alone, and what becomes of it on the unit and the method alone. So a corpus can be made by
+A unit depends on the text alone, and what becomes of it on the unit and the task alone. So a corpus can be made by
 one process or by many, here or on other machines, and go on after a kill, and the bytes are always the same.
 """
 
@@ -39,19 +39,19 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True)
-class Method:
+class TokenizeTask:
     """What a worker has to know: small, and the same for every unit."""
 
     tokenizer: Tokenizer
     segmenter: str | Segmenter | None = None  # a name is looked up where the work is done
     pairs: bool = False  # documents are two sides; one with an empty side is left out
 
-    def maker(self) -> "Maker":
-        return Maker(self)
+    def start(self) -> "UnitTokenizer":
+        return UnitTokenizer(self)
 
 
 @dataclass(slots=True)
-class Made:
+class TokenizedUnit:
     """What became of a unit: `columns` as they are stored, and what there is to tell.
 
     tokens, word_starts, units (if annotated): one a token; lengths: tokens of each sentence; sizes, begins, keys: of
@@ -113,18 +113,18 @@ class _Sentences:
         self.size += sum(map(len, texts))
 
 
-class Maker:
+class UnitTokenizer:
     """Turns units into columns; made once in each worker."""
 
-    def __init__(self, method: Method):
-        self.method = method
-        self.dtype = np.dtype("<u2") if method.tokenizer.size < 1 << 16 else np.dtype("<u4")
-        given = method.segmenter
+    def __init__(self, task: TokenizeTask):
+        self.task = task
+        self.dtype = np.dtype("<u2") if task.tokenizer.size < 1 << 16 else np.dtype("<u4")
+        given = task.segmenter
         found = segmenters.segmenter(given) if isinstance(given, str) else given
         self.segment = None if found is None else Segmentation(found)
         self.spaced = given == "spaces"
 
-    def __call__(self, unit: Unit) -> Made:
+    def __call__(self, unit: Unit) -> TokenizedUnit:
         parts: list[Tokens] = []
         told: Counter[str] = Counter()
         unknowns: Counter[str] = Counter()
@@ -146,7 +146,7 @@ class Maker:
                 flush()
         flush()
         columns = self._columns(parts, np.array(sizes, np.int64), unit, told)
-        return Made(columns, dict(told), dict(unknowns.most_common(UNKNOWNS)), complaints)
+        return TokenizedUnit(columns, dict(told), dict(unknowns.most_common(UNKNOWNS)), complaints)
 
     def _split(
         self, document: Document, told: Counter[str], complaints: list[str]
@@ -155,7 +155,7 @@ class Maker:
         if document.words is not None:
             told["given"] += len(document.words)
             return sentences_of(document), list(document.words)
-        sentences = list(document.sentences or ()) if self.method.pairs else sentences_of(document)
+        sentences = list(document.sentences or ()) if self.task.pairs else sentences_of(document)
         if len(document.text) > LONGEST:
             told["long_sentences_cut"] += len(sentences) - len(split_sentences(document.text, sys.maxsize))
         if self.segment is None:
@@ -171,7 +171,7 @@ class Maker:
         return sentences, words
 
     def _encode(self, waiting: _Sentences, unknowns: Counter[str], told: Counter[str]) -> Tokens:
-        tokenizer = self.method.tokenizer
+        tokenizer = self.task.tokenizer
         words = waiting.words if any(known is not None for known in waiting.words) else None
         spans = waiting.spans if any(known is not None for known in waiting.spans) else None
         made = encode(tokenizer, waiting.texts, words, spans)
@@ -197,7 +197,7 @@ class Maker:
             empty = [np.zeros(len(part.tokens), np.uint8) if part.units is None else part.units for part in parts]
             columns["units"] = np.concatenate(empty)
             told["annotated_tokens"] += int(np.count_nonzero(columns["units"]))
-        if self.method.pairs:
+        if self.task.pairs:
             bad = np.bincount(owner, lengths == 0, minlength=len(sizes)) > 0
             told["empty_pairs"] += int(bad.sum())
             stay = ~bad[owner]
@@ -237,13 +237,13 @@ def spans_of(document: Document, sentences: Sequence[str], told: Counter[str]) -
 # ---- on disk
 
 
-def write(file: Path, made: Made) -> None:
+def write(file: Path, made: TokenizedUnit) -> None:
     told = {"told": made.told, "unknowns": made.unknowns, "complaints": made.complaints}
     body = save(made.columns, {"made": json.dumps(told, ensure_ascii=False)})
     atomic_io.write_bytes(file, body)
 
 
-def read(file: Path, names: Sequence[str] | None = None) -> Made | None:
+def read(file: Path, names: Sequence[str] | None = None) -> TokenizedUnit | None:
     """A stored unit, or those columns of it; None when it is not there or not whole."""
     try:
         with safe_open(file, "numpy") as stored:
@@ -251,4 +251,4 @@ def read(file: Path, names: Sequence[str] | None = None) -> Made | None:
             told: dict[str, Any] = json.loads((stored.metadata() or {})["made"])
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
-    return Made(columns, **told)
+    return TokenizedUnit(columns, **told)
