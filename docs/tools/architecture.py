@@ -56,13 +56,13 @@ CHANGES = {
     "add a masking strategy": ("objectives/mask/masking.py", "objectives/mask/whole_words.py"),
     "add a pretraining loss": ("objectives/objective.py", "objectives/losses/masked_lm.py"),
     "add a fine-tuning task": ("tasks/task.py", "train/finetune/plan.py"),
-    "add a file format of text": ("data/text/listing.py", "data/text/files.py"),
+    "add a file format of text": ("data/text/files.py", "data/text/lines.py"),
     "add a file format of labelled data": ("data/tables/files.py", "data/tables/reader.py"),
     "read another Hugging Face family": ("exchange/names/bert.py", "exchange/huggingface.py"),
     "change the name of checkpoints": ("exchange/checkpoint.py",),
     "fix a metric": ("metrics/classes.py", "metrics/entities.py"),
     "add an optimizer or a schedule": ("optim/optimizers/adamw.py", "optim/schedules.py"),
-    "add a command": ("cli/declared.py", "cli/main.py"),
+    "add a command": ("cli/main.py", "cli/fill_mask.py"),
 }
 
 # Printed by `python -m docs.tools.trace`; put in what it says after a change of the path.
