@@ -290,9 +290,11 @@ def command(recipe: Recipe, data: Path, out: Path, steps: int, code: str = RUN) 
     file.write_text(json.dumps(spec.to_dict(recipe)))
     words = ["-c", code, "pretrain", str(file), "--data", str(data), "--out", str(out)]
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # a loaded machine takes a minute to begin
     metrics = out / "metrics.jsonl"
     while (not metrics.exists() or len(metrics_log.read(metrics)) < steps) and time.monotonic() < deadline:
+        if child.poll() is not None:
+            break
         time.sleep(0.02)
     return child
 
@@ -321,7 +323,7 @@ def test_a_second_signal_stops_at_once(data: Path, tiny: Tiny, tmp_path: Path, n
     """In a step that never ends, so that nothing but the second signal can end the process."""
     run = tmp_path / "run"
     child = command(tiny(save_every=1, log_every=1), data, run, steps=0, code=ENDLESS)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while child.poll() is None and time.monotonic() < deadline:  # two that come between two instructions are one
         child.send_signal(number)
         time.sleep(0.1)

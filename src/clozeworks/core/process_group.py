@@ -1,7 +1,7 @@
-"""The processes that train one model together, as the loop sees them: here the world of one, in which all is given.
+"""The process group that trains one model, data parallel, as the loop sees it: here the group of one process.
 
 Everything collective goes through these methods, so that the loop reads the same for one process and for many.
-`distributed` has the worlds of several; nothing of torch.distributed is needed before.
+`train.distributed` has the groups of several; nothing of torch.distributed is needed before.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ Value = TypeVar("Value")
 
 
 class LostError(RuntimeError):
-    """Other processes of the world are gone: what happened is told by the first that went."""
+    """Other processes of the group are gone: the first that went says what happened."""
 
 
 def is_distributed() -> bool:
@@ -70,7 +70,7 @@ class ProcessGroup:
 
     @contextlib.contextmanager
     def running(self, model: nn.Module, last: bool):
-        """Give what to call instead of the model; gradients are those of the whole world once the `last` pass ends."""
+        """Give what to call instead of the model; gradients are those of the whole group once the `last` pass ends."""
         yield model
 
     def totals(self, counts: list[int]) -> list[int]:

@@ -36,7 +36,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class Phase(Spec):
-    """A share of the steps at one example length (BERT: 0.9 at 128, then 0.1 at 512)."""
+    """A share of the steps at one sequence length (BERT: 0.9 at 128, then 0.1 at 512)."""
 
     share: float
     length: int
@@ -44,14 +44,16 @@ class Phase(Spec):
 
 @dataclass(slots=True)
 class Train(Spec):
-    """Steps, batch, rate, and what is kept of the run.
+    """Steps, batch size, learning rate, and what is kept of the run.
 
-    `batch_tokens` is the size of a step in tokens; it is worked off in pieces of `micro_tokens` (None: at once), which
-    changes memory and nothing else. `warmup` below 1 is a share of the steps, else a number of them.
-    `schedule` is a word, or a part where it has fields of its own. Without a `guard`, only what is not finite is
-    skipped. Of several `processes` each has the whole model, or with `parallel` = shard a part of every tensor; neither
-    changes what is computed, nor does `recompute`, which keeps a block's input alone and computes the rest again.
-    `compile` has torch compile the blocks: half a minute at the start, repaid on GPUs.
+    `batch_tokens` is the size of a step in tokens; gradient accumulation works it off in micro-batches of
+    `micro_tokens` (None: at once), which changes memory and nothing else. `warmup` of the learning rate below 1 is a
+    share of the steps, else a number of them. `schedule` is a word, or a part where it has fields of its own. `phases`
+    change the sequence length on the way. `precision` bf16 is mixed precision. Without a `guard`, only what is not
+    finite is skipped. `processes` train data parallel: each has the whole model, or with `parallel` = shard a part of
+    every tensor; neither changes what is computed, nor does `recompute`, gradient checkpointing, which keeps a block's
+    input alone and computes the rest again. `compile` has torch compile the blocks: half a minute at the start, repaid
+    on GPUs.
     """
 
     steps: int = 10_000

@@ -1,6 +1,6 @@
-"""Training in several processes: data parallel (each a replica of the model), or sharded (each a part of it).
+"""Data parallel training: every process has a replica of the model, or every process a part (a shard) of it.
 
-Joined through the environment variables that torchrun sets. Losses are sums divided by counts of the whole world, so
+Joined through the environment variables that torchrun sets. Losses are sums divided by counts of the whole group, so
 gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a wish to
 stop) goes over gloo, whatever the device, so nothing of it waits for a GPU. Values go as JSON, never as a pickle.
 """
@@ -28,7 +28,7 @@ _GONE = re.compile(r"[Cc]onnection (closed|reset|refused)|[Bb]roken pipe|[Tt]ime
 
 
 def join(way: Literal["replicate", "shard"], device: str) -> ProcessGroup:
-    """The world that the environment tells of."""
+    """The process group that the environment describes."""
     names = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
     for name in names:
         if name not in os.environ or (name != "MASTER_ADDR" and not os.environ[name].isdecimal()):

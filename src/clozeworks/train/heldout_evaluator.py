@@ -1,4 +1,4 @@
-"""Held-out text: what a pretraining run is measured on."""
+"""The evaluator of a pretraining run: losses and metrics on held-out text."""
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -50,6 +50,7 @@ class HeldOutEvaluator:
         return (figures["loss"],)
 
     def should_stop(self, judged: dict[int, Score]) -> bool:
+        """Never: pretraining has no early stopping."""
         return False
 
     def _batches(self) -> Iterator[Batch]:

@@ -85,9 +85,8 @@ def fit(
     """Train from step `start` + 1 to `steps`, each on a list of micro-batches and at the learning rate of `schedule`.
 
     Gradient accumulation: each loss is a sum over its predictions divided once by their number in the whole step, so
-    any cut of it into micro-batches, or into shares of data-parallel processes, gives the same gradient. A step that
-    `policy.guard` refuses changes nothing and is reported as skipped; one that it passes over is not even computed;
-    after either, streams of text remember nothing. Where trouble lasts, the steps end, or an error is raised.
+    any cut into micro-batches, or shares of data-parallel processes, gives the same gradient. A step that the guard
+    refuses is skipped and changes nothing; where trouble lasts, the steps end, or an error is raised.
     """
     policy = policy or Policy()
     iterator = iter(batches)
@@ -110,7 +109,7 @@ def fit(
             constrain(constrained)
         else:
             examples = policy.group.joined(examples)
-            policy.memory.forget()
+            policy.memory.forget()  # streams of text go on from what the model has read
         step = Step(
             number=number,
             steps=steps,

@@ -1,4 +1,4 @@
-"""The batches of a run: through its length phases, from any step."""
+"""The batches of a pretraining run: through its phases of sequence length, from any step."""
 
 import contextlib
 import dataclasses
@@ -20,7 +20,7 @@ from clozeworks.recipe import Recipe
 
 
 def phase_ends(train: Train, length: int) -> list[tuple[int, int]]:
-    """(last step, example length) of each phase; one phase of `length` where the recipe names none."""
+    """(last step, sequence length) of each phase; one phase of `length` where the recipe names none."""
     if not train.phases:
         return [(train.steps, length)]
     shares = [sum(phase.share for phase in train.phases[: n + 1]) for n in range(len(train.phases))]

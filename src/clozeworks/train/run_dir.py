@@ -41,7 +41,7 @@ __all__ = [
 ]  # fmt: skip
 
 # These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes;
-# the last one is found at the end.
+# the last one is set at the end.
 # `steps` is not among them: the rate of every step depends on it, so a longer run would not be the one that was begun.
 FREE = (
     "train.log_every",
