@@ -1,5 +1,10 @@
-"""A model with its tokenizer and its recipe, read from and written to every format: directories of ours (models, runs,
-checkpoints), Hugging Face, sentence-transformers, ELMo's HDF5."""
+"""A model with its tokenizer and its recipe, read from and written to every format.
+
+clozeworks               recipe.json  model.safetensors  tokenizer.json; runs and their checkpoints, too
+hf                       config.json  model.safetensors  tokenizer.json, as `transformers` has them
+sentence-transformers    the same, and files that say how a text becomes one vector
+ELMo                     options.json and HDF5, read and never written
+"""
 
 import dataclasses
 import os
@@ -35,7 +40,10 @@ class Bundle:
 
 
 def read_bundle(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_pickle: bool = False) -> Bundle:
-    """A run or one of its checkpoints, a model directory, or a Hugging Face directory of a supported family."""
+    """A run or one of its checkpoints, a model directory, or a Hugging Face directory of a supported family.
+
+    `parts` are the caller's own classes in the recipe. A pickle is opened only if allowed, by a process of its own.
+    """
     if not isinstance(path, str | os.PathLike):
         raise InputError("path", repr(path)[:60], "the directory of a model or a run is needed", "give a path")
     directory = Path(path)
@@ -43,46 +51,56 @@ def read_bundle(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), 
         given = "a file" if directory.exists() else "no such directory"
         raise InputError(path, given, "a run, a model or a Hugging Face directory is needed", "check the path")
     if (directory / files.RECIPE).is_file():
-        weights, facts, place = _weights(directory)
-        recipe = files.read_recipe(place / files.RECIPE, parts)
-        return Bundle(files.build(recipe, weights, directory), files.read_tokenizer(place), recipe, facts)
-    vectors = (directory / sentence_transformers.MODULES).is_file()
-    place = sentence_transformers.model_in(directory) if vectors else directory
-    if (place / huggingface.CONFIG).is_file():
-        tokenizer = files.read_tokenizer(place)
-        found = huggingface.read(place, allow_pickle, tokenizer)
-        if vectors:
-            found.recipe.pooling = sentence_transformers.read(directory, tokenizer)
-        model = files.build(found.recipe, found.tensors, directory)
-        return Bundle(model, tokenizer, found.recipe, unused=found.unused)
+        return _read_own(directory, parts)
+    pools = (directory / sentence_transformers.MODULES).is_file()
+    inner = sentence_transformers.model_in(directory) if pools else directory
+    if (inner / huggingface.CONFIG).is_file():
+        return _read_huggingface(directory, inner, pools, allow_pickle)
     if elmo.is_in(directory):
-        found = elmo.read(directory)
-        return Bundle(files.build(found.recipe, found.tensors, directory), found.tokenizer, found.recipe)
+        published = elmo.read(directory)
+        model = files.build(published.recipe, published.tensors, directory)
+        return Bundle(model, published.tokenizer, published.recipe)
     needed = f"{files.RECIPE} or {huggingface.CONFIG} is needed"
     raise InputError(path, "neither a model nor a run", needed, "give the directory that `pretrain` or `export` wrote")
 
 
-def _weights(directory: Path) -> tuple[dict[str, Tensor], dict[str, Any], Path]:
-    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; what its card
-    should tell; and where recipe and tokenizer are, of a run those of the checkpoint, which are verified."""
+def _read_own(directory: Path, parts: Iterable[type[Spec]]) -> Bundle:
+    """A model directory, a checkpoint or a run."""
+    weights, place = _read_weights(directory)
+    recipe = files.read_recipe(place / files.RECIPE, parts)
+    model = files.build(recipe, weights, directory)
+    return Bundle(model, files.read_tokenizer(place), recipe, card.read_facts(directory))
+
+
+def _read_huggingface(directory: Path, inner: Path, pools: bool, allow_pickle: bool) -> Bundle:
+    """The model in `inner`; where the directory `pools`, it is one of sentence-transformers with the model in it."""
+    tokenizer = files.read_tokenizer(inner)
+    imported = huggingface.read(inner, allow_pickle, tokenizer)
+    if pools:
+        imported.recipe.pooling = sentence_transformers.read(directory, tokenizer)
+    model = files.build(imported.recipe, imported.tensors, directory)
+    return Bundle(model, tokenizer, imported.recipe, unused=imported.unused)
+
+
+def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
+    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; and where recipe
+    and tokenizer are: of a run those of the checkpoint, which are verified."""
     if (directory / checkpoint.MANIFEST).is_file():
         try:
             checkpoint.verify(directory)
         except checkpoint.DamagedError as error:
             raise InputError(directory, error, "a sound checkpoint is needed", "take another, or the run") from None
     if (directory / tensors.FILE).is_file():
-        return tensors.read(directory / tensors.FILE), card.read_facts(directory), directory
+        return tensors.read(directory / tensors.FILE), directory
     newest = checkpoint.newest(directory)
     if newest is None:
-        raise InputError(
-            directory, "no checkpoint that verifies", "a trained model is needed", "run the pretrain command again"
-        )
-    place = newest.path if (newest.path / files.RECIPE).is_file() else directory
-    return newest.tensors(), card.read_facts(directory), place
+        given, todo = "no checkpoint that verifies", "run the pretrain command again"
+        raise InputError(directory, given, "a trained model is needed", todo)
+    return newest.tensors(), newest.path if (newest.path / files.RECIPE).is_file() else directory
 
 
 def _resolve_decoder_ends(bundle: Bundle) -> Recipe:
-    """The recipe, a decoder of which says where a text begins and ends even if that is for the tokenizer to say."""
+    """The recipe with the tokens where a decoder's text begins and ends, of which only the tokenizer may know."""
     recipe, tokenizer = bundle.recipe, bundle.tokenizer
     if recipe.decoder is None or tokenizer is None:
         return recipe
@@ -92,9 +110,11 @@ def _resolve_decoder_ends(bundle: Bundle) -> Recipe:
 
 
 def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = "clozeworks") -> Path:
-    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained, and
-    `sentence-transformers` that with the files of the library of this name: the encoder alone, and how `encode` makes
-    vectors."""
+    """Write a model directory, whole or not at all.
+
+    `hf` is what `transformers` loads with from_pretrained, and `sentence-transformers` that with the files of the
+    library of this name: the encoder alone, and how `encode` makes vectors.
+    """
     if format not in get_args(Format):
         raise InputError("format", format, f"one of {', '.join(get_args(Format))} is needed", "choose one")
     with atomic_io.directory(path) as folder:
@@ -103,14 +123,21 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
             recipe = dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=()))
         if format == "sentence-transformers":
             sentence_transformers.write(folder, recipe)
-        if format != "clozeworks":
-            pad, sep = (bundle.tokenizer.pad, bundle.tokenizer.sep) if bundle.tokenizer else (None, None)
-            huggingface.write(folder, bundle.model, recipe, pad, sep)
-        else:
+        if format == "clozeworks":
             files.write(folder, bundle.model, bundle.recipe)
-        if bundle.tokenizer is not None and format != "clozeworks":
-            specials.write(folder, bundle.tokenizer, recipe)
-        elif bundle.tokenizer is not None:
-            bundle.tokenizer.save(folder)
+            if bundle.tokenizer is not None:
+                bundle.tokenizer.save(folder)
+        else:
+            _write_huggingface(folder, bundle, recipe)
         card.write(folder, bundle.recipe, bundle.facts, format)
     return Path(path)
+
+
+def _write_huggingface(folder: Path, bundle: Bundle, recipe: Recipe) -> None:
+    """The model and its tokenizer, as a recipe that may be less than the bundle's describes them."""
+    tokenizer = bundle.tokenizer
+    if tokenizer is None:
+        huggingface.write(folder, bundle.model, recipe)
+    else:
+        huggingface.write(folder, bundle.model, recipe, tokenizer.pad, tokenizer.sep)
+        specials.write(folder, tokenizer, recipe)

@@ -49,9 +49,9 @@ def _other(module: Any, **parts: Mapping[str, Any]) -> Any:
 
 def collect_texts(rows: Iterable[Mapping[str, Any]], columns: Iterable[str]) -> list[str]:
     """What stands in these columns, be it texts or lists of words."""
-    columns, found = tuple(columns), list[str]()
+    columns, texts = tuple(columns), list[str]()
     for row in rows:
         for name in columns:
             value = row.get(name)
-            found += [value] if isinstance(value, str) else [str(each) for each in value or ()]
-    return found
+            texts += [value] if isinstance(value, str) else [str(each) for each in value or ()]
+    return texts

@@ -1,13 +1,13 @@
-"""Checkpoints: whole or absent, known by their hashes, the newest sound one found again.
+"""Checkpoints: whole or absent, known by their hashes, the newest sound one taken up again.
 
     run/step-00000500/  model.safetensors  optimizer.safetensors  state.json  manifest.json
                         recipe.json  tokenizer.json  tokenizer_config.json
 
 A model that remembers what it has read has a memory.safetensors, too, with a row for each stream of the text.
-Where processes hold parts of the tensors, each writes its own files (`slices`); the rest is the same.
-The directory takes its name only when every byte is on the disk (`atomic.directory`), and older ones are deleted only
-after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer make it
-a model directory of its own. There is no gradient scaler in it: bf16 has the range of fp32 and needs none.
+Where processes hold parts of the tensors, each writes its own files (`sharded_safetensors`); the rest is the same.
+The directory takes its name only when every byte is on the disk (`atomic_io.directory`), and older ones are deleted
+only after that. safetensors itself accepts flipped bits, hence the manifest of SHA-256 hashes. Recipe and tokenizer
+make it a model directory of its own. There is no gradient scaler in it: bf16 has the range of fp32 and needs none.
 """
 
 import contextlib
@@ -36,13 +36,14 @@ _SLACK = 1 << 20  # for what is not tensors
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One that verified."""
+    """A checkpoint whose files are what its manifest says."""
 
     path: Path
     step: int
     state: dict[str, Any]
 
     def tensors(self, file: str = MODEL) -> dict[str, Tensor]:
+        """Every tensor of one of its files, whole."""
         return sharded_safetensors.read(self.path, file)
 
 
@@ -90,14 +91,14 @@ def prune(run: Path, step: int, keep: Callable[[list[int]], set[int]]) -> None:
 
     Newer ones can only be damaged, or they would have been gone on from: they do not count.
     """
-    there = {number: path for number, path in _listed(run) if number <= step}
+    there = {number: path for number, path in _list_checkpoints(run) if number <= step}
     for number in there.keys() - keep(list(there)) - {step}:
         _delete(there[number])
 
 
 def drop_after(run: Path, step: int) -> None:
     """Delete the checkpoints of later steps."""
-    for number, path in _listed(run):
+    for number, path in _list_checkpoints(run):
         if number > step:
             _delete(path)
 
@@ -114,7 +115,7 @@ def newest(run: Path) -> Checkpoint | None:
 def find(run: Path, upto: int | None = None) -> Found:
     """Look at the checkpoints of a run, those up to a step if one is given, from the newest down until one verifies."""
     damaged: list[str] = []
-    for number, path in _listed(run):
+    for number, path in _list_checkpoints(run):
         if upto is not None and number > upto:
             continue
         try:
@@ -130,7 +131,7 @@ class DamagedError(Exception):
 
 def verify(path: Path) -> Checkpoint:
     """Hold every file to the manifest."""
-    files = _json(path, MANIFEST).get("files")
+    files = _read_json(path, MANIFEST).get("files")
     if not isinstance(files, dict) or STATE not in files or not sharded_safetensors.complete(files, MODEL):
         raise DamagedError(f"{path.name}: {MANIFEST} does not list what a checkpoint holds")
     for name, fact in files.items():
@@ -141,7 +142,7 @@ def verify(path: Path) -> Checkpoint:
             raise DamagedError(f"{path.name}: {name} has {file.stat().st_size} bytes instead of {fact.get('bytes')}")
         if _hash(file) != fact.get("sha256"):
             raise DamagedError(f"{path.name}: the content of {name} has changed")
-    state = _json(path, STATE)
+    state = _read_json(path, STATE)
     return Checkpoint(path, state["step"], state)
 
 
@@ -150,12 +151,12 @@ def restore(checkpoint: Checkpoint, model: nn.Module) -> None:
     assign(model, checkpoint.tensors(), checkpoint.path)
 
 
-def _listed(run: Path) -> list[tuple[int, Path]]:
+def _list_checkpoints(run: Path) -> list[tuple[int, Path]]:
     """Checkpoints, newest first; unfinished ones have other names."""
     if not run.is_dir():
         return []
-    found = [(int(match[1]), path) for path in run.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return sorted(found, reverse=True)
+    checkpoints = [(int(match[1]), path) for path in run.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(checkpoints, reverse=True)
 
 
 def _delete(path: Path) -> None:
@@ -166,7 +167,7 @@ def _delete(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _json(path: Path, name: str) -> dict[str, Any]:
+def _read_json(path: Path, name: str) -> dict[str, Any]:
     try:
         value = json.loads((path / name).read_bytes())
     except FileNotFoundError:
@@ -188,6 +189,7 @@ def expect_room(run: Path, model: nn.Module, more: int = 0) -> None:
 
 
 def _need_room(path: Path, size: int) -> None:
+    """Refuse what the disk has no room for."""
     there = next(parent for parent in path.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(there).free
     if free < size:

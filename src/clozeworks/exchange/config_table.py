@@ -6,8 +6,8 @@
     Constant("position_embedding_type", "absolute", needed=..., todo=...)   the same in every model that we can build
 
 `ConfigTable.read` fills a blank recipe of the family from a config. `ConfigTable.write` spells the config of a recipe,
-reads it back, and refuses what came back different: a part that the config cannot say is found by this, whatever it is,
-and needs no rule of its own. What a family computes from several fields it does before `write` and after `read`.
+reads it back, and refuses what came back different: this catches every part that a config cannot say, and none needs a
+rule of its own. What a family computes from several fields it does before `write` and after `read`.
 """
 
 import copy

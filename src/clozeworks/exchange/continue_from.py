@@ -17,9 +17,9 @@ B = TypeVar("B", bound=Bundle)
 
 def continue_recipe(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Recipe, B, list[str]]:
     """The recipe around the source's encoder, the source under the data's tokenizer, and what to tell the user."""
-    source, notes = _under(source, tokenizer)
+    source, notes = _adapt_tokenizer(source, tokenizer)
     theirs, recipe = source.recipe, copy.deepcopy(recipe)
-    notes += _shape(recipe, theirs)
+    notes += _describe_shape(recipe, theirs)
     recipe.encoder, recipe.decoder = copy.deepcopy(theirs.encoder), copy.deepcopy(theirs.decoder)
     heads = {loss.name: loss for loss in theirs.objective.losses}
     recipe.objective.losses = tuple(
@@ -36,7 +36,8 @@ def continue_recipe(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Re
     return recipe, source, notes
 
 
-def _under(source: B, tokenizer: Tokenizer) -> tuple[B, list[str]]:
+def _adapt_tokenizer(source: B, tokenizer: Tokenizer) -> tuple[B, list[str]]:
+    """The source with rows for every token of the data, and what to tell the user; other ids are refused."""
     own = source.tokenizer
     if own is None:
         return source, ["the model brings no tokenizer: that its ids are those of the data is taken on trust"]
@@ -50,9 +51,9 @@ def _under(source: B, tokenizer: Tokenizer) -> tuple[B, list[str]]:
     return grown, [f"{added:,} new token{'s' if added > 1 else ''}: each row starts as the mean of its old pieces"]
 
 
-def _shape(recipe: Recipe, theirs: Recipe) -> list[str]:
+def _describe_shape(recipe: Recipe, theirs: Recipe) -> list[str]:
     """What of the recipe's encoder gives way to the source's."""
-    found = spec.diff(recipe.encoder, theirs.encoder)
+    changes = spec.diff(recipe.encoder, theirs.encoder)
     names = {"width": "width", "stack.depth": "depth", "embed.positions.length": "positions"}
-    shown = [f"{names[path]} {new} ({recipe.name} has {old})" for path, (old, new) in found.items() if path in names]
+    shown = [f"{names[path]} {new} ({recipe.name} has {old})" for path, (old, new) in changes.items() if path in names]
     return [f"the encoder is that of {theirs.name}: {', '.join(shown)}"] if shown else []

@@ -1,4 +1,11 @@
-"""Hugging Face directories, in and out, through one table of names a family."""
+"""Hugging Face directories, in and out, through one table of config fields and one of names a family.
+
+    in:   config.json -> family -> recipe      model.safetensors -> our names -> import hook -> weights
+    out:  recipe -> family                     weights -> export hook -> their names -> model.safetensors
+                 -> config.json
+
+A recipe decides which family's class holds the model (`choose_family`); a config names its own.
+"""
 
 import contextlib
 import copy
@@ -16,6 +23,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError, suggest
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import tensors
+from clozeworks.exchange.config_table import CONFIG, OWN_FORMAT
 from clozeworks.exchange.heads import Head
 from clozeworks.exchange.names import (
     Family,
@@ -41,7 +49,6 @@ from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.task import Task
 
-CONFIG = "config.json"
 FAMILIES: dict[str, Family] = {
     names.FAMILY.model_type: names.FAMILY
     for names in (
@@ -64,7 +71,7 @@ HEADS = ("masked_lm", "sentence_pair", "span_boundary", "next_token", "permuted_
 
 
 @dataclass(slots=True)
-class Read:
+class ImportedModel:
     """A directory as read: the recipe its config and tensors describe."""
 
     recipe: Recipe
@@ -72,60 +79,73 @@ class Read:
     unused: list[str] = field(default_factory=list)  # their names of what pretraining has no part for
 
 
-def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | None = None) -> Read:
+def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | None = None) -> ImportedModel:
+    """The recipe and the weights of a directory: which losses and which task it has, its tensors tell.
+
+    The template of a task is the tokenizer's, or without one the family's.
+    """
     config = read_config(directory / CONFIG)
-    with _named(directory):
+    with _name_missing_field(directory):
         family = FAMILIES[config["model_type"]].of(config)
     head = family.head(config)
     if head is not None:
         family = dataclasses.replace(family, names=(*family.names, *head.names(TASK)))
-    found: dict[str, Tensor] = {}
-    unused: list[str] = []
-    tied: dict[str, Tensor] = {}
-    for name, tensor in tensors.read_directory(directory, allow_pickle).items():
-        ours = family.to_ours(name)
-        if ours is None:
-            if tensor.is_floating_point():
-                unused.append(name)
-        elif name in family.tied:
-            tied[name] = tensor
-        else:
-            found[ours] = tensor
-    for name, tensor in tied.items():
-        ours = family.tied[name]
-        if not found.setdefault(ours, tensor).equal(tensor):
-            raise InputError(
-                directory,
-                f"{name} differs from its tied twin",
-                "tied embeddings are needed",
-                "choose a model with tied embeddings",
-            )
-    losses = tuple(name for name in HEADS if any(key.startswith(f"heads.{name}.") for key in found))
-    with _named(directory):
+    weights, unused = _read_weights(directory, family, allow_pickle)
+    losses = tuple(name for name in HEADS if any(key.startswith(f"heads.{name}.") for key in weights))
+    with _name_missing_field(directory):
         recipe = family.read(config, losses)
-        family.import_hook(config, recipe, found)
+        family.import_hook(config, recipe, weights)
     if head is not None:
-        frame = (
+        template = (
             fitting(copy.deepcopy(family.template), recipe)
             if tokenizer is None
             else infer_template(recipe, tokenizer, whole=False)
         )
-        task = head.read(config, recipe, frame)
+        task = head.read(config, recipe, template)
         recipe.objective.losses = (*(loss for loss in recipe.objective.losses if loss.name in head.besides), task)
-        found = {name.replace(f"heads.{TASK}.", f"heads.{task.name}.", 1): each for name, each in found.items()}
+        weights = {name.replace(f"heads.{TASK}.", f"heads.{task.name}.", 1): each for name, each in weights.items()}
     spec.check(recipe, str(directory / CONFIG))
-    if "encoder.pooler.dense.weight" not in found:
-        recipe.encoder.pooler = None
-    elif recipe.objective.losses and not any(loss.pools for loss in recipe.objective.losses):  # nothing would read it
-        unused += [family.to_theirs(name) or name for name in list(found) if name.startswith("encoder.pooler.")]
-        found = {name: tensor for name, tensor in found.items() if not name.startswith("encoder.pooler.")}
+    unused += [family.to_theirs(name) or name for name in _drop_unread_pooler(recipe, weights)]
     recipe.name = directory.resolve().name
-    return Read(recipe, found, unused)
+    return ImportedModel(recipe, weights, unused)
+
+
+def _read_weights(directory: Path, family: Family, allow_pickle: bool) -> tuple[dict[str, Tensor], list[str]]:
+    """The tensors by our names, and their names of those we have no part for. What a file has twice must be equal."""
+    weights: dict[str, Tensor] = {}
+    tied: dict[str, Tensor] = {}
+    unused: list[str] = []
+    for name, tensor in tensors.read_directory(directory, allow_pickle).items():
+        ours = family.to_ours(name)
+        if name in family.tied:
+            tied[name] = tensor
+        elif ours is not None:
+            weights[ours] = tensor
+        elif tensor.is_floating_point():
+            unused.append(name)
+    for name, tensor in tied.items():
+        if not weights.setdefault(family.tied[name], tensor).equal(tensor):
+            given, todo = f"{name} differs from its tied twin", "choose a model with tied embeddings"
+            raise InputError(directory, given, "tied embeddings are needed", todo)
+    return weights, unused
+
+
+def _drop_unread_pooler(recipe: Recipe, weights: dict[str, Tensor]) -> list[str]:
+    """Leave out a pooler that no loss would read; its tensors by our names."""
+    if "encoder.pooler.dense.weight" not in weights:
+        recipe.encoder.pooler = None
+        return []
+    if not recipe.objective.losses or any(loss.pools for loss in recipe.objective.losses):
+        return []
+    names = [name for name in weights if name.startswith("encoder.pooler.")]
+    for name in names:
+        del weights[name]
+    return names
 
 
 @contextlib.contextmanager
-def _named(directory: Path) -> Iterator[None]:
-    """A field that the config lacks is told by its name."""
+def _name_missing_field(directory: Path) -> Iterator[None]:
+    """Refuse a config that lacks a field, by the name of the field."""
     try:
         yield
     except KeyError as missing:
@@ -134,6 +154,7 @@ def _named(directory: Path) -> Iterator[None]:
 
 
 def read_config(file: Path) -> dict[str, Any]:
+    """The config of a model of a supported family."""
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
@@ -144,7 +165,7 @@ def read_config(file: Path) -> dict[str, Any]:
     return config
 
 
-def _family(recipe: Recipe, pad: int | None) -> Family:
+def choose_family(recipe: Recipe, pad: int | None) -> Family:
     """The family whose class has these parts.
 
     One class counts positions from the padding id and has one head: for another id, or with another head, the class
@@ -183,7 +204,7 @@ def fits(recipe: Recipe) -> bool:
         recipe.decoder.start, recipe.decoder.end = 0, 0  # a tokenizer has them
     if isinstance(positions, SinusoidalPositions) and recipe.decoder is not None:
         positions.order = "halves"  # units are put into that order on the way
-    family = _family(recipe, None)
+    family = choose_family(recipe, None)
     if isinstance(positions, LearnedPositions) and family is not FAMILIES["roberta"]:
         positions.offset = 0
     try:
@@ -193,41 +214,26 @@ def fits(recipe: Recipe) -> bool:
     return True
 
 
-def _count_from(first: int, positions: LearnedPositions, state: dict[str, Tensor]) -> None:
-    """The table with so many rows before that of position 0."""
-    if positions.offset != first:
-        rows = state[POSITIONS][positions.offset :]
-        state[POSITIONS] = torch.cat([rows.new_zeros(first, rows.shape[1]), rows])
-        positions.offset = first
-
-
 def write(
     directory: Path, model: Model, recipe: Recipe, pad: int | None = None, sep: int | None = None
 ) -> dict[str, Any]:
     """config.json and model.safetensors as `from_pretrained` wants them; the config is given back.
 
     What compares with a teacher serves training alone and is left out, the maps of such losses too; beside a task, so
-    does every other loss. Heads of the model that the recipe does not name are left out as well.
+    does every other loss. Heads of the model that the recipe does not name are left out as well. `pad` and `sep` are
+    the tokenizer's.
     """
-    recipe, state, task = copy.deepcopy(recipe), tensors.state(model), recipe.task
-    losses, positions = recipe.objective.losses, recipe.encoder.embed.positions
-    family, head = _family(recipe, pad), None
-    where = f"{recipe.name}.objective.losses.{0 if task is None else losses.index(task)}"
-    if task is not None:
-        head = _head(family, task, where)
-    kept = tuple(loss for loss in losses if "teacher" not in loss.reads and (head is None or loss.name in head.besides))
-    left = tuple(f"heads.{loss.name}." for loss in losses if loss not in kept and loss != task)
-    left += tuple(f"heads.{name}." for name in model.heads if name not in {loss.name for loss in losses})
-    state = {name: tensor for name, tensor in state.items() if not name.startswith(left)}
-    recipe.objective.losses = kept
-    if isinstance(positions, LearnedPositions) and family is not FAMILIES["roberta"]:
-        first = (positions.offset or 2 if pad is None else pad + 1) if family is FAMILIES["longformer"] else 0
-        _count_from(first, positions, state)
+    task, recipe = recipe.task, copy.deepcopy(recipe)
+    family = choose_family(recipe, pad)
+    where = f"{recipe.name}.objective.losses.{0 if task is None else recipe.objective.losses.index(task)}"
+    head = None if task is None else _choose_head(family, task, where)
+    weights = _keep_exported(recipe, model, head)
+    _count_positions_as(family, pad, recipe, weights)
     if model.encoder.pooler is None:
         recipe.encoder.pooler = None
     if head is not None and task is not None:
-        task = head.settle(recipe, task, state)
-    family.export_hook(recipe, state)
+        task = head.settle(recipe, task, weights)
+    family.export_hook(recipe, weights)
     config = family.write(recipe)
     family = family.of(config)
     if head is not None and task is not None:
@@ -238,23 +244,49 @@ def write(
     if sep is not None and config["model_type"] == "longformer":
         config["sep_token_id"] = sep  # what stands before it is marked in a question
     bare = not recipe.objective.losses and task is None
-    renamed = {}
-    for name, tensor in state.items():
-        theirs = family.to_theirs(name)
-        assert theirs is not None, name
-        renamed[theirs.removeprefix(family.prefix) if bare else theirs] = tensor
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    tensors.write(directory / tensors.FILE, renamed)
+    tensors.write(directory / tensors.FILE, _name_as_theirs(weights, family, bare))
     return config
 
 
-def _head(family: Family, task: Task, where: str) -> Head:
+def _keep_exported(recipe: Recipe, model: Model, head: Head | None) -> dict[str, Tensor]:
+    """The weights of what their class holds; the recipe keeps the losses that go with it, a task aside."""
+    losses, task = recipe.objective.losses, recipe.task
+    kept = tuple(loss for loss in losses if "teacher" not in loss.reads and (head is None or loss.name in head.besides))
+    left = tuple(f"heads.{loss.name}." for loss in losses if loss not in kept and loss != task)
+    left += tuple(f"heads.{name}." for name in model.heads if name not in {loss.name for loss in losses})
+    recipe.objective.losses = kept
+    return {name: tensor for name, tensor in tensors.state(model).items() if not name.startswith(left)}
+
+
+def _count_positions_as(family: Family, pad: int | None, recipe: Recipe, weights: dict[str, Tensor]) -> None:
+    """Put as many rows before that of position 0 as the family's class has there: of padding, or none."""
+    positions = recipe.encoder.embed.positions
+    if not isinstance(positions, LearnedPositions) or family is FAMILIES["roberta"]:
+        return
+    first = (positions.offset or 2 if pad is None else pad + 1) if family is FAMILIES["longformer"] else 0
+    if positions.offset != first:
+        rows = weights[POSITIONS][positions.offset :]
+        weights[POSITIONS] = torch.cat([rows.new_zeros(first, rows.shape[1]), rows])
+        positions.offset = first
+
+
+def _name_as_theirs(weights: dict[str, Tensor], family: Family, bare: bool) -> dict[str, Tensor]:
+    """The tensors by their names, which in a bare encoder have no prefix."""
+    renamed: dict[str, Tensor] = {}
+    for name, tensor in weights.items():
+        theirs = family.to_theirs(name)
+        assert theirs is not None, name
+        renamed[theirs.removeprefix(family.prefix) if bare else theirs] = tensor
+    return renamed
+
+
+def _choose_head(family: Family, task: Task, where: str) -> Head:
     """The class of a family that serves a task."""
     for head in family.heads:
         if task.name in head.tasks:
             return next((each for each in family.heads if each.serves(task)), head)
-    needed = (
-        f"Hugging Face has {', '.join(head.name for head in family.heads) or 'no class with a task'} of this family"
-    )
-    raise RecipeError(where, type(task).__name__, needed, "keep the model in its own format")
+    classes = ", ".join(head.name for head in family.heads) or "no class with a task"
+    needed = f"Hugging Face has {classes} of this family"
+    raise RecipeError(where, type(task).__name__, needed, OWN_FORMAT)

@@ -75,13 +75,13 @@ def repeat_rows(table: Tensor, offset: int, length: int) -> Tensor:
 
 
 def _with_global(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    found = dict(weights)
+    extended = dict(weights)
     for name, tensor in weights.items():
         for projection in PROJECTIONS:
             part = f".mixer.{projection}."
             if part in name:
-                found[name.replace(part, f".mixer.{projection}_global.")] = tensor.clone()
-    return found
+                extended[name.replace(part, f".mixer.{projection}_global.")] = tensor.clone()
+    return extended
 
 
 def _has_global(recipe: Recipe) -> bool:

@@ -25,13 +25,13 @@ FLAGS = {  # as older versions wrote them
 
 def read(directory: Path, tokenizer: Tokenizer | None) -> Pooling:
     """How vectors are made; what no part here does is refused."""
-    modules = _modules(directory)
+    modules = _read_modules(directory)
     kinds = [str(module.get("type", "")).rpartition(".")[2] for module in modules]
     if kinds not in (["Transformer"], ["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
         needed = "Transformer, Pooling and Normalize are supported, in this order"
         raise InputError(directory / MODULES, f"modules {', '.join(kinds)}", needed, "choose another model")
-    config = _json(directory / modules[1]["path"] / "config.json") if len(modules) > 1 else {}
-    shape, prompts = _json(model_in(directory) / LENGTH), _json(directory / PROMPTS)
+    config = _read_json(directory / modules[1]["path"] / "config.json") if len(modules) > 1 else {}
+    shape, prompts = _read_json(model_in(directory) / LENGTH), _read_json(directory / PROMPTS)
     if shape.get("do_lower_case") and tokenizer is not None and not tokenizer.lowercase:
         needed = "the tokenizer keeps capitals"
         raise InputError(directory / LENGTH, "do_lower_case", needed, "give it texts without any, and set it to false")
@@ -39,23 +39,23 @@ def read(directory: Path, tokenizer: Tokenizer | None) -> Pooling:
     if prompt and config.get("include_prompt") is False:
         needed = "tokens of the prompt count like others here"
         raise InputError(directory / modules[1]["path"], "include_prompt false", needed, "choose another model")
-    pool = _pool(config, directory / modules[1]["path"]) if config else "mean"
+    pool = _read_mode(config, directory / modules[1]["path"]) if config else "mean"
     return Pooling(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
 
 
 def model_in(directory: Path) -> Path:
     """Where the model itself is."""
-    return directory / _modules(directory)[0]["path"]
+    return directory / _read_modules(directory)[0]["path"]
 
 
 def write(directory: Path, recipe: Recipe) -> None:
     """The files beside the model's."""
-    made = recipe.pooling or Pooling()
+    pooling = recipe.pooling or Pooling()
     theirs = {ours: name for name, ours in POOLS.items()}
-    if made.mode not in theirs:
+    if pooling.mode not in theirs:
         needed = f"sentence-transformers has {', '.join(theirs)}"
-        raise RecipeError(f"{recipe.name}.pooling.mode", made.mode, needed, "choose one, or keep its own format")
-    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if made.normalise else {})
+        raise RecipeError(f"{recipe.name}.pooling.mode", pooling.mode, needed, "choose one, or keep its own format")
+    kinds = {"Transformer": "", "Pooling": "1_Pooling"} | ({"Normalize": "2_Normalize"} if pooling.normalise else {})
     modules = [
         {"idx": at, "name": str(at), "path": path, "type": TYPES + kind}
         for at, (kind, path) in enumerate(kinds.items())
@@ -63,25 +63,29 @@ def write(directory: Path, recipe: Recipe) -> None:
     for path in kinds.values():
         (directory / path).mkdir(exist_ok=True)
     (directory / MODULES).write_text(json.dumps(modules, indent=2) + "\n", encoding="utf-8")
-    flags = {flag: mode == theirs[made.mode] for flag, mode in FLAGS.items()}
+    flags = {flag: mode == theirs[pooling.mode] for flag, mode in FLAGS.items()}
     width = recipe.encoder.stack.out_width(recipe.encoder.width)
     config = {"word_embedding_dimension": width, **flags, "include_prompt": True}
     atomic_io.write_json(directory / kinds["Pooling"] / "config.json", config)
-    atomic_io.write_json(directory / LENGTH, {"max_seq_length": made.length or recipe.length, "do_lower_case": False})
-    prompts = {"prompts": {"default": made.prompt}, "default_prompt_name": "default"} if made.prompt else {}
+    atomic_io.write_json(
+        directory / LENGTH, {"max_seq_length": pooling.length or recipe.length, "do_lower_case": False}
+    )
+    prompts = {"prompts": {"default": pooling.prompt}, "default_prompt_name": "default"} if pooling.prompt else {}
     atomic_io.write_json(directory / PROMPTS, {**prompts, "similarity_fn_name": "cosine"})
-    if made.normalise:
+    if pooling.normalise:
         atomic_io.write_json(directory / kinds["Normalize"] / "config.json", {})
 
 
-def _modules(directory: Path) -> list[dict[str, Any]]:
-    found = _json(directory / MODULES)
-    if not isinstance(found, list) or not found or not all(isinstance(each, dict) and "path" in each for each in found):
+def _read_modules(directory: Path) -> list[dict[str, Any]]:
+    """The modules that a text goes through, each with a path."""
+    modules = _read_json(directory / MODULES)
+    sound = isinstance(modules, list) and all(isinstance(each, dict) and "path" in each for each in modules)
+    if not sound or not modules:
         raise InputError(directory / MODULES, "no list of modules", "each has a path", "copy the directory again")
-    return found
+    return modules
 
 
-def _pool(config: dict[str, Any], where: Path) -> PoolingMode:
+def _read_mode(config: dict[str, Any], where: Path) -> PoolingMode:
     given = config.get("pooling_mode") or [mode for flag, mode in FLAGS.items() if config.get(flag)] or "mean"
     modes = [given] if isinstance(given, str) else list(given)
     if len(modes) != 1 or modes[0] not in POOLS:
@@ -90,7 +94,7 @@ def _pool(config: dict[str, Any], where: Path) -> PoolingMode:
     return POOLS[modes[0]]
 
 
-def _json(file: Path) -> Any:
+def _read_json(file: Path) -> Any:
     """What a file says; nothing where there is none."""
     try:
         return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

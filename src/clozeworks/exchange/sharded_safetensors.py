@@ -27,19 +27,20 @@ _PART = re.compile(r"(?P<stem>.+)-(?P<rank>\d+)-of-(?P<size>\d+)\.safetensors")
 
 
 def part_of(file: str, rank: int, size: int) -> str:
+    """The name of the file in which one of `size` processes writes its rows."""
     return f"{file.removesuffix('.safetensors')}-{rank}-of-{size}.safetensors"
 
 
 def complete(names: Iterable[str], file: str) -> bool:
     """Whether a file is there, whole or in all of its parts."""
     names = set(names)
-    parts = [found for name in names if (found := _PART.fullmatch(name)) and f"{found['stem']}.safetensors" == file]
+    parts = [match for name in names if (match := _PART.fullmatch(name)) and f"{match['stem']}.safetensors" == file]
     wanted = {part_of(file, rank, int(parts[0]["size"])) for rank in range(int(parts[0]["size"]))} if parts else {file}
     return wanted <= names
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], rank: int, size: int) -> None:
-    """The rows of this process; of what is not sharded all."""
+    """Write the rows that this process holds, and the whole of what is not sharded; of no rows there is no tensor."""
     content: dict[str, Tensor] = {}
     rows: dict[str, tuple[int, int]] = {}
     for name, tensor in tensors.items():
@@ -61,7 +62,7 @@ def begin_of(tensor: Tensor, rank: int, size: int) -> int:
 
 
 class Slices:
-    """The tensors of one kind (`model.safetensors`) in a directory, whole or in parts."""
+    """The tensors of one kind (`model.safetensors`) in a directory, whole or in parts, open for reading by rows."""
 
     def __init__(self, directory: Path, file: str):
         self._opened = contextlib.ExitStack()
@@ -90,6 +91,7 @@ class Slices:
         return iter(self._parts)
 
     def shape(self, name: str) -> tuple[int, ...] | None:
+        """That of the whole tensor; None where there is no such tensor."""
         return tuple(self._whole[name]) if name in self._whole else None
 
     def rows(self, name: str, begin: int = 0, end: int | None = None) -> Tensor:
@@ -97,18 +99,18 @@ class Slices:
         if not self._whole[name]:
             return self._parts[name][0][2].get_tensor(name)
         end = self._whole[name][0] if end is None else end
-        found = [
+        pieces = [
             part.get_slice(name)[max(begin, low) - low : min(end, high) - low]
             for low, high, part in sorted(self._parts[name], key=lambda item: item[0])
             if low < end and begin < high
         ]
-        if sum(map(len, found)) != end - begin:
-            given = f"{sum(map(len, found))} of the rows {begin} to {end}"
+        if sum(map(len, pieces)) != end - begin:
+            given = f"{sum(map(len, pieces))} of the rows {begin} to {end}"
             raise InputError(name, given, "all of them are needed", "restore the checkpoint from a copy")
-        if not found:
+        if not pieces:
             part = self._parts[name][0][2]
             return part.get_slice(name)[:0]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
 
 def read(directory: Path, file: str) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What their tokenizer must know of a model: the specials around a text, how long it may be, what is told apart."""
+"""What their tokenizer must know of a model: the specials around a text, how long it may be, which inputs it has."""
 
 from pathlib import Path
 from typing import Any
@@ -15,46 +15,48 @@ CONFIG = "tokenizer_config.json"
 
 
 def write(directory: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
-    """The tokenizer's files, which lay out a text as the model's task does."""
+    """The tokenizer's files, by which `transformers` lays out a text as the model's task does."""
     task = recipe.task
     if task is not None:
-        tokenizer = laying(tokenizer, task.template)
+        tokenizer = apply_template(tokenizer, task.template)
     tokenizer.save(directory)
-    told: dict[str, Any] = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+    config: dict[str, Any] = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     biases = (getattr(mixer, "bias", None) for mixer in recipe.encoder.stack.mixers())
     if recipe.encoder.embed.segments < 2 and not any(getattr(bias, "segments", False) for bias in biases):
-        told["model_input_names"].remove("token_type_ids")
-    told["model_max_length"] = recipe.length if task is None else min(task.template.length, recipe.length)
+        config["model_input_names"].remove("token_type_ids")
+    config["model_max_length"] = recipe.length if task is None else min(task.template.length, recipe.length)
     if task is not None and task.template.summary == "last" and recipe.reading == "full":
-        told["padding_side"] = "left"  # their class reads the last place of a row
-    atomic_io.write_json(directory / CONFIG, tokenizer.config() | told)
+        config["padding_side"] = "left"  # their class reads the last place of a row
+    atomic_io.write_json(directory / CONFIG, tokenizer.config() | config)
 
 
-def laying(tokenizer: Tokenizer, frame: InputTemplate) -> Tokenizer:
-    """The tokenizer that puts the specials of a frame around texts."""
-    if tokenizer.framed() == (frame.opening, frame.between, frame.closing):
+def apply_template(tokenizer: Tokenizer, template: InputTemplate) -> Tokenizer:
+    """The tokenizer that puts the specials of a template around texts."""
+    if tokenizer.framed() == (template.opening, template.between, template.closing):
         return tokenizer
-    names = dict.fromkeys((*frame.opening, *frame.between, *frame.closing))
+    names = dict.fromkeys((*template.opening, *template.between, *template.closing))
     inner = tokenizer.inner
-    template = processors.TemplateProcessing(
-        single=_pattern(frame, pair=False),
-        pair=_pattern(frame, pair=True),
-        special_tokens=list(zip(names, frame.ids(tokenizer, list(names)), strict=True)),
+    processor = processors.TemplateProcessing(
+        single=_pattern(template, pair=False),
+        pair=_pattern(template, pair=True),
+        special_tokens=list(zip(names, template.ids(tokenizer, list(names)), strict=True)),
     )
-    inner.post_processor = processors.Sequence([processors.ByteLevel(), template]) if _bytes(inner) else template
+    inner.post_processor = (
+        processors.Sequence([processors.ByteLevel(), processor]) if _is_byte_level(inner) else processor
+    )
     return Tokenizer(inner, tokenizer.names)
 
 
-def _pattern(frame: InputTemplate, pair: bool) -> list[str]:
-    second = 1 if pair and frame.segments else 0
-    parts = [*frame.opening, "$A:0", *([*frame.between, f"$B:{second}"] if pair else [])]
-    parts += [f"{name}:{second}" for name in frame.closing]
-    if frame.own_segment is not None:
-        at = 0 if frame.summary == "first" else -1
-        parts[at] = f"{parts[at].rpartition(':')[0] or parts[at]}:{frame.own_segment}"
+def _pattern(template: InputTemplate, pair: bool) -> list[str]:
+    second = 1 if pair and template.segments else 0
+    parts = [*template.opening, "$A:0", *([*template.between, f"$B:{second}"] if pair else [])]
+    parts += [f"{name}:{second}" for name in template.closing]
+    if template.own_segment is not None:
+        at = 0 if template.summary == "first" else -1
+        parts[at] = f"{parts[at].rpartition(':')[0] or parts[at]}:{template.own_segment}"
     return parts
 
 
-def _bytes(inner: tokenizers.Tokenizer) -> bool:
+def _is_byte_level(inner: tokenizers.Tokenizer) -> bool:
     """Whether a token may have the space before it, which is no part of the word."""
     return "ByteLevel" in str(inner.pre_tokenizer)

@@ -149,6 +149,7 @@ def projects(embed: Embed, width: int) -> bool:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
+    """The config of a recipe: BERT's, and how layers share weights and how wide the tables are."""
     bert.check_head(recipe)
     encoder = recipe.encoder
     if encoder.embed.narrow == "words" and projects(encoder.embed, encoder.width):

@@ -44,6 +44,7 @@ HEADS = {  # class -> losses it is pretrained with
 
 
 def encoder_names(prefix: str) -> tuple[tuple[str, str], ...]:
+    """Names of an encoder of BERT's make, in a class that calls it by the prefix."""
     layer, block = prefix + "encoder.layer.{i}.", "encoder.stack.blocks.{i}."
     return (
         ("encoder.embed.words.table", prefix + "embeddings.word_embeddings"),

@@ -39,6 +39,8 @@ GATES = (0, 2, 1, 3)  # theirs in our order
 
 @dataclass(slots=True)
 class Published:
+    """A published model as read, by our names."""
+
     recipe: Recipe
     tensors: dict[str, Tensor]
     tokenizer: Tokenizer
@@ -46,36 +48,37 @@ class Published:
 
 def is_in(directory: Path) -> bool:
     """Whether a directory holds options of this kind, be the file called options.json or end so."""
-    return bool(_options(directory))
+    return bool(_find_options(directory))
 
 
 def read(directory: Path) -> Published:
     """The model of a directory; its words are those of a vocabulary file beside it, and any others by their letters."""
-    file, options = _options(directory)[0]
-    weights = _weights(directory)
-    tokenizer = _tokenizer(directory)
+    file, options = _find_options(directory)[0]
+    weights = _read_arrays(directory)
+    tokenizer = _read_tokenizer(directory)
     try:
-        recipe = _recipe(options, tokenizer.size)
+        recipe = _read_recipe(options, tokenizer.size)
         spec.check(recipe, str(file))
-        return Published(recipe, _tensors(recipe, weights, tokenizer), tokenizer)
+        return Published(recipe, _convert(recipe, weights, tokenizer), tokenizer)
     except KeyError as error:
         todo = "take options and weights that belong together"
         raise InputError(directory, f"nothing called {error}", "the options speak of it", todo) from None
 
 
-def _options(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
-    found = []
+def _find_options(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
+    """The files of options of this kind, and what they say."""
+    matches: list[tuple[Path, dict[str, Any]]] = []
     for file in sorted(directory.glob("*options.json")):
         try:
             options = json.loads(file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(file, f"not JSON ({error})", "the options of the model are needed", "mend it") from None
         if isinstance(options, dict) and {"lstm", "char_cnn"} <= options.keys():
-            found.append((file, options))
-    return found
+            matches.append((file, options))
+    return matches
 
 
-def _weights(directory: Path) -> dict[str, np.ndarray]:
+def _read_arrays(directory: Path) -> dict[str, np.ndarray]:
     """Every array of the file that has those of a model."""
     try:
         import h5py
@@ -99,7 +102,8 @@ def _weights(directory: Path) -> dict[str, np.ndarray]:
     raise InputError(directory, "no weights", "an .hdf5 file with char_embed and RNN_0 is needed", "put it there")
 
 
-def _recipe(options: dict[str, Any], vocab: int) -> Recipe:
+def _read_recipe(options: dict[str, Any], vocab: int) -> Recipe:
+    """The recipe that the options describe: characters, convolutions, highways, and LSTMs that read both ways."""
     lstm, cnn = options["lstm"], options["char_cnn"]
     cell = LSTM(lstm["dim"], clip=_clip(lstm.get("cell_clip")), clip_out=_clip(lstm.get("proj_clip")))
     first = Block(cell, None, norm=None, dropout=0.1, residual=False)
@@ -122,23 +126,25 @@ def _clip(value: float | None) -> float | None:
     return float(value) if value else None
 
 
-def _tensors(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Tensor]:
+def _convert(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Tensor]:
+    """Their arrays as our tensors, and how every word of the tokenizer is written."""
     words, stack = recipe.encoder.embed.words, recipe.encoder.stack
     assert isinstance(words, Characters)
     begin = "encoder.embed.words."
     names = [tokenizer.token(number) for number in range(tokenizer.size)]
     marks = {tokenizer.cls: OPENS, tokenizer.sep: CLOSES}
-    found: dict[str, np.ndarray] = {begin + "spelling": spelled(names, words.length, marks)[0]}
+    arrays: dict[str, np.ndarray] = {begin + "spelling": spelled(names, words.length, marks)[0]}
     table = weights["char_embed"]
-    found[begin + "letters"] = np.concatenate([np.zeros((CHARACTERS - len(table), table.shape[1]), table.dtype), table])
+    others = np.zeros((CHARACTERS - len(table), table.shape[1]), table.dtype)
+    arrays[begin + "letters"] = np.concatenate([others, table])
     for number in range(len(words.filters)):
-        found[f"{begin}convolutions.{number}.weight"] = weights[f"CNN/W_cnn_{number}"][0].transpose(2, 1, 0)
-        found[f"{begin}convolutions.{number}.bias"] = weights[f"CNN/b_cnn_{number}"]
+        arrays[f"{begin}convolutions.{number}.weight"] = weights[f"CNN/W_cnn_{number}"][0].transpose(2, 1, 0)
+        arrays[f"{begin}convolutions.{number}.bias"] = weights[f"CNN/b_cnn_{number}"]
     for number in range(words.highways):
         for ours, theirs in (("gate", "carry"), ("change", "transform")):
-            found[f"{begin}highways.{number}.{ours}.weight"] = weights[f"CNN_high_{number}/W_{theirs}"].T
-            found[f"{begin}highways.{number}.{ours}.bias"] = weights[f"CNN_high_{number}/b_{theirs}"]
-    found[begin + "project.weight"], found[begin + "project.bias"] = (
+            arrays[f"{begin}highways.{number}.{ours}.weight"] = weights[f"CNN_high_{number}/W_{theirs}"].T
+            arrays[f"{begin}highways.{number}.{ours}.bias"] = weights[f"CNN_high_{number}/b_{theirs}"]
+    arrays[begin + "project.weight"], arrays[begin + "project.bias"] = (
         weights["CNN_proj/W_proj"].T,
         weights["CNN_proj/b_proj"],
     )
@@ -146,23 +152,23 @@ def _tensors(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenize
         for layer in range(stack.depth):
             cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
             ours = f"encoder.stack.{place}blocks.{layer}.mixer."
-            both = _gates(weights[cell + "W_0"].T)
-            found[ours + "enter"], found[ours + "state"] = (
+            both = _reorder_gates(weights[cell + "W_0"].T)
+            arrays[ours + "enter"], arrays[ours + "state"] = (
                 both[:, : recipe.encoder.width],
                 both[:, recipe.encoder.width :],
             )
-            bias = _gates(weights[cell + "B"]).copy()
+            bias = _reorder_gates(weights[cell + "B"]).copy()
             bias[len(bias) // 4 : len(bias) // 2] += 1
-            found[ours + "bias"], found[ours + "out"] = bias, weights[cell + "W_P_0"].T
-    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in found.items()}
+            arrays[ours + "bias"], arrays[ours + "out"] = bias, weights[cell + "W_P_0"].T
+    return {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in arrays.items()}
 
 
-def _gates(rows: np.ndarray) -> np.ndarray:
+def _reorder_gates(rows: np.ndarray) -> np.ndarray:
     """[4C, ...] in our order of gates."""
     return np.concatenate([np.split(rows, 4)[gate] for gate in GATES])
 
 
-def _tokenizer(directory: Path) -> Tokenizer:
+def _read_tokenizer(directory: Path) -> Tokenizer:
     """Words between spaces, as the model was trained on; of a vocabulary file those that it has."""
     vocabulary = {name: number for number, name in enumerate(SPECIALS.values())}
     for file in sorted(directory.glob("*vocab*.txt"))[:1]:

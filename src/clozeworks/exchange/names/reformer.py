@@ -208,6 +208,7 @@ def write_positions(recipe: Recipe) -> dict[str, Any]:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
+    """The config of a recipe; all mixers of a kind must be alike, and none of a causal model may look ahead."""
     stack, corruption = recipe.encoder.stack, recipe.objective.corruption
     causal = corruption is not None and corruption.kind == "causal"
     mixing: dict[str, Any] = {"attn_layers": []}

@@ -208,6 +208,7 @@ def _mixer(recipe: Recipe) -> Attention:
 
 
 def write(recipe: Recipe) -> dict[str, Any]:
+    """The config of a recipe, and what its clusters of words and its reach say of it."""
     encoder, words = recipe.encoder, recipe.encoder.embed.words
     config = TABLE.write(_plain(recipe))
     for loss in recipe.objective.losses:
