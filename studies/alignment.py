@@ -16,7 +16,7 @@ from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.context import AttentionCapture
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
-from clozeworks.nn.recurrent_across import RecurrentAcross
+from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.plots import charts

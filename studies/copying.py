@@ -15,7 +15,7 @@ import torch
 from clozeworks.core.batch import Batch, from_padded
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.model import Model
-from clozeworks.nn.lsh import LSH, LSHLayer
+from clozeworks.nn.mixers.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.plots import charts
 from studies import script

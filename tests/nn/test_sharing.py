@@ -14,17 +14,17 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpanLayer
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lstm import LSTMLayer
 from clozeworks.nn.mixer import Mixer
-from clozeworks.nn.ngram import NgramLayer
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lstm import LSTMLayer
+from clozeworks.nn.mixers.ngram import NgramLayer
+from clozeworks.nn.mixers.recurrent import RecurrentLayer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.recurrent import RecurrentLayer
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.stack import Share, Stack, StackLayer
 from clozeworks.objectives.losses.next_token import NextToken
@@ -32,7 +32,7 @@ from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build, count_parameters
-from tests.nn.test_mixers import MIXERS, WIDTH, Distance
+from tests.nn.mixers.test_mixers import MIXERS, WIDTH, Distance
 from tests.toys import packed
 
 DEPTH, LENGTH = 6, 8

@@ -6,8 +6,8 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.batch import Batch, from_padded
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.recipe import Recipe
 from studies.scale.footprint import Shape, predicted
 

@@ -10,9 +10,9 @@ import clozeworks as cw
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError
 from clozeworks.model import Model
-from clozeworks.nn import attention
 from clozeworks.nn.kernels import linear
 from clozeworks.nn.kernels.backends import dense
+from clozeworks.nn.mixers import attention
 from studies.scale.footprint import Shape, flops, keeps, layer_flops, recomputed
 from tests.studies.counted import HIDDEN, batch_of, shape_of, shape_of_recipe, tiny
 

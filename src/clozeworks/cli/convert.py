@@ -7,7 +7,7 @@ from clozeworks.cli.arguments import Options
 from clozeworks.core.errors import InputError
 from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
 from clozeworks.inference.text_encoder import save
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.screen.console import closing, emit, note, screen
 
 

@@ -11,10 +11,10 @@ from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import class_of
 from clozeworks.model import Encoder
 from clozeworks.nn.activation import Activation
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack

@@ -14,13 +14,13 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import class_of
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Bias
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.nn.words import Adaptive

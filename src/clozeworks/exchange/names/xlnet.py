@@ -10,11 +10,11 @@ from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family, Names
 from clozeworks.exchange.names.bert import ACTIVATIONS, class_of, shares
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.losses.permuted_lm import PermutedLM

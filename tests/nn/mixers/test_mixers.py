@@ -8,23 +8,23 @@ import torch
 from clozeworks.core.context import AttentionCapture, Context, Source, verify_promises
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.token_info import TokenInfo, visible
-from clozeworks.nn.attention import Attention, AttentionLayer
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
-from clozeworks.nn.chunks import LocalAttention
-from clozeworks.nn.global_window import GlobalWindow, GlobalWindowLayer
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels import blocks, windowed
-from clozeworks.nn.lightconv import LightConv
-from clozeworks.nn.lsh import LSH, LSHLayer
-from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
-from clozeworks.nn.ngram import Ngram
-from clozeworks.nn.recurrent import BothWays, Recurrent
-from clozeworks.nn.split import Split
+from clozeworks.nn.mixers.attention import Attention, AttentionLayer
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.global_window import GlobalWindow, GlobalWindowLayer
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.lsh import LSH, LSHLayer
+from clozeworks.nn.mixers.lstm import LSTM, LSTMLayer
+from clozeworks.nn.mixers.ngram import Ngram
+from clozeworks.nn.mixers.recurrent import BothWays, Recurrent
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.window import Window
 from tests.toys import packed
 
