@@ -8,8 +8,8 @@ import torch
 from torch.nn import functional as F
 
 from benchmarks.workload import Workload
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 
 BACKWARD = 2  # products with the weights and with the inputs, for each one forward
 

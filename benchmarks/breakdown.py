@@ -14,9 +14,9 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.workload import Workload
 from clozeworks.core.batch import Batch
 from clozeworks.model import Model
-from clozeworks.nn.attention import AttentionLayer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.ffn import FeedForwardLayer
+from clozeworks.nn.mixers.attention import AttentionLayer
 from clozeworks.objectives.objective import LossLayer
 from clozeworks.optim import parameter_groups
 from clozeworks.train.loop import accumulate, make_dropout_keys

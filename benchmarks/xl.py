@@ -106,8 +106,8 @@ def has_peer() -> bool:
 
 def recipe_of(setting: Setting, length: int, remembers: bool) -> "Recipe":
     """The shape with a memory of so many rows, or with so many positions."""
-    from clozeworks.nn.attention import Attention
     from clozeworks.nn.ffn import FeedForward
+    from clozeworks.nn.mixers.attention import Attention
     from clozeworks.nn.positions import LearnedPositions
     from clozeworks.recipes import recipe
 

@@ -14,7 +14,7 @@ import torch
 
 from clozeworks.core.batch import AttentionCapture, Batch, from_padded
 from clozeworks.model import Model
-from clozeworks.nn.recurrent_across import RecurrentAcross
+from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot
 from clozeworks.objectives.losses.next_token import NextTokenLayer
 from clozeworks.plots import charts

@@ -14,7 +14,7 @@ import torch
 
 from clozeworks.core.batch import Batch, from_padded
 from clozeworks.model import Model
-from clozeworks.nn.lsh import LSH, LSHLayer
+from clozeworks.nn.mixers.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.plots import charts
 from studies.study import Study, fit_batches, mean_interval

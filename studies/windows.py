@@ -15,7 +15,7 @@ from typing import Any
 
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import evaluate
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
 from clozeworks.plots import charts

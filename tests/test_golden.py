@@ -27,7 +27,7 @@ import torch
 from clozeworks.core import spec
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.machine import doctor
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.window import Window
 from clozeworks.objectives import mask, segments
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation

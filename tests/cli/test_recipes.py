@@ -4,8 +4,8 @@ import pytest
 
 from clozeworks.cli.diff import differences, shown
 from clozeworks.cli.main import main
-from clozeworks.nn.attention import Attention
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.window import Window
 from clozeworks.recipes import recipe

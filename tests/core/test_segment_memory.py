@@ -10,10 +10,10 @@ from clozeworks.core.context import Memory, verify_promises
 from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.core.token_info import FORGOTTEN, DocumentLayout, TokenInfo
 from clozeworks.model import Encoder, Model
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.recipes import named, recipe
 

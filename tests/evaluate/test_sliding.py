@@ -12,13 +12,13 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.evaluate.sliding import by_memory, by_window, measure, text_of
 from clozeworks.model import Encoder, Model
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Bias
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM

@@ -11,7 +11,7 @@ from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary, spe
 from clozeworks.exchange.grow import grow
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.characters import Characters, CharactersLayer
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 

@@ -9,8 +9,8 @@ import torch
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange import huggingface
 from clozeworks.inference.text_encoder import TextEncoder, load, save
-from clozeworks.nn.attention import Attention
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.window import Window
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken

@@ -9,8 +9,8 @@ from torch import Tensor
 import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.inference.text_encoder import TextEncoder, load, save
-from clozeworks.nn.attention import Attention
-from clozeworks.nn.lsh import LSH
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Share
 from clozeworks.objectives.losses.masked_lm import MaskedLM

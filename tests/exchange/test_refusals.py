@@ -5,7 +5,7 @@ import pytest
 import clozeworks as cw
 from clozeworks.core.errors import RecipeError
 from clozeworks.exchange import huggingface
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.window import Window
 
 SMALL = {

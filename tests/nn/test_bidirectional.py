@@ -12,11 +12,11 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import visible
 from clozeworks.model import initialise
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bidirectional import Bidirectional, BidirectionalLayer, mirrored
 from clozeworks.nn.block import Block
-from clozeworks.nn.lsh import LSH
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lsh import LSH
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import StackLayer
 from tests.toys import packed

@@ -11,9 +11,9 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, set_path, to_dict
 from clozeworks.model import Model
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Share
 from clozeworks.nn.window import Window

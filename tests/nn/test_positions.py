@@ -8,8 +8,8 @@ from clozeworks.core.batch import from_padded
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
 from clozeworks.recipe import build
 

@@ -11,15 +11,15 @@ from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
-from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lsh import LSH
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible, ReversibleLayer
 from clozeworks.nn.stack import Share
-from tests.nn.test_mixers import MIXERS, WIDTH
+from tests.nn.mixers.test_mixers import MIXERS, WIDTH
 from tests.toys import packed
 
 LENGTHS = [[3, 4], [7]]

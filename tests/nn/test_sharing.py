@@ -14,17 +14,17 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpanLayer
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lstm import LSTMLayer
 from clozeworks.nn.mixer import Mixer
-from clozeworks.nn.ngram import NgramLayer
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lstm import LSTMLayer
+from clozeworks.nn.mixers.ngram import NgramLayer
+from clozeworks.nn.mixers.recurrent import RecurrentLayer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.recurrent import RecurrentLayer
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.stack import Share, Stack, StackLayer
 from clozeworks.objectives.losses.next_token import NextToken
@@ -32,7 +32,7 @@ from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build, count_parameters
-from tests.nn.test_mixers import MIXERS, WIDTH, Distance
+from tests.nn.mixers.test_mixers import MIXERS, WIDTH, Distance
 from tests.toys import packed
 
 DEPTH, LENGTH = 6, 8
@@ -79,12 +79,19 @@ def run(module: StackLayer, kind: str, x: Tensor) -> Tensor:
     return last.flatten(0, 1)[more["positions"]] if kind == "places" else last
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("mixer", MIXERS)
+def takes(mixer: str, kind: str) -> bool:
+    return kind != "memory" or "rows" in MIXERS[mixer].takes
+
+
+# What is shared is nothing to the mixer: each meets every kind of stack once, and every sharing once.
+CASES = [(mixer, "groups", kind) for mixer in MIXERS for kind in KINDS if takes(mixer, kind)]
+CASES += [(mixer, share, "post") for mixer in MIXERS for share in SHARES if share != "groups"]
+CASES += [("attention", share, kind) for share in SHARES for kind in KINDS if share != "groups" and kind != "post"]
+PLAIN = [("attention", share, kind) for share in SHARES for kind in KINDS]
+
+
+@pytest.mark.parametrize(("mixer", "share", "kind"), CASES)
 def test_shared_weights_are_copied_ones_and_their_gradient_the_sum(mixer, share, kind):
-    if kind == "memory" and "rows" not in MIXERS[mixer].takes:
-        pytest.skip("takes no memory")
     torch.manual_seed(0)
     shared, own = (stack(MIXERS[mixer], each, **KINDS[kind]).build(WIDTH) for each in (SHARES[share], Share()))
     own.load_state_dict(shared.state_dict())
@@ -107,9 +114,9 @@ def test_shared_weights_are_copied_ones_and_their_gradient_the_sum(mixer, share,
         torch.testing.assert_close(parameter.grad, summed[id(parameter)], atol=2e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("mixer", MIXERS)
+@pytest.mark.parametrize(
+    ("mixer", "share", "kind"), PLAIN + [(mixer, "groups", "post") for mixer in MIXERS if mixer != "attention"]
+)
 def test_each_layer_has_the_set_that_is_its_own(mixer, share, kind):
     module, sets = stack(MIXERS[mixer], SHARES[share], **KINDS[kind]).build(WIDTH), SHARES[share]
     for parts, groups in (
@@ -136,12 +143,15 @@ def recipe_of(spec: Stack) -> Recipe:
     return r
 
 
-@pytest.mark.parametrize("kind", ["post", "pre", "cycled", "memory", "reversible"])
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("mixer", MIXERS)
+SAVED = ("post", "pre", "cycled", "memory", "reversible")
+
+
+@pytest.mark.parametrize(
+    ("mixer", "share", "kind"),
+    [each for each in PLAIN if each[2] in SAVED]
+    + [(mixer, "groups", "post") for mixer in MIXERS if mixer != "attention"],
+)
 def test_each_tensor_is_counted_and_saved_once_and_shared_again_when_loaded(mixer, share, kind, tmp_path):
-    if kind == "memory" and "rows" not in MIXERS[mixer].takes:
-        pytest.skip("takes no memory")
     r = recipe_of(stack(MIXERS[mixer], SHARES[share], **KINDS[kind]))
     model = build(r).eval()
     for parameter in model.parameters():

@@ -10,10 +10,10 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.model import initialise
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.nn.two_stream import TwoStream, TwoStreamLayer

@@ -8,7 +8,7 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.kernels.documents import owners
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.variational_dropout import drop_variationally
 from tests.toys import packed

@@ -11,7 +11,7 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.block import Block
-from clozeworks.nn.lstm import LSTM, LSTMLayer
+from clozeworks.nn.mixers.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
 from tests.toys import packed
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from clozeworks.exchange import checkpoint
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.objectives.losses.span_penalty import SpanPenalty
 from clozeworks.optim.constraints import constrain, list_constrained
 from clozeworks.recipe import Recipe

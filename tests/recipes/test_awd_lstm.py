@@ -19,7 +19,7 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.core.spec import walk
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.optim.parameter_groups import count_blocks, layers_below
 from clozeworks.optim.settings import AdamW, LayerRates, SlantedTriangular
 from clozeworks.recipe import Recipe, build, count_parameters

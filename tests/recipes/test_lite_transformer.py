@@ -13,10 +13,10 @@ import clozeworks as cw
 from clozeworks.core.batch import from_padded
 from clozeworks.core.spec import walk
 from clozeworks.inference.generation import IncrementalReader, Sampling, sample
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lightconv import LightConv
-from clozeworks.nn.split import Split
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.split import Split
 from clozeworks.recipe import build, count_parameters
 from clozeworks.train.resources.cost import measure_cost, multiply_adds
 

@@ -13,10 +13,10 @@ from clozeworks.core import spec
 from clozeworks.core.context import Context
 from clozeworks.inference.generation import IncrementalReader
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.window import Window
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe

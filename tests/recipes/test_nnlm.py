@@ -11,7 +11,7 @@ import torch
 import clozeworks as cw
 from clozeworks.cli.main import main
 from clozeworks.inference.generation import IncrementalReader
-from clozeworks.nn.ngram import Ngram
+from clozeworks.nn.mixers.ngram import Ngram
 from clozeworks.recipes import recipe
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import clozeworks as cw
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.segments import SentenceOrder

@@ -7,9 +7,9 @@ import torch
 
 from clozeworks.core.batch import from_padded
 from clozeworks.core.dropout import DropoutKey
-from clozeworks.nn.attention import Attention
-from clozeworks.nn.global_window import GlobalWindow
-from clozeworks.nn.lsh import LSH
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.window import Window

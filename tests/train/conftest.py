@@ -9,8 +9,8 @@ import torch
 
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.recipe import Recipe
 from clozeworks.recipes import recipe
 

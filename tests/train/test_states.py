@@ -15,7 +15,7 @@ from clozeworks.exchange import checkpoint
 from clozeworks.inference.text_encoder import load
 from clozeworks.nn.block import Block
 from clozeworks.nn.characters import Characters, CharactersLayer
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.losses.next_word import NextWord

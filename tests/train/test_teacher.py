@@ -17,7 +17,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.text import evaluate_text
 from clozeworks.exchange import checkpoint
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.attention_scores import AttentionScores
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine

@@ -37,7 +37,7 @@ def run(options: Options) -> None:
     from clozeworks.cli import named
     from clozeworks.exchange.lengthen import LENGTH, WINDOW, lengthen, refresh
     from clozeworks.inference.text_encoder import save
-    from clozeworks.nn.global_window import GlobalWindow
+    from clozeworks.nn.mixers.global_window import GlobalWindow
     from clozeworks.screen.console import closing, emit, note, screen
 
     if options.refresh_global and (options.max_length, options.attention_window) != (None, None):

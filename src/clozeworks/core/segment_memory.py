@@ -17,7 +17,8 @@ class SegmentMemory:
     """The memory of each stream, given to the batch that goes on with it and taken from the batch that read it.
 
     A batch holds some streams at the same place in time (`example["stream"]`, `example["continues"]`); which streams
-    share a batch may change at any time. Batches without streams pass through. A model without memory gives nothing to take.
+    share a batch may change at any time. Batches without streams pass through. A model without memory gives
+    nothing to take.
     """
 
     def __init__(self) -> None:

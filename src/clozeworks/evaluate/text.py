@@ -14,7 +14,7 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate import heldout
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.metrics.frequencies import unigram_baseline
-from clozeworks.nn.lsh import LSHLayer
+from clozeworks.nn.mixers.lsh import LSHLayer
 
 BLOCK = 1 << 15  # pairs that are counted together
 

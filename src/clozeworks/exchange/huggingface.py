@@ -41,7 +41,7 @@ from clozeworks.exchange.names import (
 )
 from clozeworks.exchange.templates import fitting, infer_template
 from clozeworks.model import Model
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.two_stream import TwoStream

@@ -19,8 +19,8 @@ from clozeworks.core.errors import InputError
 from clozeworks.exchange import files, tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.names.longformer import near
-from clozeworks.nn.attention import Attention
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.window import Window

@@ -3,7 +3,7 @@
 import copy
 
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.objectives.segments import PairStream
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.template import InputTemplate

@@ -27,11 +27,11 @@ class Embed(Spec):
     directories). words: the words alone, x = dropout(norm(W word + b + position + segment)), which is how the paper
     counts (docs/parameters.md). With `project` there is a projection although E = D. With `scale` the word's vector is
     taken times sqrt(D) (Vaswani et al. 2017, 3.4). Position and segment come from the batch's TokenInfo, so packed rows
-    need nothing special. `words` in clusters (`Adaptive`) or by their `Characters` have projections of their own, whatever
-    `narrow` is; None is one table. With `dropped` = words, units are dropped of the words alone, before anything is
-    added (Kitaev et al. 2020, code). `word_dropout` is the rate at which whole words are dropped, wherever a step has
-    them, and the others taken times 1 / (1 - rate) (Gal & Ghahramani 2016); a table that is tied loses none on the way
-    out. With `frozen` the table of words never learns, on the way out neither where it is tied.
+    need nothing special. `words` in clusters (`Adaptive`) or by their `Characters` have projections of their own,
+    whatever `narrow` is; None is one table. With `dropped` = words, units are dropped of the words alone, before
+    anything is added (Kitaev et al. 2020, code). `word_dropout` is the rate at which whole words are dropped,
+    wherever a step has them, and the others taken times 1 / (1 - rate) (Gal & Ghahramani 2016); a table that is tied
+    loses none on the way out. With `frozen` the table of words never learns, on the way out neither where it is tied.
     """
 
     positions: LearnedPositions | SinusoidalPositions | AxialPositions | None = field(default_factory=LearnedPositions)

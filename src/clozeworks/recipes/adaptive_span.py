@@ -1,12 +1,12 @@
 """Adaptive attention span (Sukhbaatar et al. 2019): each head learns how far back it has to look."""
 
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.objectives.losses.next_token import NextToken

@@ -1,7 +1,7 @@
 """ALBERT (Lan et al. 2019): BERT with a narrow table of words and one layer throughout, asked for order, not topic."""
 
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Share
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation

@@ -1,10 +1,10 @@
 """BERT (Devlin et al. 2018) and its miniatures (Turc et al. 2019)."""
 
 from clozeworks.model import Encoder, Pooler
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation

@@ -5,7 +5,7 @@ from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.block import Block
 from clozeworks.nn.characters import Characters
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.objectives.losses.next_word import NextWord
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import Stream

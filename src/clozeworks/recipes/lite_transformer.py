@@ -1,15 +1,15 @@
 """Lite Transformer (Wu et al. 2020): attention for what is far, convolution for what is near, half the width each."""
 
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lightconv import LightConv
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import SinusoidalPositions
-from clozeworks.nn.split import Split
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken

@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
 from clozeworks.objectives.segments import Stream

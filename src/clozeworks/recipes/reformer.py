@@ -2,10 +2,10 @@
 
 from clozeworks.model import Encoder
 from clozeworks.nn.block import Block
-from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lsh import LSH
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import AxialPositions
 from clozeworks.nn.reversible import Reversible

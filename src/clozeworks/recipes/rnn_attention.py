@@ -6,8 +6,8 @@ from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.mixer import Mixer
-from clozeworks.nn.recurrent import BothWays
-from clozeworks.nn.recurrent_across import RecurrentAcross
+from clozeworks.nn.mixers.recurrent import BothWays
+from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Dot
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken

@@ -1,11 +1,11 @@
 """Transformer (Vaswani et al. 2017): an encoder reads a sentence, a decoder writes its translation."""
 
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Stack

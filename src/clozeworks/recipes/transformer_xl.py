@@ -1,11 +1,11 @@
 """Transformer-XL (Dai et al. 2019): one long text read piece by piece, with what was read before in sight."""
 
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.nn.words import Adaptive

@@ -1,11 +1,11 @@
 """XLNet (Yang et al. 2019): tokens predicted in any order, each from those before it in that order."""
 
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective

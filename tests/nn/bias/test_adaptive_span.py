@@ -11,10 +11,10 @@ from torch import Tensor
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.window import Window
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.recipes import recipe

@@ -12,8 +12,8 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import Kind, TokenInfo, visible
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.mixers.attention import Attention
 from tests.toys import packed
 
 WIDTH, HEADS = 24, 3

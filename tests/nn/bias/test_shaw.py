@@ -10,8 +10,8 @@ from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import visible
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.shaw import Shaw
+from clozeworks.nn.mixers.attention import Attention
 from tests.nn.bias.test_relative import HEADS, WIDTH, remembering
 
 

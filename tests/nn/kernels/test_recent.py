@@ -7,7 +7,6 @@ import torch
 
 from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import DropoutKey
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias import adaptive_span
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
@@ -16,6 +15,7 @@ from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.kernels import recent
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Share, Stack
 from tests.toys import packed
 

@@ -6,9 +6,9 @@ import torch
 from clozeworks.core.cache import KVCache
 from clozeworks.core.context import AttentionCapture
 from clozeworks.core.dropout import DropoutKey, keep
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.kernels import backends
 from clozeworks.nn.kernels.tiled import Tiles, bands, tiled
+from clozeworks.nn.mixers.attention import Attention
 from tests.toys import packed
 
 HEADS, SIZE = 2, 4

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from clozeworks.core.cache import KVCache
 from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.dropout import DropoutKey, keep
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
-from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.kernels import backends, blocks, windowed
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.window import Window
 from tests.toys import packed
 

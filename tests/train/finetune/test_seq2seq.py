@@ -13,7 +13,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.answers import predict_outputs
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.starts.transfer import transfer

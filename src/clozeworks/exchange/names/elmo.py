@@ -26,7 +26,7 @@ from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.block import Block
 from clozeworks.nn.characters import CHARACTERS, CLOSES, OPENS, Characters, spelled
 from clozeworks.nn.embed import Embed
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.segments import FullSentences
 from clozeworks.optim.settings import Train

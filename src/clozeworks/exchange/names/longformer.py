@@ -9,9 +9,9 @@ from typing import Any
 
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.names import Family, bert, roberta
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
-from clozeworks.nn.global_window import GlobalWindow
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
 from clozeworks.recipe import Recipe

@@ -10,11 +10,11 @@ from clozeworks.exchange.config_table import ConfigTable, Constant, Convert, Fie
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.activation import Activation
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import SinusoidalPositions, sinusoids
 from clozeworks.nn.stack import Stack

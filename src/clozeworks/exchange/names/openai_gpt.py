@@ -11,7 +11,7 @@ from clozeworks.exchange.heads import CLASSES, Head
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.activation import Activation
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward

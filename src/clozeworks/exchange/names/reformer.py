@@ -26,11 +26,11 @@ from clozeworks.exchange.config_table import (
 from clozeworks.exchange.names import Family, Names, bert, roberta
 from clozeworks.model import Encoder
 from clozeworks.nn.block import Block
-from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.lsh import LSH
 from clozeworks.nn.mixer import Mixer
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import AxialPositions, LearnedPositions
 from clozeworks.nn.reversible import Reversible

@@ -18,7 +18,7 @@ from clozeworks.exchange.config_table import (
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
-from clozeworks.nn.attention import Attention
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed

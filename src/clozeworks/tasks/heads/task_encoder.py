@@ -15,7 +15,7 @@ from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.block import Block
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.nn.lstm import LSTM
+from clozeworks.nn.mixers.lstm import LSTM
 
 Place = Literal["input", "between", "output"]
 

@@ -6,9 +6,9 @@ import dataclasses
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.spec import walk
 from clozeworks.exchange.bundle import Bundle
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import Recipe, build

@@ -14,7 +14,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import PADDING, visible
 from clozeworks.model import initialise
-from clozeworks.nn.lightconv import LightConv, LightConvLayer
+from clozeworks.nn.mixers.lightconv import LightConv, LightConvLayer
 from tests.toys import packed
 
 WIDTH, GROUPS = 12, 3

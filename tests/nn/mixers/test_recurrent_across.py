@@ -9,7 +9,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.inference.beam_search import pad_sources
 from clozeworks.inference.generation import IncrementalReader
-from clozeworks.nn.recurrent_across import RecurrentAcross, RecurrentAcrossLayer
+from clozeworks.nn.mixers.recurrent_across import RecurrentAcross, RecurrentAcrossLayer
 from clozeworks.nn.score import Additive, Cosine, Dot, Score
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe

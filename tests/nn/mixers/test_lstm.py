@@ -12,9 +12,9 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import PADDING
 from clozeworks.model import initialise
-from clozeworks.nn import lstm
 from clozeworks.nn.block import Block
-from clozeworks.nn.lstm import LSTM, LSTMLayer
+from clozeworks.nn.mixers import lstm
+from clozeworks.nn.mixers.lstm import LSTM, LSTMLayer
 from clozeworks.nn.stack import Stack
 from tests.toys import packed
 

@@ -9,7 +9,7 @@ from clozeworks.core.batch import from_padded
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.nn.block import Block
-from clozeworks.nn.ngram import Ngram
+from clozeworks.nn.mixers.ngram import Ngram
 from clozeworks.nn.stack import Stack
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe

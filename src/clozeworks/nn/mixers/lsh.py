@@ -9,10 +9,10 @@ from torch import Tensor
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
-from clozeworks.nn.chunks import check_chunks
 from clozeworks.nn.kernels import hashing, ring
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
+from clozeworks.nn.mixers.chunks import check_chunks
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import visible
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.block import Block
-from clozeworks.nn.chunks import LocalAttention
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.kernels import hashing, ring
-from clozeworks.nn.lsh import LSH
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.two_stream import TwoStream
 from tests.toys import packed

@@ -8,23 +8,23 @@ import torch
 from clozeworks.core.context import AttentionCapture, Context, Source, verify_promises
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.token_info import TokenInfo, visible
-from clozeworks.nn.attention import Attention, AttentionLayer
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
-from clozeworks.nn.chunks import LocalAttention
-from clozeworks.nn.global_window import GlobalWindow
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels import blocks, windowed
-from clozeworks.nn.lightconv import LightConv
-from clozeworks.nn.lsh import LSH, LSHLayer
-from clozeworks.nn.lstm import LSTM, LSTMLayer
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer
-from clozeworks.nn.ngram import Ngram
-from clozeworks.nn.recurrent import BothWays, Recurrent
-from clozeworks.nn.split import Split
+from clozeworks.nn.mixers.attention import Attention, AttentionLayer
+from clozeworks.nn.mixers.chunks import LocalAttention
+from clozeworks.nn.mixers.global_window import GlobalWindow, GlobalWindowLayer
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.lsh import LSH, LSHLayer
+from clozeworks.nn.mixers.lstm import LSTM, LSTMLayer
+from clozeworks.nn.mixers.ngram import Ngram
+from clozeworks.nn.mixers.recurrent import BothWays, Recurrent
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.window import Window
 from tests.toys import packed
 
@@ -80,6 +80,21 @@ MIXERS: dict[str, Mixer] = {
 }
 BLIND = {"attention+table"}  # to the token itself
 BACKENDS = ["dense", "sdpa", "documents", "auto"]
+
+
+def backends_of(mixer: Mixer) -> list[str]:
+    """All where a part of it attends by `backends.attend`; the others have their definition and one fast path."""
+    parts = mixer.build(WIDTH).modules()
+    return (
+        BACKENDS if any(isinstance(part, AttentionLayer | GlobalWindowLayer) for part in parts) else ["dense", "auto"]
+    )
+
+
+KINDS = [(name, kind) for name, mixer in MIXERS.items() for kind in ("full", "causal") if kind in mixer.honours]
+CASES = [
+    (name, kind, backend) for name, kind in KINDS
+    for backend in backends_of(MIXERS[name])
+]  # fmt: skip
 CONTEXTS = {
     "one": ([[1]], 1),
     "odd": ([[7], [7]], 7),
@@ -92,8 +107,6 @@ CONTEXTS = {
 def mixer(request):
     torch.manual_seed(0)
     mixer = MIXERS[request.param].build(WIDTH)
-    if "kind" in request.fixturenames and request.getfixturevalue("kind") not in MIXERS[request.param].honours:
-        pytest.skip("it does not honour this visibility")
     mixer.blind, mixer.kind = request.param in BLIND, "full" if "full" in MIXERS[request.param].honours else "causal"
     for module in mixer.modules():
         if isinstance(module, CustomInit):  # its vectors begin at nothing
@@ -119,10 +132,11 @@ def apply(mixer, x, context):
     return mixer(x, None, context)[0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["full", "causal"])
 @pytest.mark.parametrize("name", CONTEXTS)
-def test_every_backend_equals_the_dense_definition(mixer, name, kind, backend):
+@pytest.mark.parametrize(
+    ("mixer", "kind", "backend"), [each for each in CASES if each[2] != "dense"], indirect=["mixer"]
+)
+def test_every_backend_equals_the_dense_definition(mixer, kind, backend, name):
     lengths, width = CONTEXTS[name]
     context = packed(lengths, width, kind, backend=backend)
     verify_promises(context)
@@ -131,8 +145,7 @@ def test_every_backend_equals_the_dense_definition(mixer, name, kind, backend):
     torch.testing.assert_close(apply(mixer, x, context), dense, atol=2e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize(("mixer", "kind", "backend"), CASES, indirect=["mixer"])
 def test_packed_equals_alone(mixer, kind, backend):
     lengths = [[3, 4], [1, 2, 2], [7]]
     context = packed(lengths, 7, kind, backend=backend)
@@ -146,8 +159,7 @@ def test_packed_equals_alone(mixer, kind, backend):
             at += length
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize(("mixer", "kind", "backend"), CASES, indirect=["mixer"])
 def test_no_output_depends_on_what_it_may_not_see(mixer, kind, backend):
     """By gradient: output i has none to a hidden input j, and some to a visible one."""
     context = packed([[3, 2], [4]], 6, kind, backend=backend)
@@ -283,7 +295,7 @@ def test_taps_give_the_weights(mixer):
     assert not bool(weights[0, :, :3, 3:].any())
 
 
-@pytest.mark.parametrize("kind", ["full", "causal"])
+@pytest.mark.parametrize(("mixer", "kind"), KINDS, indirect=["mixer"])
 def test_bfloat16_stays_near_fp32(mixer, kind):
     context = packed([[3, 4]], 7, kind)
     x = torch.randn(1, 7, WIDTH)

@@ -19,8 +19,8 @@ from clozeworks.nn.window import Window
 class GlobalWindow(Mixer):
     """Sliding-window attention with global tokens (Beltagy et al. 2020, 3.1).
 
-    A token looks at its window and at every marked token (`TokenInfo.marked`, a decision of the task), in one softmax; a
-    marked token looks at everything it may see, with projections of its own for query, key and value. Nothing is seen
+    A token looks at its window and at every marked token (`TokenInfo.marked`, a decision of the task), in one softmax;
+    a marked token looks at everything it may see, with projections of its own for query, key and value. Nothing is seen
     that visibility hides. Without marked tokens it is `Attention` with a window.
 
     Shapes [B, L, D] -> [B, L, D]. O(L (window + marked) d) time and memory. Of the projections of marked tokens those

@@ -15,16 +15,16 @@ from clozeworks.core.spec import check, from_dict, to_dict
 from clozeworks.inference.beam_search import BeamSearch, beam_search
 from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.model import Encoder, Model
-from clozeworks.nn.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
-from clozeworks.nn.global_window import GlobalWindow
-from clozeworks.nn.lightconv import LightConv
 from clozeworks.nn.mixer import Mixer
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.global_window import GlobalWindow
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.positions import SinusoidalPositions
-from clozeworks.nn.split import Split
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.nn.window import Window
 from clozeworks.objectives.losses.next_token import NextToken

@@ -1,0 +1,1 @@
+"""How tokens look at one another: a spec and the module it builds a file."""
