@@ -15,8 +15,9 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
+from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
@@ -57,7 +58,7 @@ def known(family: str) -> tuple[Recipe, Tokenizer]:
 
 def made(name: str, recipe: Recipe, tokenizer: Tokenizer) -> Task:
     frame = infer_template(recipe, tokenizer)
-    return TASKS[name](frame=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
+    return TASKS[name](template=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -15,9 +15,9 @@ from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.summary import Summary, choose_summary
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 
 transformers = pytest.importorskip("transformers")
 

@@ -183,7 +183,7 @@ def test_a_chain_goes_through_all_windows_of_its_row(tokenizer: Tokenizer):
     torch.testing.assert_close(head(hidden, batch)[0], head.crf(logits, batch.labels, sizes))
     best = head.crf.best(logits, sizes)
     with torch.no_grad():
-        assert np.concatenate(head.found(hidden, batch))[:, 0].tolist() == best.tolist()
+        assert np.concatenate(head.outputs(hidden, batch))[:, 0].tolist() == best.tolist()
 
 
 def test_pieces_that_are_asked(tokenizer: Tokenizer):
@@ -375,7 +375,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
 def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path: Path):
     """TagLM in small: the encoder stays as it is, and what the rows teach is found again after loading."""
     rows = table(48)
-    task = fresh(crf=CRF(), readers=TaskEncoder(cells=16, words=8, dropout=0.0)).with_labels(rows)
+    task = fresh(crf=CRF(), task_encoder=TaskEncoder(cells=16, words=8, dropout=0.0)).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=8)
     made.finetune = Finetune(epochs=8, batch_size=8, freeze=True)
     made.train.learning_rate = 1e-2
@@ -385,7 +385,7 @@ def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path:
     after = cw.load(tmp_path / "run")
     pairs = zip(before.named_parameters(), after.model.parameters(), strict=True)
     changed = {name for (name, a), b in pairs if not a.equal(b)}
-    assert any(name.startswith("heads.tag.readers.readers.1.back.") for name in changed)
+    assert any(name.startswith("heads.tag.task_encoder.readers.1.back.") for name in changed)
     assert all(name.startswith("heads.tag.") for name in changed)
     told = after.predict([{"tokens": row["tokens"]} for row in rows.rows])
     assert task.score(told, rows)["f1"] > 0.9
@@ -417,4 +417,4 @@ def test_how_a_text_is_cut_stays_with_the_model():
     assert task.cut == "characters"
     assert spec.from_dict(spec.to_dict(task)) == task
     assert fresh(cut="spaces").with_labels(characters).cut == "spaces"
-    assert "cut" not in spec.to_dict(fresh())
+    assert spec.to_dict(fresh())["cut"] is None

@@ -13,7 +13,6 @@ from clozeworks.cli.pretrain import device
 from clozeworks.core.errors import InputError
 from clozeworks.data.tables import balance
 from clozeworks.screen.console import closing, emit, facts, note, screen
-from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import Task
 from clozeworks.train.finetune.entry import plan
@@ -118,8 +117,7 @@ def head_of(task: Task) -> str:
         parts += (
             [{"pooler": "the encoder's pooler", "own": "a layer of its own"}[summary.dense]] if summary.dense else []
         )
-    if isinstance(task, SentenceEmbedding):
-        parts += [f"{task.pooling.mode} vectors of two texts", f"loss {task.loss}"]
+    parts += task.describe()
     parts += [f"{len(task.labels)} labels"] if task.labels else []
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 

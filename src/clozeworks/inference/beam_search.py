@@ -1,4 +1,4 @@
-"""The likeliest text that several beams find: after a prompt, or of many sources at once."""
+"""Beam search: the likeliest text that several beams find, after a prompt or of many sources at once."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,5 @@
-"""How the vectors of pairs are judged: each pair by itself, beside the other pairs, or among all texts of a step."""
+"""Contrastive losses of sentence embeddings: each pair by itself, beside the other pairs (CoSENT), or among all texts
+of a step (in-batch negatives)."""
 
 from collections import defaultdict
 

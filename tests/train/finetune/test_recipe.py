@@ -23,9 +23,10 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
+from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 

@@ -1,4 +1,7 @@
-"""What the corruptions that hide tokens by replacing them have in common."""
+"""What the corruptions that mask tokens by replacing them have in common.
+
+Masking is dynamic (Liu et al. 2019, 4.1): each epoch draws its own masks, unless `copies` makes the data static.
+"""
 
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
