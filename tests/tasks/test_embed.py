@@ -52,7 +52,7 @@ def recipe(tokenizer: Tokenizer, task: SentenceEmbedding, rows: Table, **more: o
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     tune = Finetune(**{"epochs": 8, "batch_size": 8, **more})  # pyright: ignore[reportArgumentType]
-    return make_finetune_recipe(base, task, rows, len(rows), tune, Train(learning_rate=1e-3, guard=None))
+    return make_finetune_recipe(base, task, len(rows), tune, Train(learning_rate=1e-3, guard=None))
 
 
 def fresh(**more: object) -> SentenceEmbedding:
@@ -108,7 +108,7 @@ def test_every_family_is_trained_as_it_encodes(family: str, pool):
         "rows", [{"text_a": f"a {a}", "text_b": f"{b} b a", "score": 1.0 * (a > b)} for a in "fps" for b in "pws"]
     )
     task = SentenceEmbedding.for_encoder(base, infer_template(base, words), max_length=24).with_labels(rows)
-    made = make_finetune_recipe(base, task, rows, len(rows))
+    made = make_finetune_recipe(base, task, len(rows))
     encoder = TextEncoder(build(made).eval(), words, made)
     values, _ = predict_outputs(encoder.model, task, task.examples(rows, words), made.reading, words.filler)
     texts = [row[name] for row in rows.rows for name in task.columns]

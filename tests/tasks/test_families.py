@@ -81,7 +81,7 @@ def test_it_is_trained_and_answers(family: str, name: str, tmp_path: Path):
     rows = ROWS[name]
     task = made(name, recipe, tokenizer).with_labels(rows)
     run = make_finetune_recipe(
-        recipe, task, rows, len(rows), Finetune(epochs=1, batch_size=9), Train(learning_rate=1e-3, guard=None)
+        recipe, task, len(rows), Finetune(epochs=1, batch_size=9), Train(learning_rate=1e-3, guard=None)
     )
     done = finetune_run(run, tokenizer, rows, rows, tmp_path / "run", progress=False)
     assert done.finished
@@ -100,7 +100,7 @@ def test_rows_beside_it_change_no_answer(family: str):
     recipe, tokenizer = known(family)
     rows = ROWS["pair"]
     task = made("pair", recipe, tokenizer).with_labels(rows)
-    model = build(make_finetune_recipe(recipe, task, rows, len(rows))).eval()
+    model = build(make_finetune_recipe(recipe, task, len(rows))).eval()
     together, _ = predict_outputs(model, task, task.examples(rows, tokenizer), recipe.reading, tokenizer.filler)
     for at in range(0, len(rows), 5):
         alone, _ = predict_outputs(

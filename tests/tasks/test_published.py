@@ -87,7 +87,7 @@ def test_the_last_token_sums_up_as_in_their_class(tmp_path: Path):
     summary = choose_summary(source.recipe, frame, False)
     assert summary == Summary("last", "own", "tanh")
     task = Pair(template=frame, summary=summary).with_labels(ROWS)
-    ours = build(make_finetune_recipe(source.recipe, task, ROWS, len(ROWS))).eval()
+    ours = build(make_finetune_recipe(source.recipe, task, len(ROWS))).eval()
     transfer(source.model, ours)
     head = ours.head("pair")
     with torch.no_grad():

@@ -61,7 +61,7 @@ def recipe(tokenizer: Tokenizer, task: Seq2Seq, rows: Table, **tune: int) -> Rec
     base = small(tokenizer)
     base.encoder.width, base.encoder.stack.depth, base.encoder.init = 64, 1, 0.05
     train = Train(learning_rate=3e-3, guard=None)
-    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
+    return make_finetune_recipe(base, task, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
 
 
 def lively(made: Recipe, seed: int = 0) -> Model:

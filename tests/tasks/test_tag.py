@@ -64,7 +64,7 @@ def recipe(tokenizer: Tokenizer, task: Tag, rows: Table, **tune: int) -> Recipe:
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=3e-3, guard=None)
-    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
+    return make_finetune_recipe(base, task, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(length: int = 64, **more: object) -> Tag:
@@ -318,7 +318,7 @@ def test_every_family_is_trained_and_answers(family: str, tmp_path: Path):
     frame = dataclasses.replace(infer_template(given, tokenizer), length=24)
     task = Tag(template=frame, overlap=8).with_labels(data)
     run = make_finetune_recipe(
-        given, task, data, len(data), Finetune(epochs=1, batch_size=6), Train(learning_rate=1e-3, guard=None)
+        given, task, len(data), Finetune(epochs=1, batch_size=6), Train(learning_rate=1e-3, guard=None)
     )
     done = finetune_run(run, tokenizer, data, data, tmp_path / "run", progress=False)
     assert done.heldout is not None
@@ -345,7 +345,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
     theirs.bert.save_pretrained(tmp_path / "hf")
     tokenizer.save(tmp_path / "hf")
     source = cw.load(tmp_path / "hf")
-    model = build(make_finetune_recipe(source.recipe, task, rows, len(rows))).eval()
+    model = build(make_finetune_recipe(source.recipe, task, len(rows))).eval()
     transfer(source.model, model)
     with torch.no_grad():
         for name in ("weight", "bias"):

@@ -30,7 +30,7 @@ def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Re
     frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
     task = Seq2Seq.for_encoder(base, frame, architecture=form)  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
-    return make_finetune_recipe(base, task, table(4), 4, Finetune(1, 4), Train(guard=None), decoder=other)
+    return make_finetune_recipe(base, task, 4, Finetune(1, 4), Train(guard=None), decoder=other)
 
 
 def shared(model: Model) -> dict[str, torch.Tensor]:

@@ -17,7 +17,6 @@ from clozeworks.recipe import Recipe
 from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix, SumLayers
 from clozeworks.tasks.task import Task, find_task
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.batches import steps_an_epoch
 from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.recipe import (
     FROZEN,
@@ -73,7 +72,17 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
     if dev is not None:
         task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
     decoder = None if wishes.decoder is None else load(wishes.decoder)
-    recipe = finetune_recipe(encoder.recipe, task, train, len(examples), wishes, decoder and decoder.recipe)
+    recipe = make_finetune_recipe(
+        encoder.recipe,
+        task,
+        len(examples),
+        *choose_training(encoder.recipe, len(examples), wishes),
+        lm_weight=wishes.lm_weight,
+        decoder=decoder and decoder.recipe,
+        changes={path: value for path, value in wishes.changes.items() if not path.startswith(TASK)},
+        unfreeze_each_epoch=wishes.gradual_unfreezing,
+        freeze_words=wishes.freeze_word_vectors,
+    )
     if decoder is not None:
         notes.append(f"the decoder starts as {decoder.recipe.name}, its cross-attention from fresh weights")
     depth = recipe.encoder.stack.depth
@@ -142,42 +151,16 @@ def choose_layers(recipe: Recipe, wishes: FinetuneOptions) -> Reading:
     return ScalarMix(depth) if wishes.features == "mix" else Reading()
 
 
-def finetune_recipe(
-    base: Recipe, task: Task, table: Table, units: int, wishes: FinetuneOptions, decoder: Recipe | None = None
-) -> Recipe:
-    """The recipe of a run: published settings, what is wished, and what is set by path."""
+def choose_training(base: Recipe, units: int, wishes: FinetuneOptions) -> tuple[Finetune, Train]:
+    """How long and at what rates a run learns: published settings, and what is wished."""
     epochs = wishes.epochs or choose_epochs(units, wishes.batch_size, wishes.from_scratch)
     if wishes.gradual_unfreezing and wishes.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
-    each = steps_an_epoch(units, wishes.batch_size)
-    tune = Finetune(
-        epochs, wishes.batch_size, wishes.freeze, wishes.patience, each if wishes.gradual_unfreezing else None
-    )
+    tune = Finetune(epochs, wishes.batch_size, wishes.freeze, wishes.patience)
     rate = FROZEN if wishes.freeze else base.train.learning_rate if wishes.from_scratch else choose_learning_rate(base)
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
     if wishes.factor is not None:
         train.optimizer = LayerRates(train.optimizer, wishes.factor)
     if wishes.gradual_unfreezing:
         train.schedule = SlantedTriangular()
-    recipe = make_finetune_recipe(base, task, table, units, tune, train, wishes.lm_weight, decoder)
-    return _changed(recipe, units, wishes)
-
-
-def _changed(recipe: Recipe, units: int, wishes: FinetuneOptions) -> Recipe:
-    """With the fields that were set by path; steps follow epochs and batch unless they are set themselves."""
-    recipe = copy.deepcopy(recipe)
-    for path, value in wishes.changes.items():
-        if not path.startswith(TASK):
-            spec.set_path(recipe, path, value)
-    recipe.encoder.embed.frozen |= wishes.freeze_word_vectors
-    tune, train = recipe.finetune, recipe.train
-    if tune is not None:
-        each = steps_an_epoch(units, tune.batch_size)
-        now = {"steps": each * tune.epochs, "save_every": each, "evaluate_every": each}
-        recipe.train = dataclasses.replace(
-            train, **{name: value for name, value in now.items() if f"train.{name}" not in wishes.changes}
-        )
-        if wishes.gradual_unfreezing and "finetune.unfreeze_every" not in wishes.changes:
-            tune.unfreeze_every = each
-    spec.check(recipe, recipe.name)
-    return recipe
+    return tune, train

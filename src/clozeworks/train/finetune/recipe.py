@@ -2,6 +2,8 @@
 
 import copy
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import cast
 
 from clozeworks.core import spec
@@ -46,16 +48,20 @@ def choose_epochs(units: int, batch: int, scratch: bool = False) -> int:
 def make_finetune_recipe(
     recipe: Recipe,
     task: Task,
-    table: Table,
     units: int,
     tune: Finetune | None = None,
     train: Train | None = None,
-    auxiliary: float = 0.0,
+    *,
+    lm_weight: float = 0.0,
     decoder: Recipe | None = None,
+    changes: Mapping[str, str] = MappingProxyType({}),
+    unfreeze_each_epoch: bool = False,
+    freeze_words: bool = False,
 ) -> Recipe:
-    """The recipe of a run: the encoder's, with the task as its one loss, for a table of so many units.
+    """The recipe of a run: the encoder's, with the task as its one loss, for so many units; `changes` are values of its
+    fields by path, and come last. Steps follow epochs and batch size unless they are changed themselves.
 
-    `auxiliary` is the weight of a second one, where the encoder reads one way: predicting the next token of every
+    `lm_weight` is the weight of a second loss, where the encoder reads one way: predicting the next token of every
     example, specials too (Radford et al. 2018, 3.2: 0.5). It is a mean over the tokens of a step; that of the published
     code is a mean over sequences of their means, in which a word of a short text counts for more. Where the task
     writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
@@ -63,21 +69,26 @@ def make_finetune_recipe(
     recipe = copy.deepcopy(recipe)
     if task.generates:
         seq2seq.add_decoder(recipe, cast(Seq2Seq, task), decoder)
-    recipe.objective.losses = (task, _words(recipe, auxiliary)) if auxiliary else (task,)
+    recipe.objective.losses = (task, _words(recipe, lm_weight)) if lm_weight else (task,)
     recipe.distil = None
     if task.encodes is not None:
         recipe.pooling = copy.deepcopy(task.encodes)
     if not task.pools:
         recipe.encoder.pooler = None
-    if tune is None:
-        tune = Finetune()
-        tune.epochs = choose_epochs(units, tune.batch_size)
-    each = steps_an_epoch(units, tune.batch_size)
-    recipe.finetune = tune
+    recipe.finetune = tune or Finetune(epochs=choose_epochs(units, Finetune().batch_size))
     recipe.train = train or Train(learning_rate=choose_learning_rate(recipe), warmup=0.1, guard=None)
-    recipe.train = dataclasses.replace(
-        recipe.train, steps=each * tune.epochs, evaluate_every=each, save_every=each, keep=Keep(last=1, best=True)
-    )
+    recipe.train = dataclasses.replace(recipe.train, keep=Keep(last=1, best=True))
+    recipe = copy.deepcopy(recipe)  # what was handed over stays as it is
+    for path, value in changes.items():
+        spec.set_path(recipe, path, value)
+    recipe.encoder.embed.frozen |= freeze_words
+    tune = recipe.finetune or Finetune()
+    each = steps_an_epoch(units, tune.batch_size)
+    steps = {"steps": each * tune.epochs, "evaluate_every": each, "save_every": each}
+    unchanged = {name: value for name, value in steps.items() if f"train.{name}" not in changes}
+    recipe.train = dataclasses.replace(recipe.train, **unchanged)
+    if unfreeze_each_epoch and "finetune.unfreeze_every" not in changes:
+        tune.unfreeze_every = each
     spec.check(recipe, recipe.name)
     return recipe
 
