@@ -89,14 +89,6 @@ class SentenceEmbedding(Task):
         pooling.length = most if most < recipe.length else None
         return cls(template=dataclasses.replace(template, length=most), pooling=pooling)
 
-    @classmethod
-    def refuse_options(cls, options: Mapping[str, Any]) -> None:
-        super(SentenceEmbedding, cls).refuse_options(options)
-        for name, usual in (("freeze", False), ("gradual_unfreezing", False), ("features", "last")):
-            if options[name] != usual:
-                needed = "it is about a head, and here the encoder is all there is"
-                raise InputError(f"--{name.replace('_', '-')}", cls.name, needed, "leave it out")
-
     @property
     def encodes(self) -> Pooling | None:
         return self.pooling
@@ -233,7 +225,7 @@ class SentenceEmbedding(Task):
         """How far each pair is from its place in the order of the scores, as a part of all rows; without scores, by its
         rank."""
         if not answers or "rank" in answers[0]:
-            return super(SentenceEmbedding, self).badness(answers, table)
+            return Task.badness(self, answers, table)
         said = rank_metrics.ranks(np.array([answer["cosine"] for answer in answers]))
         right = rank_metrics.ranks(np.array([float(row["score"]) for row in table.rows]))
         return np.abs(said - right) / len(table)

@@ -92,6 +92,10 @@ class Task(Loss):
             if not cls.generates and options[name] != usual:
                 needed = f"it is about texts that are written, and this is {cls.name}"
                 raise InputError(f"--{name}", options[name], needed, "leave it out")
+        for name, usual in (("freeze", False), ("gradual_unfreezing", False), ("features", "last")):
+            if not cls.has_head and options[name] != usual:
+                needed = "it is about a head, and here the encoder is all there is"
+                raise InputError(f"--{name.replace('_', '-')}", cls.name, needed, "leave it out")
 
     @classmethod
     def claims(cls, head: PretrainedHead) -> bool:
