@@ -77,7 +77,7 @@ class Runs:
     def train(self, steps: int) -> dict[str, Any]:
         """A fresh run, as `clozeworks pretrain` makes it; what its own metrics say of waiting."""
         from clozeworks.train import metrics_log, run_dir
-        from clozeworks.train.run import pretrain
+        from clozeworks.train.pretrain import pretrain
 
         out = self.folder / f"{TRAINING}-{self.recipe.name}"
         self.recipe.train.steps = steps

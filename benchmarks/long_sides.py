@@ -46,10 +46,10 @@ def ours(setting: Setting, length: int, kind: str, depth: int | None = None) -> 
     import torch
 
     from clozeworks.model import Encoder, initialise
-    from clozeworks.nn.mixers.attention import Attention
     from clozeworks.nn.block import Block
     from clozeworks.nn.embed import Embed
     from clozeworks.nn.ffn import FeedForward
+    from clozeworks.nn.mixers.attention import Attention
     from clozeworks.nn.mixers.global_window import GlobalWindow
     from clozeworks.nn.mixers.lsh import LSH
     from clozeworks.nn.norm import LayerNorm

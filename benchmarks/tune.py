@@ -114,7 +114,7 @@ def make(folder: Path) -> dict[str, Any]:
     positions = recipe.encoder.embed.positions
     assert positions is not None
     frame.length = positions.length = setting.length  # pyright: ignore[reportAttributeAccessIssue]
-    recipe = make_finetune_recipe(recipe, Classify(template=frame).with_labels(table), table, len(table))
+    recipe = make_finetune_recipe(recipe, Classify(template=frame).with_labels(table), len(table))
     encoder = TextEncoder(build(recipe).eval(), tokenizer, recipe)
     save(encoder, folder / OURS)
     save(encoder, folder / "theirs", format="hf")

@@ -25,7 +25,7 @@ from clozeworks.objectives.objective import Segments, Text
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
-from clozeworks.train.loop import fit
+from clozeworks.train.loop import Policy, fit
 from clozeworks.train.resources.allocator import keep_freed
 
 DATA, MODEL = "data", "model"
@@ -158,6 +158,7 @@ def train(folder: Path, meter: Meter) -> None:
     adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     if not meter.wait():
         return
-    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, clip=train.clip):
+    policy = Policy(clip=train.clip)
+    for step in fit(model, work.steps(), adam, lambda _: train.learning_rate, steps=10**9, policy=policy):
         if not meter.step(step.tokens, train.batch_tokens):
             return

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from clozeworks.core.batch import AttentionCapture, Batch, from_padded
+from clozeworks.core.batch import Batch, from_padded
+from clozeworks.core.context import AttentionCapture
 from clozeworks.model import Model
 from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.score import Additive, Cosine, Dot

@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.batch import PADDING, AttentionCapture, Batch, visible
+from clozeworks.core.batch import Batch
+from clozeworks.core.context import AttentionCapture
 from clozeworks.core.spec import walk
+from clozeworks.core.token_info import PADDING, visible
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import batches, evaluate
 from clozeworks.model import Model

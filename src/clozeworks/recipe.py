@@ -1,6 +1,6 @@
 """A recipe: everything that defines a pretrained model, as one tree of specs."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -26,10 +26,10 @@ class Recipe(Spec):
     encoder: Encoder
     objective: Objective
     train: Train
-    distil: Distil | None = field(default=None, metadata=spec.LATE)
-    decoder: Decoder | None = field(default=None, metadata=spec.LATE)
-    finetune: Finetune | None = field(default=None, metadata=spec.LATE)
-    pooling: Pooling | None = field(default=None, metadata=spec.LATE)
+    distil: Distil | None = None
+    decoder: Decoder | None = None
+    finetune: Finetune | None = None
+    pooling: Pooling | None = None
 
     def check(self, where: str) -> None:
         corruption, stack = self.objective.corruption, self.top
@@ -161,8 +161,7 @@ class Recipe(Spec):
             )
         if task.everywhere and task.pools:
             raise RecipeError(f"{path}.summary.dense", "pooler", "the pooler reads the last layer alone", "use own")
-        vector = getattr(task, "pooling", None)
-        if vector is not None and vector != self.pooling:
+        if task.encodes is not None and task.encodes != self.pooling:
             needed = "encode makes vectors as the task learns them"
             raise RecipeError(f"{where}.pooling", self.pooling, needed, "change task.pooling instead")
         if task.needs_whole_step:
@@ -222,8 +221,8 @@ class Recipe(Spec):
 
     @property
     def opener(self) -> Literal["cls", "sep"]:
-        """The special before a text: [CLS], or of a model that read texts in streams both ways or with a state, what ends
-        the others."""
+        """The special before a text: [CLS], or of a model that read texts in streams both ways or with a state, what
+        ends the others."""
         stack = self.encoder.stack
         return (
             "sep"

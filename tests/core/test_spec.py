@@ -1,3 +1,6 @@
+import json
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -162,3 +165,41 @@ def test_a_loss_that_reads_what_nothing_writes_is_refused():
         RecipeError, match=r"losses\.1 = SentenceRelation: it reads pair_label, which nothing writes.*SegmentPair"
     ):
         spec.check(r, r.name)
+
+
+ALONE = """
+import importlib, json, pkgutil
+from pathlib import Path
+import clozeworks
+from clozeworks.core import spec
+from clozeworks.recipes import recipe
+
+made = recipe("bert_tiny")
+spec.set_path(made, "encoder.stack.block.mixer.bias", "Shaw")
+assert type(made.encoder.stack.block.mixer.bias).__name__ == "Shaw"
+assert spec.from_dict(json.loads(json.dumps(spec.to_dict(made)))) == made
+
+known = set(spec.known_parts())
+for module in pkgutil.walk_packages([str(Path(clozeworks.__file__).parent)], "clozeworks."):
+    if not module.name.endswith(("__main__", "unpickle")):
+        importlib.import_module(module.name)
+assert known == set(spec.known_parts()), known ^ set(spec.known_parts())
+"""
+
+
+def test_every_part_is_known_by_its_name_whatever_was_imported():
+    subprocess.run([sys.executable, "-c", ALONE], check=True)
+
+
+FILE = """
+import json, sys
+from clozeworks.core import spec
+
+print(type(spec.from_dict(json.load(sys.stdin))).__name__)
+"""
+
+
+def test_a_file_is_read_where_nothing_but_the_reader_was_imported():
+    given = json.dumps({"part": "Shaw", "reach": 4})
+    done = subprocess.run([sys.executable, "-c", FILE], input=given, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "Shaw"

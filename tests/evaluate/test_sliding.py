@@ -100,7 +100,7 @@ def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
 @pytest.mark.parametrize(("segment", "memory"), [(4, 6), (5, 3), (1, 4), (40, 6)])
 def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
     """As training reads them: hidden rows, by the definition; keys and values are the same."""
-    model, row, recall, expected = model_of(3, memory, relative, start=start), text(22), SegmentMemory(), []
+    model, row, recall, expected = model_of(3, memory, relative, initial_memory=start), text(22), SegmentMemory(), []
     with torch.no_grad():
         for at in range(0, len(row) - 1, segment):
             answers = row[at + 1 : at + 1 + segment]

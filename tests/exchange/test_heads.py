@@ -21,10 +21,9 @@ from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.layer_selection import SumLayers
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.qa import QuestionAnswering
-from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.summary import Summary, choose_summary
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.recipe import choose_summary
 
 transformers = pytest.importorskip("transformers")
 

@@ -18,9 +18,9 @@ from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.qa import QuestionAnswering
+from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import choose_summary
 
 transformers = pytest.importorskip("transformers")
 

@@ -10,7 +10,7 @@ from tests.core.test_segment_memory import VOCAB, batch_of, model_of, read
 
 @pytest.mark.parametrize("start", ["empty", "zeros"])
 def test_reading_one_by_one_is_reading_in_rows_of_one(start: str):
-    model, tokens = model_of(memory=6, start=start), torch.randint(VOCAB, (2, 14))
+    model, tokens = model_of(memory=6, initial_memory=start), torch.randint(VOCAB, (2, 14))
     reader, logits = IncrementalReader(model, length=4), []
     for begin, end in ((0, 9), (9, 10), (10, 11), (11, 14)):
         logits.append(reader.read(tokens[:, begin:end]))

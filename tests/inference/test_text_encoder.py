@@ -101,7 +101,9 @@ def test_two_streams_fill_masks_without_reading_them(asking):
     assert len(guesses) == len(others) == 3
     word = tokenizer.encode(["nothing"])[0].ids.tolist()
     assert tokenizer.decode(tokenizer.encode([guesses[0]["text"]])[0].ids).startswith("the")
-    ids, begin = asking.framed(tokenizer.encode(["the [MASK] sat on a [MASK]."], specials=True)[0].ids.tolist())
+    ids, begin = asking.add_special_tokens(
+        tokenizer.encode(["the [MASK] sat on a [MASK]."], specials=True)[0].ids.tolist()
+    )
     assert begin == (0 if tokenizer.class_last else 1)
     holes = [at for at, token in enumerate(ids) if token == tokenizer.mask]
     with torch.no_grad():

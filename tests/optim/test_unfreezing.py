@@ -39,7 +39,7 @@ def recipe(tokenizer: Tokenizer, name: str = "bert_tiny", epochs: int = 8) -> Re
         Finetune(epochs=epochs, batch_size=4, unfreeze_every=EVERY),
         Train(learning_rate=1e-2, guard=None, precision="fp32"),
     )
-    made = make_finetune_recipe(base, task, ROWS, len(ROWS), tune, train)
+    made = make_finetune_recipe(base, task, len(ROWS), tune, train)
     made.train.keep.last, made.train.save_every, made.train.log_every = 100, 1, 1
     return made
 

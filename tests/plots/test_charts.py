@@ -150,7 +150,7 @@ def test_a_font_installed_after_matplotlib_made_its_list_is_found(tmp_path: Path
         pytest.skip("no Chinese font: pip install 'clozeworks[zh]'")
     environment = os.environ | {"XDG_DATA_HOME": str(tmp_path), "MPLCONFIGDIR": str(tmp_path / "config")}
     code = "import sys; from clozeworks.plots import charts; charts._register_extra_font = lambda: None; "
-        "print(charts.chinese_font())"
+    code += "print(charts.chinese_font())"
 
     def font_seen() -> str:
         command = [sys.executable, "-c", code]

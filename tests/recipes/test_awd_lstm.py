@@ -245,10 +245,18 @@ def test_a_text_is_read_alike_alone_and_beside_others(encoder: TextEncoder):
 
 def test_all_three_stages(encoder: TextEncoder, tmp_path: Path):
     told = cw.finetune(
-        "classify", encoder, rows(), out=tmp_path / "run", unfreeze=True, further=2, epochs=5, length=32, progress=False
+        "classify",
+        encoder,
+        rows(),
+        out=tmp_path / "run",
+        gradual_unfreezing=True,
+        continue_pretraining=2,
+        epochs=5,
+        max_length=32,
+        progress=False,
     )
     assert told.finished
-    further = cw.load(tmp_path / "run" / "further").recipe
+    further = cw.load(tmp_path / "run" / "continued").recipe
     assert further.train.steps == 2
     assert dataclasses.asdict(further.train.optimizer)["factor"] == 1 / 2.6
     assert 0 <= told.metrics["accuracy"] <= 1

@@ -50,7 +50,7 @@ def recipe(tokenizer: Tokenizer, task: Choice, rows: Table, **tune: int) -> Reci
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=1e-3, guard=None)
-    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
+    return make_finetune_recipe(base, task, len(rows), Finetune(**{"epochs": 8, "batch_size": 8, **tune}), train)
 
 
 def fresh(**more: object) -> Choice:

@@ -22,7 +22,7 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.layer_selection import SumLayers
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.recipe import infer_template, make_embedding_task, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 from tests.tasks.test_families import FAMILIES, known
@@ -52,7 +52,7 @@ def recipe(tokenizer: Tokenizer, task: SentenceEmbedding, rows: Table, **more: o
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     tune = Finetune(**{"epochs": 8, "batch_size": 8, **more})  # pyright: ignore[reportArgumentType]
-    return make_finetune_recipe(base, task, rows, len(rows), tune, Train(learning_rate=1e-3, guard=None))
+    return make_finetune_recipe(base, task, len(rows), tune, Train(learning_rate=1e-3, guard=None))
 
 
 def fresh(**more: object) -> SentenceEmbedding:
@@ -107,8 +107,8 @@ def test_every_family_is_trained_as_it_encodes(family: str, pool):
     rows = Table(
         "rows", [{"text_a": f"a {a}", "text_b": f"{b} b a", "score": 1.0 * (a > b)} for a in "fps" for b in "pws"]
     )
-    task = make_embedding_task(base, infer_template(base, words), 24).with_labels(rows)
-    made = make_finetune_recipe(base, task, rows, len(rows))
+    task = SentenceEmbedding.for_encoder(base, infer_template(base, words), max_length=24).with_labels(rows)
+    made = make_finetune_recipe(base, task, len(rows))
     encoder = TextEncoder(build(made).eval(), words, made)
     values, _ = predict_outputs(encoder.model, task, task.examples(rows, words), made.reading, words.filler)
     texts = [row[name] for row in rows.rows for name in task.columns]
@@ -211,11 +211,11 @@ def test_one_pair_by_itself_may_be_cut_into_pieces_and_rows_of_a_step_may_not(to
         made = recipe(tokenizer, fresh(loss=loss).with_labels(rows), rows)
         made.train.micro_tokens = 256
         with pytest.raises(
-            RecipeError, match=r"micro_tokens = 256: Towers compares the rows of a step with one another"
+            RecipeError, match=r"micro_tokens = 256: SentenceEmbedding compares the rows of a step with one another"
         ):
             build(made)
-        with pytest.raises(RecipeError, match=r"finetune.batch_size = 1: Towers compares the rows"):
-            recipe(tokenizer, fresh(loss=loss).with_labels(rows), rows, batch=1)
+        with pytest.raises(RecipeError, match=r"finetune.batch_size = 1: SentenceEmbedding compares the rows"):
+            recipe(tokenizer, fresh(loss=loss).with_labels(rows), rows, batch_size=1)
 
 
 def test_the_loss_of_an_evaluation_knows_no_batches(tokenizer: Tokenizer, monkeypatch):
@@ -256,7 +256,7 @@ def test_scores_of_two_kinds_and_a_third_text(tokenizer: Tokenizer):
     assert task.count(batch) == 8
     output = model(batch)
     assert output.losses["embed"].isfinite()
-    assert 0 <= output.metrics["towers_accuracy"][1].item() <= 8
+    assert 0 <= output.metrics["embed_accuracy"][1].item() <= 8
     told, loss = predict_records(model, task, rows, tokenizer, "full", truth=True)
     assert loss is not None
     assert set(task.score(told, rows)) == {"spearman", "pearson"}
@@ -303,7 +303,7 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer):
         ({"scale": 0.0}, "a positive factor"),
         ({"low": 2.0, "high": 1.0}, "less than high, 1.0, is needed"),
         ({"reading": SumLayers()}, "vectors are made of the last layer"),
-        ({"vector": Pooling(length=16)}, "texts are cut after 32 tokens"),
+        ({"pooling": Pooling(length=16)}, "texts are cut after 32 tokens"),
     ):
         with pytest.raises(RecipeError, match=told):
             dataclasses.replace(fresh(), **more).check("task")

@@ -15,8 +15,9 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
+from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]
@@ -57,7 +58,7 @@ def known(family: str) -> tuple[Recipe, Tokenizer]:
 
 def made(name: str, recipe: Recipe, tokenizer: Tokenizer) -> Task:
     frame = infer_template(recipe, tokenizer)
-    return TASKS[name](frame=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
+    return TASKS[name](template=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -80,7 +81,7 @@ def test_it_is_trained_and_answers(family: str, name: str, tmp_path: Path):
     rows = ROWS[name]
     task = made(name, recipe, tokenizer).with_labels(rows)
     run = make_finetune_recipe(
-        recipe, task, rows, len(rows), Finetune(epochs=1, batch_size=9), Train(learning_rate=1e-3, guard=None)
+        recipe, task, len(rows), Finetune(epochs=1, batch_size=9), Train(learning_rate=1e-3, guard=None)
     )
     done = finetune_run(run, tokenizer, rows, rows, tmp_path / "run", progress=False)
     assert done.finished
@@ -99,7 +100,7 @@ def test_rows_beside_it_change_no_answer(family: str):
     recipe, tokenizer = known(family)
     rows = ROWS["pair"]
     task = made("pair", recipe, tokenizer).with_labels(rows)
-    model = build(make_finetune_recipe(recipe, task, rows, len(rows))).eval()
+    model = build(make_finetune_recipe(recipe, task, len(rows))).eval()
     together, _ = predict_outputs(model, task, task.examples(rows, tokenizer), recipe.reading, tokenizer.filler)
     for at in range(0, len(rows), 5):
         alone, _ = predict_outputs(

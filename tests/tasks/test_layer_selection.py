@@ -26,6 +26,5 @@ def test_a_mix_of_layers_brought_to_one_scale():
     assert not torch.allclose(all_real, found)
 
 
-def test_the_norm_came_late():
-    assert "norm" not in spec.to_dict(ScalarMix(2))
-    assert spec.to_dict(ScalarMix(2, norm=True))["norm"] is True
+def test_the_norm_is_written_as_every_field():
+    assert spec.to_dict(ScalarMix(2)) == {"part": "ScalarMix", "depth": 2, "norm": False}

@@ -15,9 +15,9 @@ from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.summary import Summary, choose_summary
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 
 transformers = pytest.importorskip("transformers")
 
@@ -87,7 +87,7 @@ def test_the_last_token_sums_up_as_in_their_class(tmp_path: Path):
     summary = choose_summary(source.recipe, frame, False)
     assert summary == Summary("last", "own", "tanh")
     task = Pair(template=frame, summary=summary).with_labels(ROWS)
-    ours = build(make_finetune_recipe(source.recipe, task, ROWS, len(ROWS))).eval()
+    ours = build(make_finetune_recipe(source.recipe, task, len(ROWS))).eval()
     transfer(source.model, ours)
     head = ours.head("pair")
     with torch.no_grad():

@@ -55,7 +55,7 @@ def recipe(tokenizer: Tokenizer, task: QuestionAnswering, rows: Table, **tune: i
     base = cw.recipe("bert_tiny")
     base.encoder.vocab = tokenizer.size
     train = Train(learning_rate=3e-3, guard=None)
-    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
+    return make_finetune_recipe(base, task, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
 
 
 def fresh(length: int = 40, **more: Any) -> QuestionAnswering:
@@ -304,7 +304,7 @@ def test_every_way_of_reading(tokenizer: Tokenizer, name: str):
     rows, base = table(6, silent=True), cw.recipe(name)
     base.encoder.vocab, base.encoder.stack.depth = tokenizer.size, 2
     task = QuestionAnswering(template=infer_template(base, tokenizer)).with_labels(rows)
-    made = make_finetune_recipe(base, task, rows, len(rows))
+    made = make_finetune_recipe(base, task, len(rows))
     model = build(made)
     together, loss = predict_outputs(model, task, task.examples(rows, tokenizer), made.reading, 0)
     alone = [
@@ -336,7 +336,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
     rows = table(6, silent=True)
     task = fresh().with_labels(rows)
     base = cw.load(tmp_path)
-    ours = build(make_finetune_recipe(base.recipe, task, rows, len(rows)))
+    ours = build(make_finetune_recipe(base.recipe, task, len(rows)))
     ours.encoder.load_state_dict(base.model.encoder.state_dict(), strict=False)
     with torch.no_grad():
         ours.get_parameter("heads.qa.out.weight").copy_(theirs.qa_outputs.weight)

@@ -61,7 +61,7 @@ def recipe(tokenizer: Tokenizer, task: Seq2Seq, rows: Table, **tune: int) -> Rec
     base = small(tokenizer)
     base.encoder.width, base.encoder.stack.depth, base.encoder.init = 64, 1, 0.05
     train = Train(learning_rate=3e-3, guard=None)
-    return make_finetune_recipe(base, task, rows, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
+    return make_finetune_recipe(base, task, len(rows), Finetune(**{"epochs": 4, "batch_size": 8, **tune}), train)
 
 
 def lively(made: Recipe, seed: int = 0) -> Model:
@@ -176,8 +176,8 @@ def test_what_is_written_is_as_likely_as_it_was_read(tokenizer: Tokenizer, form:
 @pytest.mark.parametrize("form", ["decoder", "prefix"])
 def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: Path, form: str):
     rows, dev = table(320, most=2, turned=False), table(24, 1, most=2, turned=False)
-    task = task_of(form, smoothing=0.05, search=Search(2), judged="rougeL").with_labels(rows)
-    made = recipe(tokenizer, task, rows, batch=32)
+    task = task_of(form, label_smoothing=0.05, search=Search(2), metric_name="rougeL").with_labels(rows)
+    made = recipe(tokenizer, task, rows, batch_size=32)
     done = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["exact_match"] > 0.9
@@ -268,8 +268,8 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     ("change", "sentence"),
     [
         ({"target_length": 1}, "a token and the end are needed"),
-        ({"form": "prefix", "target_length": 30}, "the source needs 4 at least"),
-        ({"smoothing": 1.0}, "a share in"),
+        ({"architecture": "prefix", "target_length": 30}, "the source needs 4 at least"),
+        ({"label_smoothing": 1.0}, "a share in"),
         ({"search": Search(beams=0)}, "1 or more is needed"),
     ],
 )

@@ -25,7 +25,7 @@ class Options(JsonOptions, ModelOptions):
 
 def run(options: Options) -> None:
     from clozeworks.cli import named
-    from clozeworks.exchange.card import PIPELINES, USES
+    from clozeworks.exchange.card import PIPELINES
     from clozeworks.inference.text_encoder import save
     from clozeworks.recipes import named as recipes
     from clozeworks.screen.console import closing, emit, screen
@@ -44,7 +44,7 @@ def run(options: Options) -> None:
     commands = [f"clozeworks pretrain {name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
     heads = {loss.name for loss in encoder.recipe.objective.losses}
     task = encoder.recipe.task
-    use = "fill-mask" if "masked_lm" in heads else None if task is None else USES.get(task.name)
+    use = "fill-mask" if "masked_lm" in heads else None if task is None else task.pipeline_tag
     if options.to == "hf" and encoder.tokenizer is not None and use in PIPELINES:
         loads = f"""from transformers import pipeline; print(pipeline("{use}", "{out}"))"""
         commands.insert(0, f"python3 -c {shlex.quote(loads)}")

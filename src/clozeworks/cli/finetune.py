@@ -236,7 +236,6 @@ def list_labels(counts: dict[str, int]) -> str:
 
 def describe_head(task: Task) -> str:
     """What the head reads, and how many labels it tells apart."""
-    from clozeworks.tasks.embed import SentenceEmbedding
     from clozeworks.tasks.summary import Summary
 
     summary = getattr(task, "summary", None)
@@ -248,8 +247,7 @@ def describe_head(task: Task) -> str:
         parts += (
             [{"pooler": "the encoder's pooler", "own": "a layer of its own"}[summary.dense]] if summary.dense else []
         )
-    if isinstance(task, SentenceEmbedding):
-        parts += [f"{task.pooling.mode} vectors of two texts", f"loss {task.loss}"]
+    parts += task.describe()
     parts += [f"{len(task.labels)} labels"] if task.labels else []
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 

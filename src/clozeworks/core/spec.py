@@ -6,7 +6,9 @@ A spec is data: comparable, printable, stored as JSON under its class name. Ever
 
 import dataclasses
 import functools
+import importlib
 import json
+import pkgutil
 import re
 import sys
 import types
@@ -114,31 +116,31 @@ def describe(annotation: Any) -> str:
 # --- JSON ---------------------------------------------------------------------------------------------------------
 
 
-LATE = {"late": True}  # metadata of a field that came after runs had been written: as long as it is its default, no
-# JSON has it, and those runs go on
-
-
 def to_dict(value: object) -> Any:
     """Plain JSON data; a spec becomes its fields under the name of its class."""
     if isinstance(value, Spec):
-        late = _late(type(value))
-        told = {name: to_dict(item) for name, item in children(value) if name not in late or item != late[name]}
-        return {"part": type(value).__name__, **told}
+        return {"part": type(value).__name__} | {name: to_dict(item) for name, item in children(value)}
     if isinstance(value, tuple):
         return [to_dict(item) for item in value]
     return value
 
 
+PART_MODULES = ("nn", "objectives", "tasks", "model", "optim", "recipe")  # of the library: all that hold parts
+
+
 @functools.cache
-def _late(part: type[Spec]) -> dict[str, Any]:
-    """The late fields and their defaults."""
-    fields = dataclasses.fields(typing.cast(Any, part))
-    return {field.name: field.default for field in fields if field.metadata.get("late")}
+def _import_parts() -> None:
+    """Import every module that holds parts, so that a part is known by its name whoever asks, and in whatever order."""
+    for name in PART_MODULES:
+        module = importlib.import_module(f"clozeworks.{name}")
+        for inner in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+            importlib.import_module(inner.name)
 
 
 def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
     """The library's own finished parts by name, and those the caller hands over. No file ever chooses an import."""
-    found: dict[str, type[Spec]] = {}
+    _import_parts()
+    parts: dict[str, type[Spec]] = {}
     pending = list(Spec.__subclasses__())
     while pending:
         part = pending.pop()
@@ -147,10 +149,10 @@ def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
         if part.__module__.startswith("clozeworks."):
             exported = getattr(sys.modules.get(part.__module__), part.__name__, None)
             if exported is part and dataclasses.is_dataclass(part) and _finished(part):
-                found[part.__name__] = part
+                parts[part.__name__] = part
     for part in extra:
-        found[part.__name__] = part
-    return found
+        parts[part.__name__] = part
+    return parts
 
 
 def _finished(part: type[Spec]) -> bool:

@@ -23,7 +23,6 @@ from clozeworks.exchange import card, checkpoint, files, huggingface, sentence_t
 from clozeworks.exchange.names import elmo
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.embed import SentenceEmbedding
 
 Format = Literal["clozeworks", "hf", "sentence-transformers"]
 
@@ -119,7 +118,8 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
         raise InputError("format", format, f"one of {', '.join(get_args(Format))} is needed", "choose one")
     with atomic_io.directory(path) as folder:
         recipe = _resolve_decoder_ends(bundle)
-        if format == "sentence-transformers" or (format == "hf" and isinstance(recipe.task, SentenceEmbedding)):
+        headless = recipe.task is not None and not recipe.task.has_head
+        if format == "sentence-transformers" or (format == "hf" and headless):
             recipe = dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=()))
         if format == "sentence-transformers":
             sentence_transformers.write(folder, recipe)

@@ -11,14 +11,6 @@ from clozeworks.recipe import Recipe, count_parameters
 FILE = "README.md"
 FACTS = "facts.json"
 SENTENCES = "sentence-transformers"
-USES = {  # of a task, as model hubs call it
-    "classify": "text-classification",
-    "pair": "text-classification",
-    "tag": "token-classification",
-    "qa": "question-answering",
-    "choice": "multiple-choice",
-    "embed": "sentence-similarity",
-}
 PIPELINES = ("fill-mask", "text-classification", "token-classification")
 
 
@@ -60,7 +52,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     heads = {loss.name for loss in recipe.objective.losses}
     fills = bool(heads & {"masked_lm", "permuted_lm"})
     writes = ["- translation"] if recipe.decoder else ["- text-generation"]
-    use = USES.get(recipe.task.name) if recipe.task else "sentence-similarity" if format == SENTENCES else None
+    use = recipe.task.pipeline_tag if recipe.task else "sentence-similarity" if format == SENTENCES else None
     uses = [f"- {use}"] if use else ["- fill-mask"] if fills else writes if "next_token" in heads else []
     what = "An encoder" if recipe.decoder is None else "An encoder and a decoder"
     tags = ["tags:", "- clozeworks", *uses]

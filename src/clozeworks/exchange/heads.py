@@ -9,23 +9,17 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.metrics.schemes import named
 from clozeworks.model import Pooler
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.choice import Choice
-from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.layer_selection import Reading
-from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.qa import QuestionAnswering
 from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.tag import Tag
-from clozeworks.tasks.task import Task
+from clozeworks.tasks.task import PretrainedHead, Task, find_task
 from clozeworks.tasks.template import InputTemplate
 
 CLASSES = ("classify", "pair")
 OURS = "clozeworks"  # the field of their config that keeps what has no other place in it
 POOLER = "encoder.pooler.dense."
-MANY, ONE, SCORE = "multi_label_classification", "single_label_classification", "regression"
+MANY, SCORE = "multi_label_classification", "regression"
 
 
 @dataclass(frozen=True)
@@ -56,11 +50,7 @@ class Head:
     # ---- in
 
     def read(self, config: dict[str, Any], recipe: Recipe, frame: InputTemplate) -> Task:
-        """The task of a config, for an encoder as read.
-
-        Their class does not say whether it reads one text or two: scores, and labels that speak of entailment, are of
-        pairs.
-        """
+        """The task of a config, for an encoder as read."""
         for name, value in self.fixed.items():
             if config.get(name, value) != value:
                 given, needed = f"{name} {config[name]}", f"{name} {value} is supported"
@@ -69,20 +59,18 @@ class Head:
         kept = _kept(config)
         if kept is not None and kept.name in self.tasks and kept.labels in ((), labels):
             return kept
-        if "tag" in self.tasks:
-            return Tag(template=frame, labels=labels, scheme=named(labels), dropout=self._rate(config, recipe))
-        if "qa" in self.tasks:
-            return QuestionAnswering(template=frame, dropout=self._rate(config, recipe))
-        summary = self._summary(config, recipe)
-        if "choice" in self.tasks:
-            return Choice(template=frame, summary=summary, asked="first" if recipe.reading == "causal" else "second")
-        if problem == SCORE or (problem is None and len(labels) == 1):
-            if len(labels) > 1:
-                needed = "one score of a text is supported"
-                raise InputError("config.json", f"{len(labels)} scores", needed, "choose another model")
-            return Pair(template=frame, summary=summary, bias=self.bias, graded=True)
-        kind = Pair if any("entail" in label.lower() for label in labels) else Classify
-        return kind(template=frame, summary=summary, labels=labels, bias=self.bias, many=problem == MANY)
+        score = problem == SCORE or (problem is None and len(labels) == 1)
+        head = PretrainedHead(
+            template=frame,
+            labels=labels,
+            problem="score" if score else "several labels" if problem == MANY else "one label",
+            dropout=self._rate(config, recipe),
+            summary=None if self.summary is None else self._summary(config, recipe),
+            bias=self.bias,
+            causal=recipe.reading == "causal",
+        )
+        kinds = [find_task(name) for name in self.tasks]
+        return next(kind for kind in reversed(kinds) if kind.claims(head)).from_head(head)
 
     def _summary(self, config: dict[str, Any], recipe: Recipe) -> Summary:
         encoder = recipe.encoder
@@ -144,11 +132,8 @@ class Head:
         told: dict[str, Any] = {"architectures": [self.name], OURS: {"task": spec.to_dict(task)}, **self.fixed}
         if self.rate is not None:
             told[self.rate] = getattr(task, "dropout", 0.0) if summary is None else summary.dropout
-        labels = task.labels
-        if isinstance(task, Classify):
-            told["problem_type"] = SCORE if task.graded else MANY if task.many else ONE
-            labels = labels or ("score",)
-        if labels:
+        told |= task.head_config()
+        if labels := task.output_names:
             told["id2label"] = {str(number): label for number, label in enumerate(labels)}
             told["label2id"] = {label: number for number, label in enumerate(labels)}
         return told

@@ -1,6 +1,6 @@
 """What a model answers, row by row."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,8 +24,9 @@ def predict_outputs(
     model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int
 ) -> tuple[list[np.ndarray], float | None]:
     """What the head found in each example, in their order; and its loss, a mean, where the examples have labels."""
-    if isinstance(task, Seq2Seq):
-        return decode_all(model, task, labelled), teacher_forced_loss(model, task, labelled, kind, pad, TOKENS)
+    if task.generates:
+        writer = cast(Seq2Seq, task)
+        return decode_all(model, writer, labelled), teacher_forced_loss(model, writer, labelled, kind, pad, TOKENS)
     head = model.head(task.name)
     assert isinstance(head, TaskLayer)
     device = next(model.parameters()).device

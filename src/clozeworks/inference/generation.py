@@ -27,7 +27,7 @@ class Sampling:
     """How the next token is chosen: the likeliest at temperature 0, else by chance among those that are left.
 
     Of the distribution softmax(z / temperature), only the `top_k` likeliest tokens are left, and of these the
-    likeliest ones that together have the chance `top_p` (Holtzman et al. 2020).
+    likeliest ones that together have the chance `top_p`: nucleus sampling (Holtzman et al. 2020).
     """
 
     temperature: float = 1.0

@@ -11,7 +11,6 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.answers import predict_records
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.task import Task
 
 ROWS = 512  # answered together: enough for batches of like lengths
@@ -26,7 +25,7 @@ def get_task(recipe: Recipe) -> Task:
 
 def match_columns(task: type[Task] | Task) -> tuple[str, ...]:
     """What a row is asked for: the task's own columns, and the id of a question where there is one."""
-    return (*task.columns, "id") if task.name == "qa" else task.columns
+    return (*task.columns, *task.identifier)
 
 
 def predict(
@@ -41,8 +40,7 @@ def predict(
     """Some rows at a time with an answer for each; `given` is what `data.tables.read` takes."""
     task = get_task(recipe)
     reading: Kind = recipe.reading
-    cut = (task.cut or "words") if isinstance(task, Tag) else None
-    for table in stream(given, match_columns(task), columns, kind, rows, cut):
+    for table in stream(given, match_columns(task), columns, kind, rows, task.word_cut):
         yield table, predict_records(model, task, table, tokenizer, reading)[0]
 
 

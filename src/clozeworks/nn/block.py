@@ -10,7 +10,7 @@ from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, add_dropped, dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.norm import LayerNorm
@@ -34,7 +34,7 @@ class Block(Spec):
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     place: Literal["post", "pre"] = "post"
     dropout: float = 0.1
-    residual: bool = field(default=True, metadata=LATE)
+    residual: bool = True
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:

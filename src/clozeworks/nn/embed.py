@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.characters import Characters
 from clozeworks.nn.kernels.linear import Linear
@@ -41,11 +41,11 @@ class Embed(Spec):
     width: int | None = None
     narrow: Literal["all", "words"] = "all"
     project: bool = False
-    scale: bool = field(default=False, metadata=LATE)
-    words: Adaptive | Characters | None = field(default=None, metadata=LATE)
-    dropped: Literal["sum", "words"] = field(default="sum", metadata=LATE)
-    frozen: bool = field(default=False, metadata=LATE)
-    word_dropout: float = field(default=0.0, metadata=LATE)
+    scale: bool = False
+    words: Adaptive | Characters | None = None
+    dropped: Literal["sum", "words"] = "sum"
+    frozen: bool = False
+    word_dropout: float = 0.0
 
     def check(self, where: str) -> None:
         for name in ("dropout", "word_dropout"):

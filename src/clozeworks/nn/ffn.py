@@ -1,6 +1,6 @@
 """The position-wise feed-forward part."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.kernels.linear import Linear
 
@@ -24,8 +24,8 @@ class FeedForward(Spec):
 
     inner: int
     activation: Activation = "gelu"
-    dropout: float = field(default=0.0, metadata=LATE)
-    chunk: int | None = field(default=None, metadata=LATE)
+    dropout: float = 0.0
+    chunk: int | None = None
 
     def check(self, where: str) -> None:
         if self.inner < 1:

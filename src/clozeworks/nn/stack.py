@@ -14,7 +14,7 @@ from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.block import Block, BlockLayer
 from clozeworks.nn.mixer import BiasLayer, Mixer
@@ -36,7 +36,7 @@ class Share(Spec):
 
     attention: int | None = None
     ffn: int | None = None
-    bias: int | None = field(default=None, metadata=LATE)
+    bias: int | None = None
 
 
 @dataclass(slots=True)
@@ -58,9 +58,9 @@ class Stack(Spec):
     share: Share = field(default_factory=Share)
     memory: int = 0
     norm: LayerNorm | None = None
-    dropout: float = field(default=0.0, metadata=LATE)
-    initial_memory: Literal["empty", "zeros"] = field(default="empty", metadata=LATE)
-    variational: bool = field(default=False, metadata=LATE)
+    dropout: float = 0.0
+    initial_memory: Literal["empty", "zeros"] = "empty"
+    variational: bool = False
 
     def block_at(self, layer: int) -> Block:
         return self.block[layer % len(self.block)] if isinstance(self.block, tuple) else self.block

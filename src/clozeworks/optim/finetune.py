@@ -1,9 +1,9 @@
 """How a labelled set is gone through: epochs, batch size, early stopping (`patience`)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Finetune(Spec):
     batch_size: int = 32
     freeze: bool = False
     patience: int | None = None
-    unfreeze_every: int | None = field(default=None, metadata=LATE)
+    unfreeze_every: int | None = None
 
     def check(self, where: str) -> None:
         for name in ("epochs", "batch_size"):

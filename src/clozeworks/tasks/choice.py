@@ -1,9 +1,9 @@
 """Multiple choice: which of several answers to a question is the right one?"""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,27 +16,59 @@ from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import HeadLayer, Task
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
+from clozeworks.tasks.task import HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.template import InputTemplate
 
 RIGHT = "choice_right"  # the column of the batch
 
 
 @dataclass(slots=True)
 class Choice(Task):
-    """score = w s + b of a summary s of each option, p = softmax over the options of a question: cross-entropy of the
-    right one (Radford et al. 2018, 3.3).
+    """Multiple choice: score = w s + b of a summary s of each option, p = softmax over the options of a question,
+    cross-entropy of the right one (Radford et al. 2018, 3.3).
 
     An option is an example of two texts: the context, and question and option behind it, or with `asked` = first the
     context and the question, and the option behind them. Where there is no room for all, the context is cut. Questions
     may have any number of options; all of one are in one micro-batch, and are one prediction. What is marked, for
     models with windows, is the second text.
+
+    Shapes: [B, L, D] -> scores [options], a softmax over those of each question. Costs a pass of the encoder an option.
     """
 
     name: ClassVar[str] = "choice"
     columns: ClassVar[tuple[str, ...]] = ("context", "question", "choices")
+    pipeline_tag: ClassVar[str | None] = "multiple-choice"
     summary: Summary = field(default_factory=Summary)
     asked: Literal["first", "second"] = "second"  # the text that the question is of
+
+    @classmethod
+    def for_encoder(
+        cls,
+        recipe: EncoderRecipe,
+        template: InputTemplate,
+        *,
+        pooled: bool = False,
+        max_length: int | None = None,
+        architecture: Literal["decoder", "prefix"] = "decoder",
+    ) -> Self:
+        """A question that is read one way follows its context (Radford et al. 2018, 3.3)."""
+        asked = "first" if recipe.reading == "causal" else "second"
+        return cls(template=template, summary=choose_summary(recipe, template, pooled), asked=asked)
+
+    @classmethod
+    def from_head(cls, head: PretrainedHead) -> Self:
+        asked = "first" if head.causal else "second"
+        return cls(template=head.template, summary=head.summary or Summary(), asked=asked)
+
+    def fit_head(self) -> Self:
+        """With a layer of its own where it reads more than the last layer, which is all that a pooler has seen."""
+        if self.task_encoder is not None:
+            return dataclasses.replace(self, summary=summarize_all())
+        if self.everywhere and self.pools:
+            return dataclasses.replace(self, summary=Summary(self.template.summary, "own"))
+        return self
 
     @property
     def metric(self) -> str:
@@ -94,10 +126,10 @@ class Choice(Task):
         ]
         return first, second
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         answers = []
         for row, begin, end in zip(table.rows, labelled.first[:-1], labelled.first[1:], strict=True):
-            scores = torch.from_numpy(np.concatenate(found[begin:end])).softmax(0)
+            scores = torch.from_numpy(np.concatenate(outputs[begin:end])).softmax(0)
             best = int(scores.argmax())
             answers.append({"answer": best, "choice": row["choices"][best], "scores": scores.tolist()})
         return answers
@@ -105,6 +137,16 @@ class Choice(Task):
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         right = [answer["answer"] == answer_of(table, at) for at, answer in enumerate(answers)]
         return {"accuracy": float(np.mean(right)) if right else 0.0}
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """How sure a wrong answer was."""
+        return 0.0 if answer["answer"] == row["answer"] else max(answer["scores"])
+
+    def describe_truth(self, row: Row) -> Any:
+        return row["choices"][row["answer"]]
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        return answer["choice"]
 
 
 def options_of(table: Table, row: int) -> Sequence[str]:
@@ -159,5 +201,5 @@ class ChoiceLayer(HeadLayer):
     def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"mc_logits": self.scores(hidden, batch)}
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         return list(self.scores(hidden, batch)[:, None].cpu().numpy())

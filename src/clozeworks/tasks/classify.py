@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -13,40 +13,93 @@ from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import InputError
-from clozeworks.core.spec import LATE
 from clozeworks.data.batches.labelled import Labelled
-from clozeworks.data.tables.table import Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.metrics.classes import confusion, several
+from clozeworks.metrics.classes import Confusion, OfClass, confusion, several
 from clozeworks.metrics.scores import mean_squared_error, pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import HeadLayer, Task
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
+from clozeworks.tasks.task import Answers, HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.template import InputTemplate
 
 LABEL = "class_label"  # the column of the batch
 
 
 @dataclass(slots=True)
 class Classify(Task):
-    """logits = W s + b of a summary s of one text: cross-entropy of its class.
+    """Text classification and regression (Devlin et al. 2018, 4.1): logits = W s + b of a summary s of one text,
+    cross-entropy of its class.
 
     With `many` a text has any number of labels: a decision for each of them, -log sigmoid of the right one, a mean over
     the labels. `graded`, it has a number instead, the column score: one output, which begins at the `middle` of the
     numbers, and the square of its error. With `balance` the n_c rows of class c of k weigh n / (k n_c) each, so that
     every class has the same say. `weights` and `middle` are those of the rows that the task was fitted to.
+
+    Shapes: [B, L, D] -> s [N, D] -> logits [N, labels]. Costs one pass of the encoder, and D x labels an example.
     """
 
     name: ClassVar[str] = "classify"
     columns: ClassVar[tuple[str, ...]] = ("text",)
+    pipeline_tag: ClassVar[str | None] = "text-classification"
     summary: Summary = field(default_factory=Summary)
     bias: bool = True
     many: bool = False
-    graded: bool = field(default=False, metadata=LATE)
-    balance: bool = field(default=False, metadata=LATE)
-    weights: tuple[float, ...] = field(default=(), metadata=LATE)
-    middle: float = field(default=0.0, metadata=LATE)
+    graded: bool = False
+    balance: bool = False
+    weights: tuple[float, ...] = ()
+    middle: float = 0.0
+
+    @classmethod
+    def for_encoder(
+        cls,
+        recipe: EncoderRecipe,
+        template: InputTemplate,
+        *,
+        pooled: bool = False,
+        max_length: int | None = None,
+        architecture: Literal["decoder", "prefix"] = "decoder",
+    ) -> Self:
+        return cls(template=template, summary=choose_summary(recipe, template, pooled))
+
+    @classmethod
+    def truth_columns(cls) -> tuple[str, ...]:
+        """A text may have a class or a number."""
+        return ("label|score",)
+
+    @classmethod
+    def from_head(cls, head: PretrainedHead) -> Self:
+        made = cls(template=head.template, summary=head.summary or Summary(), bias=head.bias)
+        if head.problem == "score" and len(head.labels) > 1:
+            needed = "one score of a text is supported"
+            raise InputError("config.json", f"{len(head.labels)} scores", needed, "choose another model")
+        if head.problem == "score":
+            return dataclasses.replace(made, graded=True)
+        return dataclasses.replace(made, labels=head.labels, many=head.problem == "several labels")
+
+    def head_config(self) -> dict[str, Any]:
+        kind = "regression" if self.graded else "multi_label" if self.many else "single_label"
+        return {"problem_type": kind if self.graded else f"{kind}_classification"}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.labels or ("score",)
+
+    def fit_head(self) -> Self:
+        """With a layer of its own where it reads more than the last layer, which is all that a pooler has seen."""
+        if self.task_encoder is not None:
+            return dataclasses.replace(self, summary=summarize_all())
+        if self.everywhere and self.pools:
+            return dataclasses.replace(self, summary=Summary(self.template.summary, "own"))
+        return self
+
+    def for_rows(self, table: Table) -> Self:
+        """Graded where rows have scores and no labels."""
+        scored = all(row.get("label") is None and "score" in row for row in table.rows)
+        return dataclasses.replace(self, graded=True) if scored else self
 
     @property
     def metric(self) -> str:
@@ -130,8 +183,8 @@ class Classify(Task):
             found.append(value)
         return np.array(found, np.float32)
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
-        values = np.stack(found)[labelled.first[:-1]] if len(found) else np.zeros((0, self.outputs), np.float32)
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        values = np.stack(outputs)[labelled.first[:-1]] if len(outputs) else np.zeros((0, self.outputs), np.float32)
         logits = torch.from_numpy(values)
         if self.graded:
             return [{"score": value} for value in logits[:, 0].tolist()]
@@ -161,6 +214,31 @@ class Classify(Task):
         if len(self.labels) == 2:
             figures[f"f1_{self.labels[1]}"] = found.classes[self.labels[1]].f1
         return figures
+
+    def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
+        if self.graded:
+            return {}, None
+        right, said = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
+        if self.many:
+            return several(right, said, self.labels).classes, None
+        matrix = confusion([each[0] for each in right], [each[0] for each in said], self.labels)
+        return matrix.classes, matrix
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """How far off a score is; of a wrong class, how sure the answer was."""
+        if self.graded:
+            return abs(answer["score"] - float(row["score"]))
+        right = labels_of(row["label"])
+        if self.many:
+            off = sum(abs(chance - (name in right)) for name, chance in answer["scores"].items())
+            return off * (sorted(answer["label"]) != sorted(right))
+        return 0.0 if answer["label"] == right[0] else max(answer["scores"].values())
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        if self.graded:
+            return f"{answer['score']:.3g}"
+        sure = max(answer["scores"].values(), default=0.0)
+        return answer["label"] if self.many else f"{answer['label']} ({sure:.0%} sure)"
 
 
 def labels_of(given: object) -> list[str]:
@@ -212,5 +290,5 @@ class ClassifyLayer(HeadLayer):
     def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self.logits(hidden, batch)}
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         return list(self.logits(hidden, batch).float().cpu().numpy())

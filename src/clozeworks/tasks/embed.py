@@ -1,10 +1,11 @@
 """Sentence embeddings (bi-encoder): how alike are two texts, each encoded by itself?"""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -14,13 +15,16 @@ from torch.nn import functional as F
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import Labelled
-from clozeworks.data.tables.table import Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
+from clozeworks.metrics import scores as rank_metrics
 from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling, pool_tokens, unpack
 from clozeworks.tasks.contrastive import ordered, picked, ranks, squared
-from clozeworks.tasks.task import Task, TaskLayer
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.task import Answers, Task, TaskLayer
+from clozeworks.tasks.template import InputTemplate
 
 TARGET, TEXT = "embed_target", "embed_text"  # columns of the batch
 GROUP = 32  # rows that are compared with one another where a loss is measured, in the order of the table
@@ -29,20 +33,28 @@ THIRD = "text_c"
 
 @dataclass(slots=True)
 class SentenceEmbedding(Task):
-    """cosine(u, v) of the vectors of two texts, both made as `vector` says, by one encoder and apart from each other
-    (Reimers & Gurevych 2019): it has no weights of its own, and what learns is what `encode` gives.
+    """A bi-encoder: sentence embeddings u, v of two texts, each read by itself by one encoder and pooled as `pooling`
+    says (Reimers & Gurevych 2019). Contrastive learning of cosine(u, v); it has no weights of its own, and what learns
+    is what `encode` gives.
 
-    `loss`: cosine, the square of its distance from the score, which from `low` to `high` is 0 to 1; order, whether of
-    two pairs the one with the higher score is the more alike; batch, whether a finds its b among those of all rows of
-    the step (`both`: and b its a). Pairs without scores, or with one and the same, belong together; where scores
-    differ, under `in_batch_negatives` those do that have `high`, and the others are wrong answers. A third text is a wrong answer
-    too. None: order where there are scores, else batch. These two compare rows of a step with one another, so it is
-    one micro-batch. `graded`: rows to measure on have scores.
+    loss = cosine: sum (cosine - target)^2, the target being the score, which from `low` to `high` is 0 to 1;
+    cosent: log(1 + sum exp(scale (cosine_j - cosine_i))) over pairs of rows with target_i > target_j (Su 2022);
+    in_batch_negatives: -log softmax_j(scale cosine(a_i, b_j)) at j = i, the b of all other rows of the step being wrong
+    answers (Henderson et al. 2017; `both`: also of a_i for b_i). Pairs without scores, or with one and the same, belong
+    together; where scores differ, under `in_batch_negatives` those do that have `high`. A third text is one more wrong
+    answer. None: cosent where there are scores, else in_batch_negatives. These two compare rows of a step with one
+    another, so that it is one micro-batch. `graded`: rows to measure on have scores.
+
+    Shapes: examples [N k, L] -> vectors [N, k, D] -> cosines [N], or [N, N (k - 1)]. Costs two passes of the encoder a
+    row and O(N^2 D) for the products; a text is read once, however many it is compared with, where a cross-encoder
+    (`Pair`) reads every pair.
     """
 
     name: ClassVar[str] = "embed"
     columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
     maybe: ClassVar[tuple[str, ...]] = ("score", THIRD)
+    has_head: ClassVar[bool] = False
+    pipeline_tag: ClassVar[str | None] = "sentence-similarity"
     pooling: Pooling = field(default_factory=Pooling)
     loss: Literal["cosine", "cosent", "in_batch_negatives"] | None = None
     scale: float = 20.0
@@ -60,6 +72,29 @@ class SentenceEmbedding(Task):
         if self.pooling.length is not None and self.pooling.length != self.template.length:
             needed = f"texts are cut after {self.template.length} tokens, and vectors are made of the same"
             raise RecipeError(f"{where}.pooling.length", self.pooling.length, needed, "use --max-length for both")
+
+    @classmethod
+    def for_encoder(
+        cls,
+        recipe: EncoderRecipe,
+        template: InputTemplate,
+        *,
+        pooled: bool = False,
+        max_length: int | None = None,
+        architecture: Literal["decoder", "prefix"] = "decoder",
+    ) -> Self:
+        """Vectors are made as those of the encoder are; `max_length`, where one is asked for, holds for both."""
+        pooling = copy.deepcopy(recipe.pooling) or Pooling()
+        most = min(max_length or pooling.length or template.length, template.length)
+        pooling.length = most if most < recipe.length else None
+        return cls(template=dataclasses.replace(template, length=most), pooling=pooling)
+
+    @property
+    def encodes(self) -> Pooling | None:
+        return self.pooling
+
+    def describe(self) -> list[str]:
+        return [f"{self.pooling.mode} vectors of two texts", f"loss {self.loss}"]
 
     @property
     def metric(self) -> str:
@@ -116,7 +151,7 @@ class SentenceEmbedding(Task):
         )
         return dataclasses.replace(self, loss=self.loss or "cosent", low=low, high=high, graded=True)
 
-    def measured(self, table: Table) -> "SentenceEmbedding":
+    def measured(self, table: Table) -> Self:
         """A copy that is chosen by the figures that these rows give."""
         return dataclasses.replace(self, graded=differ(scores_of(table)))
 
@@ -144,33 +179,33 @@ class SentenceEmbedding(Task):
         assert self.high is not None
         return ((scores - self.low) / (self.high - self.low)).astype(np.float32)
 
-    def judged(self, vectors: Tensor, text: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def loss_of(self, vectors: Tensor, text: Tensor, target: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """Summed loss and metrics of rows: vectors [N, k, D], text [N, k], target [N]."""
         vectors = F.normalize(vectors, dim=-1)
         if self.loss == "in_batch_negatives":
             loss, first = picked(vectors, text, target > 0, self.scale, self.both)
-            return loss, {"towers_accuracy": first}
+            return loss, {"embed_accuracy": first}
         cosine = (vectors[:, 0] * vectors[:, 1]).sum(-1)
         return squared(cosine, target) if self.loss == "cosine" else ordered(cosine, target, self.scale), {}
 
-    def compared(self, found: Sequence[np.ndarray], labelled: Labelled) -> float | None:
+    def mean_loss(self, outputs: Sequence[np.ndarray], labelled: Labelled) -> float | None:
         fields = labelled.examples.fields
         if TARGET not in fields or not len(labelled):
             return None
-        vectors, text, target = _shaped(found, fields, len(labelled))
+        vectors, text, target = _shaped(outputs, fields, len(labelled))
         total, count = 0.0, 0
         for begin in range(0, len(labelled), GROUP):
             some = slice(begin, begin + GROUP)
-            total += float(self.judged(vectors[some], text[some], target[some, 0])[0])
+            total += float(self.loss_of(vectors[some], text[some], target[some, 0])[0])
             count += int(target[some, 0].sum()) if self.loss == "in_batch_negatives" else 1
         return total / count if count else None
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """The cosine of each pair; where pairs that belong together are to be measured, the rank of b for its a too."""
         if not len(table):
             return []
         fields = labelled.examples.fields
-        vectors = F.normalize(torch.from_numpy(np.stack(found)), dim=-1).unflatten(0, (len(table), -1))
+        vectors = F.normalize(torch.from_numpy(np.stack(outputs)), dim=-1).unflatten(0, (len(table), -1))
         answers = [{"cosine": value} for value in (vectors[:, 0] * vectors[:, 1]).sum(-1).tolist()]
         if TARGET in fields and not differ(scores_of(table)):
             found_at = ranks(vectors.numpy(), fields[TEXT].reshape(len(table), -1)).tolist()
@@ -185,6 +220,24 @@ class SentenceEmbedding(Task):
             return {"mrr": float((1 / at).mean()), "accuracy": float((at == 1).mean())}
         truth, told = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
         return {"spearman": spearman(truth, told), "pearson": pearson(truth, told)}
+
+    def badness(self, answers: Answers, table: Table) -> np.ndarray:
+        """How far each pair is from its place in the order of the scores, as a part of all rows; without scores, by its
+        rank."""
+        if not answers or "rank" in answers[0]:
+            return Task.badness(self, answers, table)
+        said = rank_metrics.ranks(np.array([answer["cosine"] for answer in answers]))
+        right = rank_metrics.ranks(np.array([float(row["score"]) for row in table.rows]))
+        return np.abs(said - right) / len(table)
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        return 1 - 1 / answer["rank"]
+
+    def describe_truth(self, row: Row) -> Any:
+        return row.get("score", "rank 1")
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        return f"cosine {answer['cosine']:.3g}" + (f", rank {answer['rank']}" if "rank" in answer else "")
 
 
 def scores_of(table: Table) -> np.ndarray | None:
@@ -239,7 +292,7 @@ class SentenceEmbeddingLayer(TaskLayer):
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         rows = len(batch.index)
         vectors, text = (each.unflatten(0, (rows, -1)) for each in (self.vectors(hidden, batch), batch.example[TEXT]))
-        return self.spec.judged(vectors, text, _rows(batch.example[TARGET], batch))
+        return self.spec.loss_of(vectors, text, _rows(batch.example[TARGET], batch))
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         return list(self.vectors(hidden, batch).cpu().numpy())

@@ -1,13 +1,13 @@
 """Which of an encoder's layers a task reads."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Hidden
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.nn.init import CustomInit
 
 EPS = 1e-12
@@ -100,7 +100,7 @@ class ScalarMix(Reading):
     """
 
     depth: int
-    norm: bool = field(default=False, metadata=LATE)
+    norm: bool = False
 
     @property
     def layers(self) -> bool:

@@ -12,21 +12,32 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.tasks.classify import Classify, ClassifyLayer
+from clozeworks.tasks.task import PretrainedHead
 
 
 @dataclass(slots=True)
 class Pair(Classify):
-    """logits = W s + b of a summary s of two texts in one frame: entailment, paraphrase, questions and what answers
-    them; `graded`, how alike they are.
+    """A cross-encoder (Devlin et al. 2018, 4.1): logits = W s + b of a summary s of two texts that are read together,
+    in one template: natural language inference, paraphrase, questions and what answers them; `graded`, how alike they
+    are.
 
     With `both` the two texts are read in both orders and s = s_ab + s_ba (Radford et al. 2018, 3.3, similarity), for
     relations without a direction. Such a model cannot tell the orders apart: of the two examples of a row the same one
     always comes first, so that not a bit of the answer changes when the texts are swapped. It costs twice as much.
+
+    Shapes: [B, L, D] with both texts in L -> logits [N, labels]. Every pair costs a pass of the encoder: to search
+    among many texts a bi-encoder (`SentenceEmbedding`) is cheaper, and mostly less exact.
     """
 
     name: ClassVar[str] = "pair"
     columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
     both: bool = False
+
+    @classmethod
+    def claims(cls, head: PretrainedHead) -> bool:
+        """Their class does not say whether it reads one text or two: scores, and labels that speak of entailment, are
+        of pairs."""
+        return head.problem == "score" or any("entail" in label.lower() for label in head.labels)
 
     def build(self, width: int, embed: EmbedLayer) -> "PairLayer":
         return PairLayer(self, width, embed)

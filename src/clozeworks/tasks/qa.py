@@ -2,9 +2,9 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from clozeworks.metrics.answers import Language, best_threshold, f1, figures, la
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
-from clozeworks.tasks.task import HeadLayer, Task
+from clozeworks.tasks.task import HeadLayer, PretrainedHead, Task
 
 START, END = "span_start", "span_end"  # the columns of the batch: places in the example
 OTHERS = 4  # answers that are told beside the best one
@@ -29,7 +29,8 @@ OTHERS = 4  # answers that are told beside the best one
 
 @dataclass(slots=True)
 class QuestionAnswering(Task):
-    """start_i, end_i = W h_i + b at every token of question and passage (Devlin et al. 2018, 4.2).
+    """Extractive question answering: start_i, end_i = W h_i + b at every token of question and passage (Devlin et al.
+    2018, 4.2).
 
     Loss: the mean of two cross-entropies, each over all tokens of the example; without an answer in it both point to
     the summary token. The answer is from i to j, i <= j < i + `longest`, of the passage, with the highest start_i +
@@ -40,10 +41,14 @@ class QuestionAnswering(Task):
     share `stride` tokens: an overlap, as in Hugging Face's tokenizers; in the original code it is the distance of two
     windows. It is at most half a window, unless an answer needs more to be whole in one. Every window is learned from
     by itself.
+
+    Shapes: [B, L, D] -> logits [B, L, 2]. Costs one pass of the encoder a window, and O(L longest) for the best span.
     """
 
     name: ClassVar[str] = "qa"
     columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    identifier: ClassVar[tuple[str, ...]] = ("id",)
+    pipeline_tag: ClassVar[str | None] = "question-answering"
     stride: int = 128
     question: int = 64
     longest: int = 30
@@ -60,6 +65,10 @@ class QuestionAnswering(Task):
             raise RecipeError(f"{where}.threshold", self.threshold, "a number is needed", "use None to answer always")
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    @classmethod
+    def from_head(cls, head: PretrainedHead) -> Self:
+        return cls(template=head.template, dropout=head.dropout)
 
     @property
     def metric(self) -> str:
@@ -141,20 +150,20 @@ class QuestionAnswering(Task):
 
     # ---- what was found to answers
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """`margin`: by how much no answer is likelier than the best one; `others`: the next ones."""
         of_row: list[list[int]] = [[] for _ in table.rows]
         for number, row in enumerate(labelled.row.tolist()):
             of_row[row].append(number)
-        return [self._answer(found, labelled, of_row[at], at, row) for at, row in enumerate(table.rows)]
+        return [self._answer(outputs, labelled, of_row[at], at, row) for at, row in enumerate(table.rows)]
 
     def _answer(
-        self, found: Sequence[np.ndarray], labelled: Labelled, numbers: list[int], at: int, row: Row
+        self, outputs: Sequence[np.ndarray], labelled: Labelled, numbers: list[int], at: int, row: Row
     ) -> dict[str, Any]:
         assert labelled.offsets is not None
         first, candidates, nothing = labelled.examples.first, dict[tuple[int, int], float](), math.inf
         for number in numbers:
-            logits, offsets = found[number], labelled.offsets[first[number] : first[number + 1]]
+            logits, offsets = outputs[number], labelled.offsets[first[number] : first[number + 1]]
             summary = 0 if self.template.summary == "first" else len(logits) - 1
             nothing = min(nothing, float(logits[summary].sum(dtype=np.float64)))
             inside = np.flatnonzero(offsets[:, 0] >= 0)
@@ -177,12 +186,12 @@ class QuestionAnswering(Task):
         name = at if row.get("id") is None else row["id"]
         return {"id": name, **best, "no_answer": silent, "margin": margin, "others": others[:OTHERS]}
 
-    def settled(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "QuestionAnswering":
+    def calibrate(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "QuestionAnswering":
         """The threshold with the highest F1 on these rows."""
         right = _texts(table)
         if self.threshold is None or all(right):
             return self
-        answers = dataclasses.replace(self, threshold=None).answers(found, labelled, table)
+        answers = dataclasses.replace(self, threshold=None).answers(outputs, labelled, table)
         chosen = [at for at, answer in enumerate(answers) if answer["margin"] is not None]
         if not chosen:
             return self
@@ -197,6 +206,17 @@ class QuestionAnswering(Task):
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         return figures([answer["answer"] for answer in answers], _texts(table), self.language)
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """1 - F1 of the words of the answer."""
+        right = [each["text"] for each in row["answers"]]
+        return 1 - f1(answer["answer"], right, self.language or language_of(right or [row["context"]]))
+
+    def describe_truth(self, row: Row) -> Any:
+        return [each["text"] for each in row["answers"]] or "no answer"
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        return answer["answer"] or "no answer"
 
 
 def _texts(table: Table) -> list[list[str]]:
@@ -229,7 +249,7 @@ class QuestionAnsweringLayer(HeadLayer):
         start, end = self.logits(hidden, batch).unbind(-1)
         return {"start_logits": start, "end_logits": end}
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         logits = self.logits(hidden, batch).flatten(0, 1).float().cpu().numpy()
         borders, examples = batch.layout, len(batch.firsts)
         places = zip(borders.starts[:examples], borders.lengths[:examples], strict=True)

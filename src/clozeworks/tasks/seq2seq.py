@@ -1,9 +1,10 @@
 """Sequence to sequence: generate a text from another (translation, summarization)."""
 
+import copy
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.labelled import Labelled
-from clozeworks.data.tables.table import Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.metrics.bleu import resampled
 from clozeworks.metrics.rouge import rouge
@@ -24,17 +25,19 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.task import Task, TaskLayer
 from clozeworks.tasks.template import InputTemplate
 
 Form = Literal["decoder", "prefix", "causal"]
+TARGET = 128  # tokens that a target has room for, where the source keeps as many
 KINDS: dict[Form, Kind] = {"decoder": "causal", "prefix": "prefix", "causal": "causal"}
 
 
 @dataclass(slots=True)
 class Search(Spec):
-    """What is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al. 2017, 6.1), at
-    most `more` tokens longer than its source; with one beam, the likeliest next token each time."""
+    """Beam search: what is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al.
+    2017, 6.1), at most `more` tokens longer than its source; with one beam, the likeliest next token each time."""
 
     beams: int = 4
     penalty: float = 0.6
@@ -48,8 +51,8 @@ class Search(Spec):
 
 @dataclass(slots=True)
 class Seq2Seq(Task):
-    """p(y | x) = prod_t p(y_t | y_<t, x): cross-entropy of each token of a target, the end among them, given those
-    before it and the source.
+    """Sequence to sequence (seq2seq): p(y | x) = prod_t p(y_t | y_<t, x), cross-entropy of each token of a
+    target, the end among them, given those before it and the source.
 
     Three forms, y being [SEP]-ended in all:
 
@@ -61,11 +64,16 @@ class Seq2Seq(Task):
     causal   the same of a stack that reads one way, x too (Radford et al. 2018).
 
     A target has at most `target_length` tokens, the end among them; one that was cut has no end to learn. `length` of
-    the frame is for the source, where one stack reads both for the two together. `smoothing` is that of `NextToken`.
+    the frame is for the source, where one stack reads both for the two together. `label_smoothing` is the share of
+    the target that is spread over other words (Szegedy et al. 2016), as `smoothing` of `NextToken`.
+
+    Shapes: source [B, S], target [B, T] -> logits [tokens of targets, V]. Costs a pass over source and target in
+    training; an answer costs a step of the decoder for each of its tokens and beams.
     """
 
     name: ClassVar[str] = "seq2seq"
     columns: ClassVar[tuple[str, ...]] = ("source",)
+    generates: ClassVar[bool] = True
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     architecture: Form = "decoder"
     target_length: int = 128
@@ -82,11 +90,28 @@ class Seq2Seq(Task):
         least = self.template.around(pair=True) + 1
         if self.architecture != "decoder" and self.template.length - self.target_length < least:
             needed = f"of a length of {self.template.length} the source needs {least} at least"
-            todo = f"use {self.template.length // 2}, or a greater frame.length"
+            todo = f"use {self.template.length // 2}, or a greater template.length"
             raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
         self.only_the_last(where, "the next token is predicted from the last layer")
         if not 0 <= self.label_smoothing < 1:
-            raise RecipeError(f"{where}.smoothing", self.label_smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
+            raise RecipeError(
+                f"{where}.label_smoothing", self.label_smoothing, "a share in [0, 1) is needed", "use 0.1 or 0"
+            )
+
+    @classmethod
+    def for_encoder(
+        cls,
+        recipe: EncoderRecipe,
+        template: InputTemplate,
+        *,
+        pooled: bool = False,
+        max_length: int | None = None,
+        architecture: Literal["decoder", "prefix"] = "decoder",
+    ) -> Self:
+        """A model that reads one way writes so too, and the head that it was pretrained with predicts the words."""
+        form = "causal" if architecture == "prefix" and recipe.reading == "causal" else architecture
+        room = min(TARGET, template.length // 2)
+        return cls(template=template, architecture=form, target_length=room, words=choose_language_head(recipe))
 
     @property
     def metric(self) -> str:
@@ -161,11 +186,11 @@ class Seq2Seq(Task):
         length = self.target_length - 1 + len(begins)
         return InputTemplate(begins, (), (), segments=False, length=length).lay(tokenizer, texts).examples
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
-        """Of what was `found` in each row: the score, then the tokens."""
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """Of the `outputs` of each row: the score, then the tokens."""
         assert labelled.tokenizer is not None
         write = labelled.tokenizer.write
-        return [{"text": write(row[1:].astype(int).tolist()), "score": float(row[0])} for row in found]
+        return [{"text": write(row[1:].astype(int).tolist()), "score": float(row[0])} for row in outputs]
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """BLEU without capitals where no answer has one: the model may know none."""
@@ -176,6 +201,25 @@ class Seq2Seq(Task):
         ]
         figures = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
         return {"bleu": resampled(texts, wanted, small), **figures}
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """1 - ROUGE-L."""
+        return 1 - rouge([answer["text"]], [row["target"]])["rougeL"]
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        return answer["text"]
+
+
+def choose_language_head(recipe: EncoderRecipe) -> MaskedLM | NextToken:
+    """The head that the encoder was pretrained with."""
+    for loss in recipe.objective.losses:
+        if isinstance(loss, Seq2Seq):
+            return copy.deepcopy(loss.words)
+        if isinstance(loss, MaskedLM):
+            return copy.deepcopy(loss)
+        if isinstance(loss, NextToken):
+            return NextToken(bias=loss.bias, tied=loss.tied)
+    return MaskedLM()
 
 
 def _target(text: object, table: Table, row: int) -> str:
@@ -219,5 +263,5 @@ class Seq2SeqLayer(TaskLayer):
         """[..., D] -> [..., V]."""
         return self.words.logits(x)
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
-        raise NotImplementedError("a text is written token by token: see evaluate.writing")
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+        raise NotImplementedError("a text is written token by token: see inference.decoding")

@@ -1,6 +1,6 @@
 """One vector for a whole example."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -9,10 +9,14 @@ from torch import Tensor, nn
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE, Spec
+from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.kernels.linear import Linear
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.template import InputTemplate
+
+HIDDEN = 50  # units of the head of recurrent models (Howard & Ruder 2018, 4.1)
 
 
 @dataclass(slots=True)
@@ -31,7 +35,7 @@ class Summary(Spec):
     activation: Activation = "tanh"
     dropout: float = 0.1
     early: bool = False
-    width: int | None = field(default=None, metadata=LATE)
+    width: int | None = None
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
@@ -59,6 +63,24 @@ class Summary(Spec):
 
     def build(self, width: int) -> "SummaryLayer":
         return SummaryLayer(self, width)
+
+
+def choose_summary(recipe: EncoderRecipe, template: InputTemplate, pooled: bool) -> Summary:
+    """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
+    width, stack = recipe.encoder.width, recipe.encoder.stack
+    if recipe.recurrent or stack.directions == 2:  # no token of a text has read all of it both ways
+        return summarize_all()
+    if recipe.reading == "causal":
+        return Summary("last", None)
+    if pooled:
+        return Summary()
+    own = width if stack.out_width(width) > width else None
+    return Summary(template.summary, "own", "tanh", early=template.summary == "first", width=own)
+
+
+def summarize_all() -> Summary:
+    """Of what recurrent layers say of all tokens (Howard & Ruder 2018, 3.3)."""
+    return Summary("concat", "own", "relu", early=True, width=HIDDEN)
 
 
 class SummaryLayer(nn.Module):

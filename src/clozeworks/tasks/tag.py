@@ -1,10 +1,10 @@
 """Token classification (named entity recognition, parts of speech): which tag has each word?"""
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -15,19 +15,18 @@ from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
-from clozeworks.core.spec import LATE
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import PLACES, Row, Table
 from clozeworks.data.tokens.cut import guessed as guessed_cut
 from clozeworks.data.tokens.given_words import Pieces, joined, pieces, word_starts
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.metrics.classes import confusion
+from clozeworks.metrics.classes import Confusion, OfClass, confusion
 from clozeworks.metrics.entities import accuracy, by_type, entities, overall
-from clozeworks.metrics.schemes import Scheme, complete, follows, guessed
+from clozeworks.metrics.schemes import Scheme, complete, follows, guessed, named
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.heads.crf import CRF
-from clozeworks.tasks.task import HeadLayer, Task
+from clozeworks.tasks.task import Answers, HeadLayer, PretrainedHead, Task
 from clozeworks.tasks.windows import Window, windows
 
 KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only places
@@ -35,7 +34,9 @@ KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only
 
 @dataclass(slots=True)
 class Tag(Task):
-    """logits = W dropout(h) + b at the first piece of each word: cross-entropy of its tag (Devlin et al. 2018, 5.3).
+    """Token classification: named entity recognition, part-of-speech tagging, Chinese word segmentation.
+
+    logits = W dropout(h) + b at the first piece of each word: cross-entropy of its tag (Devlin et al. 2018, 5.3).
 
     With pieces="all" every piece of a word is to tell its tag, and the first is believed. With `crf` the tags of a row
     depend on each other: -log p of all of them, divided by their number like the other loss, which it is while the
@@ -49,16 +50,19 @@ class Tag(Task):
     et al. 2017).
 
     `cut` is how a text becomes words, where it is given whole: read off the words that were learned from.
+
+    Shapes: [B, L, D] -> logits [words, tags]. Costs one pass of the encoder a window; a CRF adds O(words tags^2).
     """
 
     name: ClassVar[str] = "tag"
     columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    pipeline_tag: ClassVar[str | None] = "token-classification"
     scheme: Scheme | None = None
     pieces: Literal["first", "all"] = "first"
     crf: CRF | None = None
     dropout: float = 0.1
     overlap: int = 64
-    cut: Literal["spaces", "words", "characters"] | None = field(default=None, metadata=LATE)
+    cut: Literal["spaces", "words", "characters"] | None = None
 
     def check(self, where: str) -> None:
         if not 0 <= self.dropout < 1:
@@ -67,6 +71,14 @@ class Tag(Task):
             raise RecipeError(f"{where}.overlap", self.overlap, "0 or more is needed", "64 is usual")
         if self.crf is not None and self.pieces == "all":
             raise RecipeError(f"{where}.pieces", "all", "a chain has one tag a word", 'use "first", or crf=None')
+
+    @classmethod
+    def from_head(cls, head: PretrainedHead) -> Self:
+        return cls(template=head.template, labels=head.labels, scheme=named(head.labels), dropout=head.dropout)
+
+    @property
+    def word_cut(self) -> Literal["spaces", "words", "characters"] | None:
+        return self.cut or "words"
 
     @property
     def metric(self) -> str:
@@ -150,7 +162,7 @@ class Tag(Task):
             found.append(np.array(known, np.int32))
         return found
 
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
 
         The score of an entity is the mean of those of its words. Of a text that was cut, the words are told, and of
@@ -161,7 +173,7 @@ class Tag(Task):
         scores: list[list[float]] = [[] for _ in words]
         examples = labelled.examples
         owner = np.repeat(labelled.row, np.diff(labelled.first))
-        for at, (row, told) in enumerate(zip(owner.tolist(), found, strict=True)):
+        for at, (row, told) in enumerate(zip(owner.tolist(), outputs, strict=True)):
             here = slice(examples.first[at], examples.first[at + 1])
             first = examples.word_starts[here][examples.labels[here] != NOTHING]
             tags[row] += [self.labels[int(each)] for each in told[first, 0]]
@@ -193,6 +205,21 @@ class Tag(Task):
             return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*told)]).macro_f1}
         all_ = overall(by_type(truth, told, self.scheme or "plain"))
         return {"accuracy": right, "precision": all_.precision, "recall": all_.recall, "f1": all_.f1}
+
+    def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
+        right, said = [row["tags"] for row in table.rows], [each["tags"] for each in answers]
+        if not self.spells:
+            matrix = confusion([*chain(*right)], [*chain(*said)], self.labels)
+            return matrix.classes, matrix
+        types = by_type(right, said, self.scheme or "plain")
+        return {name: OfClass(each.precision, each.recall, each.f1, each.there) for name, each in types.items()}, None
+
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """How many tags are wrong."""
+        return sum(one != other for one, other in zip(answer["tags"], row["tags"], strict=True))
+
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        return answer["tags"]
 
 
 def _list(given: Any) -> list[str]:
@@ -240,7 +267,7 @@ class TagLayer(HeadLayer):
     def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self.out(self.read(hidden, batch))}
 
-    def found(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
+    def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         """Of each target the number of its tag, and the chance of that."""
         logits = self.logits(hidden, batch)
         if self.crf is None:

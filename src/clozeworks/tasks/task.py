@@ -1,26 +1,45 @@
 """What every task says of itself."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.core.spec import LATE
+from clozeworks.core.errors import InputError, RecipeError, suggest
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled
-from clozeworks.data.tables.table import Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.metrics.classes import Confusion, OfClass
 from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.pooling import Pooling
 from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
+from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
+
+Answers = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainedHead:
+    """What the config of a model that was fine-tuned elsewhere says of its head."""
+
+    template: InputTemplate
+    labels: tuple[str, ...]
+    problem: Literal["one label", "several labels", "score"]
+    dropout: float
+    summary: Summary | None
+    bias: bool
+    causal: bool  # the encoder reads one way
 
 
 @dataclass(slots=True)
@@ -30,17 +49,98 @@ class Task(Loss):
     A loss whose examples come from rows instead of text: a model has it as a head, a recipe among its losses, and so it
     is trained, saved and exported like any other. Labels and layout are fields of it, and stay with the model.
 
-    With `readers`, recurrent layers of the task's own come between what it reads of the encoder and its head; over a
-    frozen one, that is the feature-based use of Peters et al. (2017, 2018).
+    With a `task_encoder`, recurrent layers of the task's own come between what it reads of the encoder and its head;
+    over a frozen one, that is the feature-based use of Peters et al. (2017, 2018).
     """
 
     reads: ClassVar[frozenset[str]] = frozenset({"rows"})
     columns: ClassVar[tuple[str, ...]]  # that a row must have to be answered
     maybe: ClassVar[tuple[str, ...]] = ()  # that it may have to be learned from
+    identifier: ClassVar[tuple[str, ...]] = ()  # that goes from a row into its answer, where it is there
+    generates: ClassVar[bool] = False  # an answer is a text that is decoded token by token
+    has_head: ClassVar[bool] = True  # it has weights of its own; without, what is exported is the encoder
+    pipeline_tag: ClassVar[str | None] = None  # as model hubs call it
     template: InputTemplate = field(default_factory=InputTemplate)
     reading: Reading = field(default_factory=Reading)
     labels: tuple[str, ...] = ()
-    task_encoder: TaskEncoder | None = field(default=None, metadata=LATE)
+    task_encoder: TaskEncoder | None = None
+
+    @classmethod
+    def for_encoder(
+        cls,
+        recipe: EncoderRecipe,
+        template: InputTemplate,
+        *,
+        pooled: bool = False,
+        max_length: int | None = None,
+        architecture: Literal["decoder", "prefix"] = "decoder",
+    ) -> Self:
+        """The task around an encoder, its labels still to come; `pooled`: that has a pooler that was pretrained.
+
+        `max_length` is already the template's, where one was asked for; the `architecture` is that of what generates.
+        """
+        return cls(template=template)
+
+    @classmethod
+    def truth_columns(cls) -> tuple[str, ...]:
+        """The columns that rows to learn from must have beside the task's own; a|b: one of them."""
+        return cls().truth
+
+    @classmethod
+    def refuse_options(cls, options: Mapping[str, Any]) -> None:
+        """Raise `InputError` for an option of fine-tuning that is about something else."""
+        for name, usual in (("architecture", "decoder"), ("decoder", None)):
+            if not cls.generates and options[name] != usual:
+                needed = f"it is about texts that are written, and this is {cls.name}"
+                raise InputError(f"--{name}", options[name], needed, "leave it out")
+        for name, usual in (("freeze", False), ("gradual_unfreezing", False), ("features", "last")):
+            if not cls.has_head and options[name] != usual:
+                needed = "it is about a head, and here the encoder is all there is"
+                raise InputError(f"--{name.replace('_', '-')}", cls.name, needed, "leave it out")
+
+    @classmethod
+    def claims(cls, head: PretrainedHead) -> bool:
+        """Whether a head that more than one task has is this one's."""
+        return True
+
+    @classmethod
+    def from_head(cls, head: PretrainedHead) -> Self:
+        """The task of a model that was fine-tuned elsewhere."""
+        return cls(template=head.template, labels=head.labels)
+
+    def head_config(self) -> dict[str, Any]:
+        """What a config of Hugging Face says of its outputs beside their names."""
+        return {}
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.labels
+
+    @property
+    def encodes(self) -> Pooling | None:
+        """How `encode` makes vectors of a model that was trained for it; None: as before."""
+        return None
+
+    @property
+    def word_cut(self) -> Literal["spaces", "words", "characters"] | None:
+        """How a whole text becomes words where it reads words; None: it reads texts."""
+        return None
+
+    def fit_head(self) -> Self:
+        """A copy whose head fits what the task reads, after the fields of that were set."""
+        return self
+
+    def for_rows(self, table: Table) -> Self:
+        """A copy for the columns that the rows to learn from have."""
+        return self
+
+    def measured(self, table: Table) -> Self:
+        """A copy that is chosen by the figures that these rows, to measure on, give."""
+        return self
+
+    def describe(self) -> list[str]:
+        """What is to be said of it before a run, beside what it reads and its labels."""
+        return []
 
     @property
     @abstractmethod
@@ -66,7 +166,7 @@ class Task(Loss):
         if self.reading.layers:
             raise RecipeError(f"{where}.reading", type(self.reading).__name__, needed, "use Reading()")
         if self.task_encoder is not None:
-            raise RecipeError(f"{where}.readers", type(self.task_encoder).__name__, needed, "use None")
+            raise RecipeError(f"{where}.task_encoder", type(self.task_encoder).__name__, needed, "use None")
 
     @property
     def kind(self) -> Kind | None:
@@ -92,27 +192,47 @@ class Task(Loss):
         """The rows as examples, with their labels unless there is no `truth`; a row that cannot be one is refused."""
 
     @abstractmethod
-    def answers(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
-        """What the head `found` in each example, as one answer for each row of the table."""
+    def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
+        """The `outputs` of the head for each example, as one answer for each row of the table."""
 
     @abstractmethod
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """Figures by their usual names."""
 
-    def mean_loss(self, found: Sequence[np.ndarray], labelled: Labelled) -> float | None:
-        """The mean loss of what is `whole`: batches of an evaluation do not hold the rows of a step."""
+    def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
+        """Precision and recall by class or type of entity, and what was predicted for what; nothing without classes."""
+        return {}, None
+
+    def badness(self, answers: Answers, table: Table) -> np.ndarray:
+        """float [rows]: how wrong each answer is; 0 for a right one."""
+        return np.array([self.row_badness(*pair) for pair in zip(answers, table.rows, strict=True)])
+
+    @abstractmethod
+    def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
+        """Of one answer by itself."""
+
+    def describe_truth(self, row: Row) -> Any:
+        """The right answer to a row, for a reader: a text or a list."""
+        return row[self.truth[0]]
+
+    @abstractmethod
+    def describe_answer(self, answer: Mapping[str, Any]) -> Any:
+        """What was answered, for a reader."""
+
+    def mean_loss(self, outputs: Sequence[np.ndarray], labelled: Labelled) -> float | None:
+        """The mean loss of a task that `needs_whole_step`: batches of an evaluation do not hold the rows of a step."""
         return None
 
-    def calibrate(self, found: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Task":
+    def calibrate(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> "Task":
         """A copy with what only rows that were not trained on can tell, such as a threshold."""
         return self
 
     def calibrated_fields(self) -> dict[str, float]:
-        """The fields that `settled` set, as they are."""
+        """The fields that `calibrate` set, as they are."""
         return {}
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
-        """[B, L]: 1 at those of padded rows that are marked where `frame.marks`; None: none is, or nobody can say."""
+        """[B, L]: 1 at the tokens of padded rows that `template.marks` marks; None: none is, or nobody can say."""
         return torch.zeros_like(tokens).index_fill_(1, torch.tensor([0], device=tokens.device), 1)
 
     def number(self, label: object, table: Table, row: int) -> int:
@@ -123,6 +243,26 @@ class Task(Loss):
             given, needed = f"label {label!r}", f"the model knows {', '.join(self.labels[:20])}"
             todo = "mend the row, or train with rows that have it"
             raise InputError(table.where(row), given, needed, todo) from None
+
+
+def list_tasks() -> dict[str, type[Task]]:
+    """Every task by its name: the library's, and those that the caller has defined."""
+    spec.known_parts()  # imports the library's
+    kinds: dict[str, type[Task]] = {}
+    pending = list(Task.__subclasses__())
+    while pending:
+        kind = pending.pop()
+        pending.extend(kind.__subclasses__())
+        if "__slots__" in vars(kind):  # slots=True makes a second class, and this is it
+            kinds[kind.name] = kind
+    return dict(sorted(kinds.items()))
+
+
+def find_task(name: str) -> type[Task]:
+    kinds = list_tasks()
+    if name not in kinds:
+        raise InputError("task", name, f"one of {', '.join(kinds)} is needed", suggest(name, kinds))
+    return kinds[name]
 
 
 class TaskLayer(LossLayer):
@@ -136,7 +276,7 @@ class TaskLayer(LossLayer):
 
 
 class HeadLayer(TaskLayer):
-    """A head over vectors of tokens, as `reading` and `readers` make them of the encoder's layers."""
+    """A head over vectors of tokens, as `reading` and `task_encoder` make them of the encoder's layers."""
 
     def __init__(self, spec: Task, width: int, embed: EmbedLayer):
         super().__init__()

@@ -49,7 +49,7 @@ def test_of_equal_figures_the_lowest_loss_is_published(tokenizer: Tokenizer, tmp
     base.encoder.vocab = tokenizer.size
     task = Classify(template=InputTemplate(length=16)).with_labels(ROWS)
     recipe = make_finetune_recipe(
-        base, task, ROWS, len(ROWS), Finetune(epochs=3, batch_size=4), Train(learning_rate=1e-3, guard=None)
+        base, task, len(ROWS), Finetune(epochs=3, batch_size=4), Train(learning_rate=1e-3, guard=None)
     )
     done = finetune_run(recipe, tokenizer, ROWS, ROWS, tmp_path / "run", progress=False)
     assert done.best == 4

@@ -29,11 +29,13 @@ def encoder(road: Path) -> TextEncoder:
 
 
 def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **wishes: object):
-    return plan(task, encoder, rows() if given is None else given, wishes=FinetuneOptions(**{"length": 32, **wishes}))
+    return plan(
+        task, encoder, rows() if given is None else given, wishes=FinetuneOptions(**{"max_length": 32, **wishes})
+    )
 
 
 def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
-    made = planned(encoder, unfreeze=True)
+    made = planned(encoder, gradual_unfreezing=True)
     assert made.recipe.finetune is not None
     assert made.recipe.finetune.unfreeze_every == 2  # an epoch of 43 rows in batches of 32
     assert made.recipe.finetune.epochs == 20  # few rows
@@ -43,15 +45,15 @@ def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
     assert planned(encoder, layer_decay=0.9).recipe.train.optimizer == LayerRates(factor=0.9)
     assert planned(encoder, freeze=True).recipe.train.learning_rate == 1e-3
     depth = encoder.recipe.encoder.stack.depth
-    for features, reading in (("sum", SumLayers(depth)), ("join", JoinLayers(depth)), ("mix", ScalarMix(depth))):
+    for features, reading in (("sum", SumLayers(depth)), ("concat", JoinLayers(depth)), ("mix", ScalarMix(depth))):
         made = planned(encoder, features=features)
         assert made.task.reading == reading
         assert not made.task.pools  # the pooler reads the last layer alone
-    assert "some never begin to learn" in planned(encoder, unfreeze=True, epochs=2).notes[-1]
+    assert "some never begin to learn" in planned(encoder, gradual_unfreezing=True, epochs=2).notes[-1]
 
 
 def test_over_readers_no_pooler_is_read(encoder: TextEncoder):
-    readers = {"task.task_encoder": "Readers"}
+    readers = {"task.task_encoder": "TaskEncoder"}
     made = planned(encoder, changes=readers)
     assert isinstance(made.task, Classify)
     assert made.task.summary.place == "concat"
@@ -79,7 +81,7 @@ def test_changes_by_path_come_last_and_steps_follow(encoder: TextEncoder):
     )
     assert (made.recipe.train.steps, made.recipe.train.evaluate_every) == (10, 5)
     assert made.recipe.train.learning_rate == 1e-2
-    made = planned(encoder, changes={"finetune.batch_size": "10"}, unfreeze=True)
+    made = planned(encoder, changes={"finetune.batch_size": "10"}, gradual_unfreezing=True)
     assert made.recipe.finetune is not None
     assert made.recipe.finetune.unfreeze_every == 5
     assert planned(encoder, changes={"train.steps": "7"}).recipe.train.steps == 7
@@ -109,20 +111,26 @@ def test_texts_of_the_rows_are_read_once_and_as_text(encoder: TextEncoder):
         {"tokens": ["the", "red", "fox"], "tags": ["O", "O", "B-X"]},
         {"tokens": ["我", "喜", "欢"], "tags": ["O"] * 3},
     ]
-    assert sorted(collect_texts(planned(encoder, "tag", tags, share=0.0))) == ["the red fox", "我喜欢"]
+    assert sorted(collect_texts(planned(encoder, "tag", tags, dev_share=0.0))) == ["the red fox", "我喜欢"]
     twice = [*rows(4), *rows(4)]
-    assert len(collect_texts(planned(encoder, given=twice, share=0.0))) == len({row["text"] for row in twice})
+    assert len(collect_texts(planned(encoder, given=twice, dev_share=0.0))) == len({row["text"] for row in twice})
 
 
 def test_so_many_of_the_rows_are_learned_from(encoder: TextEncoder):
-    made = planned(encoder, given=rows(48), rows=10, share=0.0)
+    made = planned(encoder, given=rows(48), limit=10, dev_share=0.0)
     assert abs(len(made.train) - 10) <= 2
     assert "about 10 of 48 rows are learned from" in made.notes
-    assert len(planned(encoder, given=rows(48), rows=48, share=0.0).train) == 48
+    assert len(planned(encoder, given=rows(48), limit=48, dev_share=0.0).train) == 48
 
 
 def test_from_python(road: Path, tmp_path: Path):
-    how = {"epochs": 6, "batch": 8, "length": 16, "changes": {"train.learning_rate": "3e-3"}, "progress": False}
+    how = {
+        "epochs": 6,
+        "batch_size": 8,
+        "max_length": 16,
+        "changes": {"train.learning_rate": "3e-3"},
+        "progress": False,
+    }
     seen = []
     done = cw.finetune("classify", road / "run", rows(), rows(24, 1), out=tmp_path / "run", tell=seen.append, **how)
     assert done.finished
@@ -131,13 +139,13 @@ def test_from_python(road: Path, tmp_path: Path):
     assert done.model.predict("the red fox")[0]["label"] == "warm"
     again = cw.finetune("classify", cw.load(road / "run"), rows(), rows(24, 1), out=tmp_path / "run", **how)
     assert again.metrics == done.metrics
-    bare = cw.finetune("classify", road / "run", rows(), out=tmp_path / "bare", share=0.0, epochs=1, progress=False)
+    bare = cw.finetune("classify", road / "run", rows(), out=tmp_path / "bare", dev_share=0.0, epochs=1, progress=False)
     assert (bare.metrics, bare.rows) == ({}, {"train": 48})
-    assert json.loads((tmp_path / "bare" / "recipe.json").read_text())["tune"]["epochs"] == 1
+    assert json.loads((tmp_path / "bare" / "recipe.json").read_text())["finetune"]["epochs"] == 1
 
 
 def test_fields_of_the_encoder_are_set_and_used(road: Path, tmp_path: Path):
-    how = {"epochs": 1, "length": 16, "share": 0.0, "progress": False}
+    how = {"epochs": 1, "max_length": 16, "dev_share": 0.0, "progress": False}
     weights = []
     for rate in ("0.0", "0.5"):
         changes = {"encoder.stack.block.dropout": rate}
@@ -162,9 +170,9 @@ def test_mistakes(road: Path, tmp_path: Path, encoder: TextEncoder):
         ("clssify", {}, "did you mean classify"),
         ("classify", {"epoch": 3}, "did you mean epochs"),
         ("classify", {"epochs": 0}, "at least 1 is needed"),
-        ("classify", {"features": "all"}, "last, sum, join or mix"),
-        ("classify", {"share": 1.0}, "a share from 0 up to 1"),
-        ("classify", {"auxiliary": 0.5}, "models that read one way"),
+        ("classify", {"features": "all"}, "last, sum, concat or mix"),
+        ("classify", {"dev_share": 1.0}, "a share from 0 up to 1"),
+        ("classify", {"lm_weight": 0.5}, "models that read one way"),
     ):
         with pytest.raises(InputError, match=said):
             cw.finetune(given, encoder, rows(), out=out, **how)

@@ -23,9 +23,10 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.choice import Choice
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
+from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import choose_summary, infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 
@@ -111,7 +112,7 @@ def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
     frame = infer_template(encoder.recipe, encoder.tokenizer)
     grown = add_template_tokens(encoder, frame)
     task = Pair(template=frame, summary=choose_summary(grown.recipe, frame, False), both=True).with_labels(PAIRS)
-    recipe = make_finetune_recipe(grown.recipe, task, PAIRS, len(PAIRS), auxiliary=0.5)
+    recipe = make_finetune_recipe(grown.recipe, task, len(PAIRS), lm_weight=0.5)
     assert recipe.objective.losses == (task, NextToken(weight=0.5))
     model = build(recipe).eval()
     labelled = task.examples(PAIRS, grown.tokenizer)
@@ -136,7 +137,7 @@ def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, 
     grown = add_template_tokens(encoder, frame)
     task = Classify(template=frame, summary=choose_summary(grown.recipe, frame, False)).with_labels(ROWS)
     tune, train = Finetune(epochs=30, batch_size=12), Train(learning_rate=3e-3, guard=None)
-    recipe = make_finetune_recipe(grown.recipe, task, ROWS, len(ROWS), tune, train, auxiliary)
+    recipe = make_finetune_recipe(grown.recipe, task, len(ROWS), tune, train, lm_weight=auxiliary)
     done = finetune_run(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
     assert done.heldout["accuracy"] == 1.0
     again = cw.load(tmp_path / "run")
@@ -148,7 +149,7 @@ def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, 
 def test_what_reads_both_ways_predicts_no_next_word():
     recipe = cw.recipe("bert_tiny")
     with pytest.raises(RecipeError, match="next tokens are predicted by models that read one way"):
-        make_finetune_recipe(recipe, Classify().with_labels(ROWS), ROWS, len(ROWS), auxiliary=0.5)
+        make_finetune_recipe(recipe, Classify().with_labels(ROWS), len(ROWS), lm_weight=0.5)
 
 
 def test_a_token_has_one_label(encoder: TextEncoder):

@@ -19,7 +19,7 @@ from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.seq2seq import Search, Seq2Seq
 from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
-from clozeworks.train.finetune.seq2seq import join_models, make_seq2seq_task
+from clozeworks.train.finetune.seq2seq import join_models
 from clozeworks.train.finetune.train import finetune_run
 from tests.tasks.test_seq2seq import lively, logits, small, table, tokenizer
 
@@ -28,9 +28,9 @@ __all__ = ["tokenizer"]
 
 def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Recipe | None = None, **more) -> Recipe:
     frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
-    task = make_seq2seq_task(base, frame, form)  # pyright: ignore[reportArgumentType]
+    task = Seq2Seq.for_encoder(base, frame, architecture=form)  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
-    return make_finetune_recipe(base, task, table(4), 4, Finetune(1, 4), Train(guard=None), decoder=other)
+    return make_finetune_recipe(base, task, 4, Finetune(1, 4), Train(guard=None), decoder=other)
 
 
 def shared(model: Model) -> dict[str, torch.Tensor]:
@@ -49,7 +49,7 @@ def test_the_decoder_starts_as_the_encoder(tokenizer: Tokenizer):
         if ".cross" in name:
             assert value.equal(fresh[name])
         elif name.startswith("heads.seq2seq.words."):
-            assert value.equal(theirs[name.replace("write.words", "masked_lm")])
+            assert value.equal(theirs[name.replace("seq2seq.words", "masked_lm")])
         else:
             assert value.equal(theirs[name.replace("decoder.", "encoder.")])
     assert made.decoder is not None

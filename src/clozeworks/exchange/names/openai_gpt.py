@@ -11,10 +11,10 @@ from clozeworks.exchange.heads import CLASSES, Head
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
 from clozeworks.nn.activation import Activation
-from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Objective

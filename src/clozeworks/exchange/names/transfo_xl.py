@@ -24,12 +24,12 @@ from clozeworks.exchange.config_table import (
 )
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
-from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken

@@ -18,11 +18,11 @@ from clozeworks.exchange.config_table import (
 from clozeworks.exchange.heads import CLASSES, Head, answers
 from clozeworks.exchange.names import Family, Names, bert
 from clozeworks.model import Encoder
-from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.two_stream import TwoStream
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
 from clozeworks.objectives.objective import Objective

@@ -1,6 +1,6 @@
 """Multi-head attention."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from torch import Tensor, cat
@@ -8,7 +8,6 @@ from torch import Tensor, cat
 from clozeworks.core.cache import Cache, KVCache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE
 from clozeworks.nn.kernels.backends import attend, reach_of
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer, fit_heads
@@ -31,8 +30,8 @@ class Attention(Mixer):
     heads: int
     dropout: float = 0.0
     bias: Bias | None = None
-    affine: bool = field(default=True, metadata=LATE)
-    window: Window | None = field(default=None, metadata=LATE)
+    affine: bool = True
+    window: Window | None = None
 
     def check(self, where: str) -> None:
         if self.heads < 1:

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -14,7 +14,6 @@ from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.cell import remember, step_by_step
 from clozeworks.nn.init import CustomInit
@@ -51,9 +50,9 @@ class LSTM(Mixer):
     cells: int | None = None
     clip: float | None = None
     clip_out: float | None = None
-    width: int | None = field(default=None, metadata=LATE)
-    weight_drop: float = field(default=0.0, metadata=LATE)
-    locked: float = field(default=0.0, metadata=LATE)
+    width: int | None = None
+    weight_drop: float = 0.0
+    locked: float = 0.0
 
     def check(self, where: str) -> None:
         if self.cells is not None and self.cells < 1:

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
@@ -34,8 +33,8 @@ class MaskedLM(Loss):
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
-    plain: bool = field(default=False, metadata=LATE)
-    prior: bool = field(default=False, metadata=LATE)
+    plain: bool = False
+    prior: bool = False
 
     def check(self, where: str) -> None:
         if self.prior and self.plain:

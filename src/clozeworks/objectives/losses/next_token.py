@@ -1,6 +1,6 @@
 """Predict the token that follows (causal language modelling), with label smoothing if asked for."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed
@@ -38,10 +37,10 @@ class NextToken(Loss):
     metric: ClassVar[str] = "next_accuracy"
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     bias: bool = False
-    tied: bool = field(default=True, metadata=LATE)
-    smoothing: float = field(default=0.0, metadata=LATE)
-    spread: Literal["others", "all"] = field(default="others", metadata=LATE)
-    prior: bool = field(default=False, metadata=LATE)
+    tied: bool = True
+    smoothing: float = 0.0
+    spread: Literal["others", "all"] = "others"
+    prior: bool = False
 
     def check(self, where: str) -> None:
         if self.prior and not self.bias:

@@ -1,6 +1,6 @@
 """Predict the word that follows, whichever way a text is read."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import LATE
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.candidates import Candidates, sampled
@@ -31,7 +30,7 @@ class NextWord(Loss):
     reads: ClassVar[frozenset[str]] = frozenset({"labels"})
     one_way: ClassVar[bool] = True
     samples: int | None = None
-    prior: bool = field(default=False, metadata=LATE)
+    prior: bool = False
 
     def check(self, where: str) -> None:
         if self.samples is not None and self.samples < 1:

@@ -1,4 +1,4 @@
-"""Corruptions that hide tokens by replacing them."""
+"""Corruptions that mask tokens by replacing them: of masked language modelling, with dynamic masking."""
 
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.mask.phrases import MaskPhrases

@@ -1,13 +1,12 @@
-"""Hide single tokens."""
+"""Mask single tokens."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import RaggedBatch, Vocabulary
-from clozeworks.core.spec import LATE
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, hide, spread
 from clozeworks.objectives.mask.order import raced
@@ -25,7 +24,7 @@ class MaskTokens(Masking):
     published code, a = 0.7). That code draws over the tokens of a whole batch; here each example has its own number.
     """
 
-    rare: float = field(default=0.0, metadata=LATE)
+    rare: float = 0.0
 
     def check(self, where: str) -> None:
         Masking.check(self, where)

@@ -11,7 +11,8 @@ from clozeworks.objectives.mask.units import words
 
 @dataclass(slots=True)
 class MaskWholeWords(Masking):
-    """All tokens of a word are predicted, or none (google-research/bert 2019; Cui et al. 2019 for Chinese words).
+    """Whole word masking: all tokens of a word are predicted, or none (google-research/bert 2019; Cui et al. 2019 for
+    Chinese words).
 
     Words in random order; a word that is larger than what is left of the budget is skipped, until the budget is met or
     no word fits. Each token of a word draws its own 80/10/10. Words come from the corpus (`word_starts`): the input

@@ -1,12 +1,11 @@
 """The corpus as one text, for models that remember what they have read."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import END, ExamplePlan
-from clozeworks.core.spec import LATE
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.line import Line
 
@@ -27,7 +26,7 @@ class Stream(Segments):
     """
 
     streams: int = 32
-    both: bool = field(default=False, metadata=LATE)
+    both: bool = False
 
     def check(self, where: str) -> None:
         Segments.check(self, where)

@@ -10,8 +10,9 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.tables import balance, fewer, read_table, repeats, split_table
 from clozeworks.inference.predict import match_columns
 from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.tasks.task import find_task
 from clozeworks.train.finetune.options import FinetuneOptions
-from clozeworks.train.finetune.plan import Plan, find_task, make_plan, truth_columns
+from clozeworks.train.finetune.plan import Plan, make_plan
 from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.run import run_plan
 
@@ -29,7 +30,7 @@ def plan(
     """What a run would do: the rows read, a share of them put aside where there are no others, the recipe made."""
     kind, wishes = find_task(task), wishes or FinetuneOptions()
     encoder = model if isinstance(model, TextEncoder) else load(model)
-    truth = truth_columns(kind)
+    truth = kind.truth_columns()
     found = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
     rows, held, notes = found.table, None, found.notes
     if dev is not None:

@@ -3,10 +3,9 @@
 import copy
 import dataclasses
 from dataclasses import dataclass, field
-from typing import Any
 
 from clozeworks.core import spec
-from clozeworks.core.errors import InputError, suggest
+from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -15,43 +14,21 @@ from clozeworks.exchange.grow import add_template_tokens
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import Finetune, LayerRates, SlantedTriangular, Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.choice import Choice
-from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix, SumLayers
-from clozeworks.tasks.pair import Pair
-from clozeworks.tasks.qa import QuestionAnswering
-from clozeworks.tasks.seq2seq import Seq2Seq
-from clozeworks.tasks.tag import Tag
-from clozeworks.tasks.task import Task
+from clozeworks.tasks.task import Task, find_task
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.batches import steps_an_epoch
 from clozeworks.train.finetune.options import FinetuneOptions
 from clozeworks.train.finetune.recipe import (
     FROZEN,
     choose_epochs,
     choose_learning_rate,
     choose_optimizer,
-    choose_summary,
-    choose_summary_above,
     infer_template,
-    make_embedding_task,
     make_finetune_recipe,
-    question_side,
     require_columns,
 )
-from clozeworks.train.finetune.seq2seq import make_seq2seq_task
 from clozeworks.vectors.table import Vectors, load_vectors
 
-TASKS: dict[str, type[Task]] = {
-    "classify": Classify,
-    "pair": Pair,
-    "tag": Tag,
-    "qa": QuestionAnswering,
-    "choice": Choice,
-    "seq2seq": Seq2Seq,
-    "embed": SentenceEmbedding,
-}
 TASK = "task."  # begins the path of a field of the task, which in a recipe is one of its losses
 LAYERS = 4  # that features are summed or joined of (Devlin et al. 2018, 5.3)
 
@@ -76,37 +53,36 @@ class Plan:
         return self.recipe.task
 
 
-def find_task(name: str) -> type[Task]:
-    if name not in TASKS:
-        raise InputError("task", name, f"one of {', '.join(TASKS)} is needed", suggest(name, TASKS))
-    return TASKS[name]
-
-
-def truth_columns(kind: type[Task]) -> tuple[str, ...]:
-    """The columns that rows to learn from must have beside the task's own; a text may have a class or a number."""
-    return ("label|score",) if issubclass(kind, Classify) else kind().truth
-
-
 def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, wishes: FinetuneOptions) -> Plan:
     """The recipe of a run on these rows, with the examples that it learns from."""
-    if encoder.recipe.decoder is not None and name != "seq2seq":
+    kind = find_task(name)
+    if encoder.recipe.decoder is not None and not kind.generates:
         needed = "its encoder was trained for its decoder"
         raise InputError(encoder.recipe.name, "a model with a decoder", needed, "take an encoder such as bert_mini")
-    task, notes = make_task(find_task(name), encoder, wishes), []
+    task, notes = make_task(kind, encoder, wishes), []
     encoder = _reading(add_template_tokens(encoder, task.template), [train, *([dev] if dev else [])], task)
     tokenizer = require_tokenizer(encoder)
-    if isinstance(task, Classify) and all(row.get("label") is None and "score" in row for row in train.rows):
-        task = dataclasses.replace(task, graded=True)
+    task = task.for_rows(train)
     for table in (train, *([dev] if dev else [])):
         require_columns(table, task)
     task = task.with_labels(train)
-    if isinstance(task, SentenceEmbedding) and dev:
+    if dev:
         task = task.measured(dev)
     examples = task.examples(train, tokenizer)
     if dev is not None:
         task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
     decoder = None if wishes.decoder is None else load(wishes.decoder)
-    recipe = finetune_recipe(encoder.recipe, task, train, len(examples), wishes, decoder and decoder.recipe)
+    recipe = make_finetune_recipe(
+        encoder.recipe,
+        task,
+        len(examples),
+        *choose_training(encoder.recipe, len(examples), wishes),
+        lm_weight=wishes.lm_weight,
+        decoder=decoder and decoder.recipe,
+        changes={path: value for path, value in wishes.changes.items() if not path.startswith(TASK)},
+        unfreeze_each_epoch=wishes.gradual_unfreezing,
+        freeze_words=wishes.freeze_word_vectors,
+    )
     if decoder is not None:
         notes.append(f"the decoder starts as {decoder.recipe.name}, its cross-attention from fresh weights")
     depth = recipe.encoder.stack.depth
@@ -137,34 +113,22 @@ def require_tokenizer(encoder: TextEncoder) -> Tokenizer:
 
 def make_task(kind: type[Task], encoder: TextEncoder, wishes: FinetuneOptions) -> Task:
     """The task around this encoder, as one wishes to read it; its labels are still to come."""
-    recipe, model = encoder.recipe, encoder.model
-    frame = limit_length(infer_template(recipe, require_tokenizer(encoder)), recipe, wishes.max_length)
-    reading = choose_layers(recipe, wishes)
-    for wish, usual in (("architecture", "decoder"), ("decoder", None)):
-        if not issubclass(kind, Seq2Seq) and getattr(wishes, wish) != usual:
-            needed = f"it is about texts that are written, and this is {kind.name}"
-            raise InputError(f"--{wish.replace('_', '-')}", getattr(wishes, wish), needed, "leave it out")
-    for wish, usual in (("freeze", False), ("gradual_unfreezing", False), ("features", "last")):
-        if issubclass(kind, SentenceEmbedding) and getattr(wishes, wish) != usual:
-            needed = "it is about a head, and here the encoder is all there is"
-            raise InputError(f"--{wish.replace('_', '-')}", "embed", needed, "leave it out")
-    more: dict[str, Any] = {}
-    if "summary" in spec.fields_of(kind):
-        more["summary"] = choose_summary(recipe, frame, pooled=model.encoder.pooler is not None)
-    if "asked" in spec.fields_of(kind):
-        more["asked"] = question_side(recipe)
-    if issubclass(kind, Seq2Seq):
-        task = make_seq2seq_task(recipe, frame, wishes.architecture)
-    elif issubclass(kind, SentenceEmbedding):
-        task = make_embedding_task(recipe, frame, wishes.max_length)
-    else:
-        task = kind(template=frame, **more)
-    task.reading = reading
+    recipe = encoder.recipe
+    template = limit_length(infer_template(recipe, require_tokenizer(encoder)), recipe, wishes.max_length)
+    kind.refuse_options(dataclasses.asdict(wishes))
+    task = kind.for_encoder(
+        recipe,
+        template,
+        pooled=encoder.model.encoder.pooler is not None,
+        max_length=wishes.max_length,
+        architecture=wishes.architecture,
+    )
+    task.reading = choose_layers(recipe, wishes)
     for path, value in wishes.changes.items():
         if path.startswith(TASK):  # before the rows are read: they may make other examples of them
             spec.set_path(task, path.removeprefix(TASK), value)
-    if isinstance(task, Classify | Choice) and not any(path.startswith(f"{TASK}summary") for path in wishes.changes):
-        task.summary = choose_summary_above(task)
+    if not any(path.startswith(f"{TASK}summary") for path in wishes.changes):
+        task = task.fit_head()
     spec.check(task, TASK.rstrip("."))
     return task
 
@@ -187,42 +151,16 @@ def choose_layers(recipe: Recipe, wishes: FinetuneOptions) -> Reading:
     return ScalarMix(depth) if wishes.features == "mix" else Reading()
 
 
-def finetune_recipe(
-    base: Recipe, task: Task, table: Table, units: int, wishes: FinetuneOptions, decoder: Recipe | None = None
-) -> Recipe:
-    """The recipe of a run: published settings, what is wished, and what is set by path."""
+def choose_training(base: Recipe, units: int, wishes: FinetuneOptions) -> tuple[Finetune, Train]:
+    """How long and at what rates a run learns: published settings, and what is wished."""
     epochs = wishes.epochs or choose_epochs(units, wishes.batch_size, wishes.from_scratch)
     if wishes.gradual_unfreezing and wishes.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
-    each = steps_an_epoch(units, wishes.batch_size)
-    tune = Finetune(
-        epochs, wishes.batch_size, wishes.freeze, wishes.patience, each if wishes.gradual_unfreezing else None
-    )
+    tune = Finetune(epochs, wishes.batch_size, wishes.freeze, wishes.patience)
     rate = FROZEN if wishes.freeze else base.train.learning_rate if wishes.from_scratch else choose_learning_rate(base)
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
     if wishes.factor is not None:
         train.optimizer = LayerRates(train.optimizer, wishes.factor)
     if wishes.gradual_unfreezing:
         train.schedule = SlantedTriangular()
-    recipe = make_finetune_recipe(base, task, table, units, tune, train, wishes.lm_weight, decoder)
-    return _changed(recipe, units, wishes)
-
-
-def _changed(recipe: Recipe, units: int, wishes: FinetuneOptions) -> Recipe:
-    """With the fields that were set by path; steps follow epochs and batch unless they are set themselves."""
-    recipe = copy.deepcopy(recipe)
-    for path, value in wishes.changes.items():
-        if not path.startswith(TASK):
-            spec.set_path(recipe, path, value)
-    recipe.encoder.embed.frozen |= wishes.freeze_word_vectors
-    tune, train = recipe.finetune, recipe.train
-    if tune is not None:
-        each = steps_an_epoch(units, tune.batch_size)
-        now = {"steps": each * tune.epochs, "save_every": each, "evaluate_every": each}
-        recipe.train = dataclasses.replace(
-            train, **{name: value for name, value in now.items() if f"train.{name}" not in wishes.changes}
-        )
-        if wishes.gradual_unfreezing and "finetune.unfreeze_every" not in wishes.changes:
-            tune.unfreeze_every = each
-    spec.check(recipe, recipe.name)
-    return recipe
+    return tune, train

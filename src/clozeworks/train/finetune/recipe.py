@@ -2,71 +2,29 @@
 
 import copy
 import dataclasses
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import cast
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
 from clozeworks.exchange.templates import infer_template as infer_template
-from clozeworks.nn.pooling import Pooling
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss
 from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.optim.settings import AdamW, Finetune, Keep, Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.choice import Choice
-from clozeworks.tasks.classify import Classify
-from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.seq2seq import Seq2Seq
-from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.task import Task
-from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune import seq2seq
 from clozeworks.train.finetune.batches import steps_an_epoch
 
 RATE, WIDTH = 3e-5, 768  # the published rate (Devlin et al. 2018, A.3) and the width it was found at
-RECURRENT, HIDDEN = 1e-2, 50  # the rate of recurrent models, and the units of their head (Howard & Ruder 2018, 4.1)
+RECURRENT = 1e-2  # the rate of recurrent models (Howard & Ruder 2018, 4.1)
 FEW, MOST = 200, 20  # steps that a small set should have, and epochs that it gets for them at most
 FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
 LONGER = 3  # times as many steps for an encoder that begins with nothing
-
-
-def choose_summary(recipe: Recipe, frame: InputTemplate, pooled: bool) -> Summary:
-    """What stands for an example in this family; `pooled`: the encoder has a pooler that was pretrained."""
-    if recipe.recurrent or recipe.encoder.stack.directions == 2:  # no token of a text has read all of it both ways
-        return _of_all()
-    if recipe.reading == "causal":
-        return Summary("last", None)
-    if pooled:
-        return Summary()
-    wide = recipe.encoder.stack.out_width(recipe.encoder.width) > recipe.encoder.width
-    width = recipe.encoder.width if wide else None
-    return Summary(frame.summary, "own", "tanh", early=frame.summary == "first", width=width)
-
-
-def choose_summary_above(task: Classify | Choice) -> Summary:
-    """What stands for an example where a task reads more than the last layer, which is all that a pooler has seen."""
-    if task.task_encoder is not None:
-        return _of_all()
-    return Summary(task.template.summary, "own") if task.everywhere and task.pools else task.summary
-
-
-def _of_all() -> Summary:
-    """Of what recurrent layers say of all tokens (Howard & Ruder 2018, 3.3)."""
-    return Summary("concat", "own", "relu", early=True, width=HIDDEN)
-
-
-def question_side(recipe: Recipe) -> Literal["first", "second"]:
-    """The text that a question with options is of: read one way, it follows its context (Radford et al. 2018, 3.3)."""
-    return "first" if recipe.reading == "causal" else "second"
-
-
-def make_embedding_task(recipe: Recipe, frame: InputTemplate, length: int | None = None) -> SentenceEmbedding:
-    """Pairs whose vectors are made as those of the encoder are; `length`, where one is asked for, holds for both."""
-    vector = copy.deepcopy(recipe.pooling) or Pooling()
-    most = min(length or vector.length or frame.length, frame.length)
-    vector.length = most if most < recipe.length else None
-    return SentenceEmbedding(template=dataclasses.replace(frame, length=most), pooling=vector)
 
 
 def choose_learning_rate(recipe: Recipe) -> float:
@@ -90,38 +48,47 @@ def choose_epochs(units: int, batch: int, scratch: bool = False) -> int:
 def make_finetune_recipe(
     recipe: Recipe,
     task: Task,
-    table: Table,
     units: int,
     tune: Finetune | None = None,
     train: Train | None = None,
-    auxiliary: float = 0.0,
+    *,
+    lm_weight: float = 0.0,
     decoder: Recipe | None = None,
+    changes: Mapping[str, str] = MappingProxyType({}),
+    unfreeze_each_epoch: bool = False,
+    freeze_words: bool = False,
 ) -> Recipe:
-    """The recipe of a run: the encoder's, with the task as its one loss, for a table of so many units.
+    """The recipe of a run: the encoder's, with the task as its one loss, for so many units; `changes` are values of its
+    fields by path, and come last. Steps follow epochs and batch size unless they are changed themselves.
 
-    `auxiliary` is the weight of a second one, where the encoder reads one way: predicting the next token of every
+    `lm_weight` is the weight of a second loss, where the encoder reads one way: predicting the next token of every
     example, specials too (Radford et al. 2018, 3.2: 0.5). It is a mean over the tokens of a step; that of the published
     code is a mean over sequences of their means, in which a word of a short text counts for more. Where the task
     writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
     """
     recipe = copy.deepcopy(recipe)
-    if isinstance(task, Seq2Seq):
-        seq2seq.add_decoder(recipe, task, decoder)
-    recipe.objective.losses = (task, _words(recipe, auxiliary)) if auxiliary else (task,)
+    if task.generates:
+        seq2seq.add_decoder(recipe, cast(Seq2Seq, task), decoder)
+    recipe.objective.losses = (task, _words(recipe, lm_weight)) if lm_weight else (task,)
     recipe.distil = None
-    if isinstance(task, SentenceEmbedding):
-        recipe.pooling = copy.deepcopy(task.pooling)
+    if task.encodes is not None:
+        recipe.pooling = copy.deepcopy(task.encodes)
     if not task.pools:
         recipe.encoder.pooler = None
-    if tune is None:
-        tune = Finetune()
-        tune.epochs = choose_epochs(units, tune.batch_size)
-    each = steps_an_epoch(units, tune.batch_size)
-    recipe.finetune = tune
+    recipe.finetune = tune or Finetune(epochs=choose_epochs(units, Finetune().batch_size))
     recipe.train = train or Train(learning_rate=choose_learning_rate(recipe), warmup=0.1, guard=None)
-    recipe.train = dataclasses.replace(
-        recipe.train, steps=each * tune.epochs, evaluate_every=each, save_every=each, keep=Keep(last=1, best=True)
-    )
+    recipe.train = dataclasses.replace(recipe.train, keep=Keep(last=1, best=True))
+    recipe = copy.deepcopy(recipe)  # what was handed over stays as it is
+    for path, value in changes.items():
+        spec.set_path(recipe, path, value)
+    recipe.encoder.embed.frozen |= freeze_words
+    tune = recipe.finetune or Finetune()
+    each = steps_an_epoch(units, tune.batch_size)
+    steps = {"steps": each * tune.epochs, "evaluate_every": each, "save_every": each}
+    unchanged = {name: value for name, value in steps.items() if f"train.{name}" not in changes}
+    recipe.train = dataclasses.replace(recipe.train, **unchanged)
+    if unfreeze_each_epoch and "finetune.unfreeze_every" not in changes:
+        tune.unfreeze_every = each
     spec.check(recipe, recipe.name)
     return recipe
 

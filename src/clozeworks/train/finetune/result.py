@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from clozeworks.core.spec import Spec
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.train.run import Result
 
@@ -26,6 +27,7 @@ class FinetuneResult:
     seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # figures at the best step of each
     notes: list[str] = field(default_factory=list)
     signal: int = 0  # that asked it to stop
+    parts: tuple[type[Spec], ...] = ()  # the task's own class, which may be the caller's
 
     @property
     def finished(self) -> bool:
@@ -33,7 +35,7 @@ class FinetuneResult:
 
     @cached_property
     def model(self) -> TextEncoder:
-        return load(self.out)
+        return load(self.out, self.parts)
 
     @property
     def mean(self) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Carrying out a plan: pretraining on the task's text where that is wished, a run for each seed, the best one kept."""
 
 import copy
+import dataclasses
 import os
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.evaluate.examination import examine
 from clozeworks.exchange import files, tensors
-from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.train import metrics_log, run_dir
 from clozeworks.train.finetune.continue_pretraining import continue_pretraining
 from clozeworks.train.finetune.plan import Plan
@@ -51,7 +52,15 @@ def run_plan(
         if not done.finished:
             break
     notes = [*plan.notes, *(note for done in runs.values() for note in done.notes)]
-    tuned = FinetuneResult(run, plan.task.name, rows, runs, notes=list(dict.fromkeys(notes)), signal=signal)
+    tuned = FinetuneResult(
+        out=run,
+        task=plan.task.name,
+        rows=rows,
+        runs=runs,
+        notes=list(dict.fromkeys(notes)),
+        signal=signal,
+        parts=(type(plan.task),),
+    )
     return _evaluate_best(plan, tuned, several) if tuned.finished else tuned
 
 
@@ -80,13 +89,10 @@ def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> Finetune
         )
     if plan.dev is None:
         return tuned
-    model = load(tuned.out)
-    task = model.recipe.task
+    task = tuned.model.recipe.task
     assert task is not None
-    found = examine(model.model, task, plan.dev, plan.tokenizer, model.kind)
-    return FinetuneResult(
-        tuned.out, tuned.task, tuned.rows, tuned.runs, found.figures, found.intervals, figures, tuned.notes
-    )
+    scores = examine(tuned.model.model, task, plan.dev, plan.tokenizer, tuned.model.kind)
+    return dataclasses.replace(tuned, metrics=scores.figures, intervals=scores.intervals, seeds=figures)
 
 
 def _dev_metrics(done: Result) -> dict[str, float]:

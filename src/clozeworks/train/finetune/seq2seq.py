@@ -9,38 +9,9 @@ from clozeworks.exchange.bundle import Bundle
 from clozeworks.nn.block import Block
 from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.mixers.attention import Attention
-from clozeworks.objectives.losses.masked_lm import MaskedLM
-from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import transfer
-from clozeworks.tasks.seq2seq import Form, Seq2Seq
-from clozeworks.tasks.template import InputTemplate
-
-TARGET = 128  # tokens that a target has room for, where the source keeps as many
-
-
-def make_seq2seq_task(recipe: Recipe, frame: InputTemplate, form: Form = "decoder") -> Seq2Seq:
-    """The task for an encoder: a model that reads one way writes so too, and the head that it was pretrained with
-    predicts the words."""
-    if form == "prefix" and recipe.reading == "causal":
-        form = "causal"
-    return Seq2Seq(
-        template=frame,
-        architecture=form,
-        target_length=min(TARGET, frame.length // 2),
-        words=choose_language_head(recipe),
-    )
-
-
-def choose_language_head(recipe: Recipe) -> MaskedLM | NextToken:
-    for loss in recipe.objective.losses:
-        if isinstance(loss, Seq2Seq):
-            return copy.deepcopy(loss.words)
-        if isinstance(loss, MaskedLM):
-            return copy.deepcopy(loss)
-        if isinstance(loss, NextToken):
-            return NextToken(bias=loss.bias, tied=loss.tied)
-    return MaskedLM()
+from clozeworks.tasks.seq2seq import Seq2Seq
 
 
 def add_decoder(recipe: Recipe, task: Seq2Seq, decoder: Recipe | None = None) -> None:
