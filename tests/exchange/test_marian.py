@@ -147,8 +147,8 @@ def test_what_is_written_is_theirs(lively, beams, penalty):
         )
     reader = IncrementalReader(ours.model, source=batch)
     if beams == 1:
-        found = [sample(IncrementalReader(ours.model, source=from_padded(torch.tensor([text]))), [PAD], 12, Sampling(0), end=END)
-                 for text in texts]  # fmt: skip
+        readers = [IncrementalReader(ours.model, source=from_padded(torch.tensor([text]))) for text in texts]
+        found = [sample(each, [PAD], 12, Sampling(0), end=END) for each in readers]
     else:
         found = beam_search_batch(reader, [[PAD]] * len(texts), [12] * len(texts), BeamSearch(beams, penalty), end=END)
     flat = [one for each in found for one in each]

@@ -1,4 +1,4 @@
-"""Parts as Python writes them, `Stream(length=128, streams=4)`, read as the plain data they stand for; nothing is run."""
+"""Parts as Python writes them, `Stream(length=128, streams=4)`, parsed to plain data. Nothing is run."""
 
 import ast
 from collections.abc import Collection, Mapping

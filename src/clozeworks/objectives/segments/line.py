@@ -59,7 +59,7 @@ class Line:
         return np.where(inside < sizes, self.borders[document] + inside, np.where(ends < self.total, BORDER, END))
 
     def chunks(self, streams: int, length: int) -> tuple[np.ndarray, np.ndarray]:
-        """Begin and end of each chunk of `length` tokens in equal streams: the first of every stream, then the second."""
+        """Begin and end of each chunk of `length` tokens in equal streams: all first ones, then all second ones."""
         total = self.total
         if total < streams:
             raise InputError(

@@ -21,19 +21,19 @@ SPECIALS = 3
 class PairStream(Segments):
     """Rows of `reuse` tokens of one text, then what follows them as A [SEP] B [SEP] [CLS] (Yang et al. 2019, 2.5, A.1).
 
-    The corpus end to end, a [SEP] after each document, is cut into streams as `Stream` does. Row t of a stream begins with
-    the t-th `reuse` tokens of the stream, so that a model that remembers these goes on where they ended. A is a random
-    number of the sentences that follow, and B fills the row to exactly `length` tokens: it goes on where A ends
+    The corpus end to end, a [SEP] after each document, is cut into streams as `Stream` does. Row t of a stream begins
+    with the t-th `reuse` tokens of the stream, so that a model that remembers these goes on where they ended. A is a
+    random number of the sentences that follow, and B fills the row to exactly `length` tokens: it continues A
     (pair_label 0) or, half of the time, begins with a sentence from elsewhere (pair_label 1). If the first sentence
     alone would fill the row, A is half of it and B comes from elsewhere. Segments: 0 up to A, 1 for B, 2 for [CLS].
     With `both`, half of the streams hold the same text from its end to its beginning: their rows are made alike, of the
     corpus turned round, with [CLS] last.
 
-    Fields: `stream`; `continues` (not so for the first row of an epoch); `reused`, how many tokens at the head of the row
-    are those of the stream that come once (fewer in the last rows); `backward`, with `both`; `pair_label`. Behind the end
-    of a stream is the text of the next, and behind the corpus its beginning, so every row is full.
-    Departures: the released code ends a document with a token of its own, draws B from the same stream, lets B run to the
-    end of a sentence and cuts the longer of A and B to fit, and drops the rows at the end of a stream.
+    Fields: `stream`; `continues` (not so for the first row of an epoch); `reused`, how many tokens at the head of the
+    row are those of the stream that come once (fewer in the last rows); `backward`, with `both`; `pair_label`. After
+    the end of a stream comes the text of the next, and after the corpus its beginning, so every row is full.
+    Departures: the released code ends a document with a token of its own, draws B from the same stream, lets B run to
+    the end of a sentence and cuts the longer of A and B to fit, and drops the rows at the end of a stream.
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})

@@ -14,10 +14,11 @@ from clozeworks.objectives.segments.line import Line
 class Stream(Segments):
     """The corpus end to end, a [SEP] after each document, in `streams` that are read side by side (Dai et al. 2019).
 
-    Stream l is the l-th of `streams` equal stretches of that text; example i is chunk i // streams of stream i % streams, so
-    that a batch of `streams` rows goes on where the batch before it ended. Nothing is shuffled or packed, no [CLS] is
-    added, and a row may hold the end of one document and the beginning of the next, each in sight of the other.
-    Fields: `stream`, and `continues` (the row follows the one before it in its stream; not so for the first of an epoch).
+    Stream l is the l-th of `streams` equal stretches of that text; example i is chunk i // streams of stream
+    i % streams, so that a batch of `streams` rows continues where the batch before it ended. Nothing is shuffled or
+    packed, no [CLS] is added, and a row may hold the end of one document and the beginning of the next, each in sight
+    of the other. Fields: `stream`, and `continues` (the row follows the one before it in its stream; false for the
+    first of an epoch).
     The plan also tells the token that follows each row, so that whoever learns to say what comes next is asked for
     every token of the corpus but its first, once: at the end of a row for that with which the next one begins.
     With `both`, every other stream holds the same text from its end to its beginning (field `backward`), so that the
