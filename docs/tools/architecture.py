@@ -42,7 +42,7 @@ READING_ORDER = {
     "core/spec.py": "how a dataclass becomes JSON, a diff and a `--set` path",
     "core/batch.py": "what a batch holds, and who may attend to whom",
     "nn/mixer.py": "the one signature of everything that mixes tokens",
-    "nn/attention.py": "self-attention, the mixer that most recipes use",
+    "nn/mixers/attention.py": "self-attention, the mixer that most recipes use",
     "model.py": "embed -> stack -> losses: a forward pass",
     "objectives/objective.py": "input format, masking, losses: how text becomes a training signal",
     "train/loop.py": "one optimizer step: gradient accumulation, clipping, update",
@@ -52,7 +52,7 @@ READING_ORDER = {
 # Where a change goes: what somebody wants to do, and the files to read for it, two at most.
 CHANGES = {
     "add a positional encoding": ("nn/positions.py", "nn/bias/relative.py"),
-    "add an attention variant": ("nn/mixer.py", "nn/attention.py"),
+    "add an attention variant": ("nn/mixer.py", "nn/mixers/attention.py"),
     "add a masking strategy": ("objectives/mask/masking.py", "objectives/mask/whole_words.py"),
     "add a pretraining loss": ("objectives/objective.py", "objectives/losses/masked_lm.py"),
     "add a fine-tuning task": ("tasks/task.py", "train/finetune/plan.py"),
@@ -98,7 +98,7 @@ DRAWING = """\
  recipes/   model.py  nn/embed  nn/stack, nn/block       │            objectives/mask/
                                   │                      ▼
                                   ▼               losses or a task ──► loss ──► optimizer step
-                             nn/attention         objectives/losses/            train/loop.py, optim/
+                             nn/mixers/attention  objectives/losses/            train/loop.py, optim/
                              nn/kernels/          tasks/                             │
                                                                                      ▼
  predictions ◄── TextEncoder ◄── model directory ◄── checkpoints ◄────────────── run directory

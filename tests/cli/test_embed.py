@@ -65,7 +65,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     assert lines[0].keys() == {"sentence1", "sentence2", "score", "cosine"}
     for again in ("classify", "embed"):  # its vectors are still made so
         kept = [{**row, "text": row["sentence1"], "label": row["score"]} for row in dev]
-        done = cw.finetune(again, tuned, kept, out=tmp_path / again, epochs=1, share=0.0, progress=False)
+        done = cw.finetune(again, tuned, kept, out=tmp_path / again, epochs=1, dev_share=0.0, progress=False)
         assert done.model.recipe.pooling == tuned.recipe.pooling
 
 

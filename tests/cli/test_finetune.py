@@ -134,7 +134,7 @@ def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path
     told = facts(capsys, *words)
     assert told["finished"]
     assert (tmp_path / "run" / "text" / "manifest.json").is_file()
-    further = cw.load(tmp_path / "run" / "further")
+    further = cw.load(tmp_path / "run" / "continued")
     assert further.recipe.train.steps == 3
     assert further.recipe.task is None
     source = json.loads((tmp_path / "run" / "run.json").read_text())["source"]
@@ -157,7 +157,7 @@ def test_fresh_weights_are_trained_as_in_pretraining(road: Path, files: Path, tm
     assert math.isclose(pretrained["learning_rate"], 3e-5 * 768 / 128)
 
 
-@pytest.mark.parametrize("features", ["sum", "join", "mix"])
+@pytest.mark.parametrize("features", ["sum", "concat", "mix"])
 def test_features_of_a_frozen_encoder(road: Path, files: Path, tmp_path: Path, capsys, features):
     words = command(road, files, tmp_path / "run", "--freeze", "--features", features, "--epochs", "1")
     assert facts(capsys, *words)["finished"]

@@ -96,5 +96,5 @@ def test_a_window_slides_over_the_text(run, road, capsys):
     assert "window of 8, by 1" in capsys.readouterr().out
     assert "512 positions" in refused(capsys, *words, "--context", 513)
     assert "1 to 8 are within the window" in refused(capsys, *words, "--context", 8, "--stride", 9)
-    assert "it is about a window" in refused(capsys, *words)
+    assert "it is about a sliding window" in refused(capsys, *words)
     assert "reads both ways" in refused(capsys, "evaluate", road / "run", "--data", road / "data", "--context", 8)

@@ -111,7 +111,7 @@ def test_pretraining_goes_on_with_the_text_of_its_own_rows(road: Path, tmp_path:
     out = tmp_path / "run"
     facts(capsys, "finetune", "classify", *words, "--train", str(first), "--out", str(out))
     for path in out.iterdir():
-        if path.name not in ("text", "further"):
+        if path.name not in ("text", "continued"):
             path.unlink() if path.is_file() else [each.unlink() for each in path.iterdir()] and path.rmdir()
     told = refused(capsys, "finetune", "classify", *words, "--train", str(other), "--out", str(out))
     assert "the text of other rows" in told
@@ -161,7 +161,7 @@ def test_readers_over_the_layers_of_a_frozen_encoder_in_every_task(road: Path, t
     for name, value in model.model.state_dict().items():
         if not name.startswith("heads."):
             assert value.equal(base[name]), name
-    assert sum(f"heads.{task}.readers." in name for name, _ in model.model.named_parameters()) > 8
+    assert sum(f"heads.{task}.task_encoder." in name for name, _ in model.model.named_parameters()) > 8
     together = model.predict(ASKED[task])
     key = "score" if task == "qa" else "scores"
     for row, found in zip(ASKED[task], together, strict=True):

@@ -93,8 +93,8 @@ def test_no_more_than_a_chunk_of_inner_units_is_alive_on_either_way():
     assert max(tokens[1]) == WIDTH  # a chunk has 8 of them, and a matrix as many rows as the width
 
 
-def test_a_recipe_without_it_says_nothing_of_it_and_nonsense_is_refused():
-    assert "chunk" not in to_dict(FeedForward(8))
+def test_chunks_are_written_and_nonsense_is_refused():
+    assert to_dict(FeedForward(8))["chunk"] is None
     assert from_dict(to_dict(FeedForward(8, chunk=3))) == FeedForward(8, chunk=3)
     with pytest.raises(RecipeError, match=r"ffn\.chunk = 0: at least one position is needed; use None for all"):
         check(FeedForward(8, chunk=0), "ffn")

@@ -87,6 +87,6 @@ def test_what_it_needs():
         )
 
 
-def test_where_it_is_not_used_it_is_not_written():
-    assert "rare" not in spec.to_dict(MaskTokens())
+def test_it_is_written_and_read():
+    assert spec.to_dict(MaskTokens())["rare"] == 0.0
     assert spec.from_dict(spec.to_dict(MaskTokens(rare=0.7))) == MaskTokens(rare=0.7)

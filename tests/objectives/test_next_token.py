@@ -62,6 +62,6 @@ def test_the_whole_model_has_gradients_everywhere(name, loss):
     assert all(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters())
 
 
-def test_recipes_that_are_tied_say_nothing_of_it():
-    assert "tied" not in to_dict(NextToken())
-    assert "plain" not in to_dict(MaskedLM())
+def test_what_is_usual_is_written_too():
+    assert to_dict(NextToken())["tied"] is True
+    assert to_dict(MaskedLM())["plain"] is False

@@ -78,7 +78,7 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     assert status == 0
     assert "was finished before" in again
     assert (out / "model" / "model.safetensors").read_bytes() == before
-    for begin, end in (("Sentences", "A task for it"), ("docstrings of", None)):
+    for begin, end in (("Sentences", "A downstream task"), ("docstrings of", None)):
         first, second = (screen[screen.index(begin) : screen.find(end) if end else None] for screen in (told, again))
         assert first == second
     with pytest.raises(InputError, match=r"train\.steps 3 -> 4"):

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 
-from clozeworks.core.spec import to_dict
+from clozeworks.core.spec import fields_of, to_dict
+from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.optim.learning_rate import learning_rate
-from clozeworks.recipe import build, count_parameters
+from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.recipes import recipe
 
 
@@ -43,7 +44,7 @@ def test_a_word_is_read_as_section_3_says():
     assert all(stack.norm is None for stack in model.stacks)
 
 
-def test_older_recipes_are_written_as_before():
-    told = to_dict(recipe("gpt"))
-    assert list(told) == ["part", "name", "encoder", "objective", "train"]
-    assert list(told["objective"]["losses"][0]) == ["part", "weight", "bias"]
+def test_every_field_is_written():
+    data = to_dict(recipe("gpt"))
+    assert list(data) == ["part", *fields_of(Recipe)]
+    assert list(data["objective"]["losses"][0]) == ["part", *fields_of(NextToken)]

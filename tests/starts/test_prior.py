@@ -71,4 +71,4 @@ def test_a_head_without_a_bias_is_refused():
     for loss in (NextToken(prior=True), MaskedLM(plain=True, prior=True)):
         with pytest.raises(RecipeError, match="prior"):
             spec.check(loss)
-    assert "prior" not in spec.to_dict(MaskedLM())
+    assert spec.to_dict(MaskedLM())["prior"] is False

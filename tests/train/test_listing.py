@@ -153,8 +153,8 @@ def test_a_killed_process_is_running_no_longer(run: Path):
     code = f"""
 import time
 from pathlib import Path
-from clozeworks.core import atomic_io as atomic
-with atomic.held(Path({str(run)!r}), "is training"):
+from clozeworks.core import atomic_io
+with atomic_io.hold_lock(Path({str(run)!r}), "is training"):
     print("held", flush=True)
     time.sleep(60)
 """

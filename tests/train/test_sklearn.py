@@ -46,7 +46,7 @@ def data(count: int = 64, seed: int = 0) -> tuple[list[str], list[str]]:
 
 
 def made(road: Path, **more: object) -> "cw.TextClassifier":
-    how = {"epochs": 6, "batch": 8, "length": 16, "rate": 3e-3, **more}
+    how = {"epochs": 6, "batch_size": 8, "max_length": 16, "learning_rate": 3e-3, **more}
     return cw.TextClassifier(road / "run", **how)
 
 
@@ -105,9 +105,9 @@ def test_it_goes_into_a_search_and_a_pipeline(road: Path):
 
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     whole = make_pipeline(lower, made(road, epochs=1))
-    search = GridSearchCV(whole, {"textclassifier__rate": [1e-3, 3e-3]}, cv=2)
+    search = GridSearchCV(whole, {"textclassifier__learning_rate": [1e-3, 3e-3]}, cv=2)
     search.fit(np.array(data(16)[0]), data(16)[1])
-    assert search.best_params_["textclassifier__rate"] in (1e-3, 3e-3)
+    assert search.best_params_["textclassifier__learning_rate"] in (1e-3, 3e-3)
 
 
 def test_mistakes(road: Path):

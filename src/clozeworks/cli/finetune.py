@@ -241,7 +241,7 @@ def describe_head(task: Task) -> str:
     summary = getattr(task, "summary", None)
     reading = type(task.reading).__name__
     parts = [] if reading == "Reading" else [READ[reading]]
-    parts += [] if task.task_encoder is None else [f"readers of {task.task_encoder.cells} cells"]
+    parts += [] if task.task_encoder is None else [f"a task encoder (BiLSTM) of {task.task_encoder.cells} cells"]
     if isinstance(summary, Summary):
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
         parts += (

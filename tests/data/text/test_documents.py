@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
@@ -158,6 +158,7 @@ def test_rows_come_back_as_they_were(tmp_path_factory, originals):
     st.integers(1, 40),
     st.integers(4, 50),
 )
+@example("    \n\na", 1, 4)
 @settings(max_examples=300, deadline=None)
 def test_long_lines_and_documents_lose_nothing(tmp_path_factory, text, part, line):
     file = tmp_path_factory.mktemp("lines") / "a.txt"

@@ -41,8 +41,8 @@ def read_paragraphs(lines: Lines, reading: Reading) -> Iterator[Document]:
                 texts.append(line + "\n" if whole else line)
                 held += len(line)
             elif whole and not inside:
-                if texts:
-                    yield document(_folded("".join(texts), reading))
+                if (joined := "".join(texts)).strip():  # a long line of blanks alone is no document
+                    yield document(_folded(joined, reading))
                 texts, held, part, changed = [], 0, 0, False
             else:
                 texts.append(line + "\n" if whole else line)
