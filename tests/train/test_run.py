@@ -272,10 +272,12 @@ def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: 
 
 RUN = "import runpy; runpy.run_module('clozeworks', run_name='__main__', alter_sys=True)"
 ENDLESS = f"""
-import time
+import sys, time
+from pathlib import Path
 from clozeworks.train import loop
 
 def compute_endlessly(*_):
+    Path(sys.argv[-1]).with_suffix(".entered").touch()
     while True:
         time.sleep(0.01)
 
@@ -285,15 +287,15 @@ loop.accumulate = compute_endlessly
 
 
 def command(recipe: Recipe, data: Path, out: Path, steps: int, code: str = RUN) -> subprocess.Popen[str]:
-    """A run of the command line that has done so many steps."""
+    """A run of the command line that has done so many steps; 0: that is in the middle of its first one."""
     file = out.with_suffix(".json")
     file.write_text(json.dumps(spec.to_dict(recipe)))
     words = ["-c", code, "pretrain", str(file), "--data", str(data), "--out", str(out)]
     child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 300  # a loaded machine takes a minute to begin
-    metrics = out / "metrics.jsonl"
-    while (not metrics.exists() or len(metrics_log.read(metrics)) < steps) and time.monotonic() < deadline:
-        if child.poll() is not None:
+    metrics, entered = out / "metrics.jsonl", out.with_suffix(".entered")
+    while time.monotonic() < deadline and child.poll() is None:
+        if (metrics.exists() and len(metrics_log.read(metrics)) >= steps > 0) or (steps == 0 and entered.exists()):
             break
         time.sleep(0.02)
     return child
