@@ -47,7 +47,8 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
         if json:
             print(json_lines.dumps(NAMES))
         else:
-            console.print("\n".join(f"python -m benchmarks {each:<10}{what}" for each, what in NAMES.items()), soft_wrap=True)
+            lines = (f"python -m benchmarks {each:<10}{what}" for each, what in NAMES.items())
+            console.print("\n".join(lines), soft_wrap=True)
         return 0
     if name not in NAMES:
         raise InputError("bench", name, "a benchmark of ours is needed", suggest(name, NAMES))

@@ -1,7 +1,7 @@
 """What 8, 64 and 512 GPUs would need to pretrain a recipe, on paper: `python -m studies.scale`.
 
-Bytes and FLOPs are the library's own estimate of a recipe; everything about machines is an assumption that
-`--set` changes. Prints a page in Markdown, which for the defaults is docs/scale.md, or with `--json` the same as one object.
+Bytes and FLOPs are the library's own estimate of a recipe; everything about machines is an assumption that `--set`
+changes. Prints a page in Markdown, which for the defaults is docs/scale.md, or with `--json` the same as one object.
 """
 
 import json
