@@ -88,7 +88,7 @@ def ours(
     import clozeworks  # what a user calls, and nothing behind it
 
     changes = {"train.seed": str(seed), "train.precision": "fp32"}
-    done = finetune(task, model, rows, dev, out=out, epochs=epochs, length=length, changes=changes)
+    done = finetune(task, model, rows, dev, out=out, epochs=epochs, max_length=length, changes=changes)
     return done.metrics["accuracy"], clozeworks.load(out).recipe.train
 
 
