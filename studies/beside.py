@@ -88,7 +88,7 @@ def ours(
     import clozeworks  # what a user calls, and nothing behind it
 
     changes = {"train.seed": str(seed), "train.precision": "fp32"}
-    done = finetune(task, model, rows, dev, out=out, epochs=epochs, length=length, changes=changes)
+    done = finetune(task, model, rows, dev, out=out, epochs=epochs, max_length=length, changes=changes)
     return done.metrics["accuracy"], clozeworks.load(out).recipe.train
 
 
@@ -119,8 +119,25 @@ def theirs(
     def accuracy(found: Any) -> dict[str, float]:
         return {"accuracy": float(np.mean(found.predictions.argmax(-1) == found.label_ids))}
 
+    trainer = transformers.Trainer(
+        net,
+        training_arguments(out, seed, epochs, settings),
+        data_collator=transformers.DataCollatorWithPadding(tokenizer),
+        train_dataset=[tokens(row) for row in rows],  # pyright: ignore[reportArgumentType]
+        eval_dataset=[tokens(row) for row in dev],  # pyright: ignore[reportArgumentType]
+        compute_metrics=accuracy,
+    )
+    trainer.train()
+    assert trainer.state.best_metric is not None
+    return float(trainer.state.best_metric)
+
+
+def training_arguments(out: Path, seed: int, epochs: int, settings: Any) -> Any:
+    """The Trainer's settings, equal to those that ours was trained with."""
+    import transformers
+
     optimizer = settings.optimizer
-    arguments = transformers.TrainingArguments(
+    return transformers.TrainingArguments(
         str(out),
         seed=seed,
         num_train_epochs=epochs,
@@ -146,17 +163,6 @@ def theirs(
         use_cpu=True,
         dataloader_pin_memory=False,
     )
-    trainer = transformers.Trainer(
-        net,
-        arguments,
-        data_collator=transformers.DataCollatorWithPadding(tokenizer),
-        train_dataset=[tokens(row) for row in rows],  # pyright: ignore[reportArgumentType]
-        eval_dataset=[tokens(row) for row in dev],  # pyright: ignore[reportArgumentType]
-        compute_metrics=accuracy,
-    )
-    trainer.train()
-    assert trainer.state.best_metric is not None
-    return float(trainer.state.best_metric)
 
 
 def draw(results: dict[str, Any], path: str) -> None:

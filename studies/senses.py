@@ -233,7 +233,7 @@ def layers(encoder: Any, places: list[Place]) -> list[np.ndarray]:
         begin = max(0, min(place.at - most // 2, len(place.sentence) - most))
         words = place.sentence[begin : begin + most]
         known = (tokenizer.id(word) for word in words)
-        ids, first = encoder.framed([unknown if token is None else token for token in known])
+        ids, first = encoder.add_special_tokens([unknown if token is None else token for token in known])
         rows.append(torch.tensor(ids))
         columns.append(first + place.at - begin)
     tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=tokenizer.filler)

@@ -108,8 +108,8 @@ def train_arm(
         "task.target_length": 64,
     }
     done = finetune(
-        "seq2seq", encoder, examples, dev, out=out / f"{seed}-{rate}", form=form, from_scratch=start == "fresh",
-        batch=BATCH, length=128, changes={name: str(value) for name, value in changes.items()},
+        "seq2seq", encoder, examples, dev, out=out / f"{seed}-{rate}", architecture=form, from_scratch=start == "fresh",
+        batch_size=BATCH, max_length=128, changes={name: str(value) for name, value in changes.items()},
     )  # fmt: skip
     lines = (out / f"{seed}-{rate}" / "metrics.jsonl").read_text().splitlines()
     measured = [record for record in map(json.loads, lines) if record.get("split") == "heldout"]

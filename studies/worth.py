@@ -41,8 +41,8 @@ def run(
             scores[size] = {start: [] for start in STARTS}
             for start, seed in ((start, seed) for start in STARTS for seed in seeds):
                 done = finetune(
-                    task, encoder, train, test, out=folder / f"{size}-{start}-{seed}", rows=rows,
-                    from_scratch=start == "fresh", length=longest, changes=fixed | {"train.seed": str(seed)},
+                    task, encoder, train, test, out=folder / f"{size}-{start}-{seed}", limit=rows,
+                    from_scratch=start == "fresh", max_length=longest, changes=fixed | {"train.seed": str(seed)},
                 )  # fmt: skip
                 name, measured = next(iter(done.metrics)), done.rows["dev"]
                 scores[size][start].append(round(done.metrics[name], 4))

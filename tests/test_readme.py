@@ -20,15 +20,19 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
 
 
 def run(page: str, folder: Path) -> None:
-    """The bash and python blocks of a page, `clozeworks` being this checkout and a long quickstart a short one."""
+    """The bash and python blocks of a page, `clozeworks` and the folders beside it being those of this checkout, and a
+    long quickstart a short one."""
     (folder / "bin").mkdir()
     program = folder / "bin" / "clozeworks"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m clozeworks "$@"\n')
     program.chmod(0o755)
-    (folder / "bin" / "python3").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / "bin" / "python3").chmod(0o755)
+    for name in ("python", "python3"):
+        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (folder / "bin" / name).chmod(0o755)
     environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
+    )
     for language, code in blocks(page, "bash", "python"):
         code = re.sub(r"^clozeworks quickstart$", "clozeworks quickstart --steps 20", code, flags=re.MULTILINE)
         command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]

@@ -18,7 +18,7 @@ WIDE = 110  # columns of a terminal that shows where a number is from, and on ho
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Print the figures: 0, 1 if one is outside, which would be a bug of ours, 2 for bad input."""
+    """Print the results: 0, 1 if one is outside, which would be a bug of ours, 2 for bad input."""
     parser = argparse.ArgumentParser(
         prog="python -m studies.conformance",
         description="Compare our masks and formats with the numbers of their papers, on a synthetic text that is the "
@@ -54,9 +54,9 @@ def tell(report: Report, wrote: str | None) -> None:
         table.add_column(group.title)
         for name in ("paper", "from", "ours", "n", "verdict") if wide else ("paper", "ours", "verdict"):
             table.add_column(name, justify="right" if name in ("ours", "n") else "left", no_wrap=True)
-        for figure in group.figures:
-            what, paper, cited, ours, n, told = cells(figure)
-            verdict = Text(told, COLOURS[figure.verdict])
+        for result in group.results:
+            what, paper, cited, ours, n, word = cells(result)
+            verdict = Text(word, COLOURS[result.verdict])
             table.add_row(*([what, paper, cited, ours, n, verdict] if wide else [what, paper, ours, verdict]))
         console.print()
         console.print(table)
@@ -65,8 +65,8 @@ def tell(report: Report, wrote: str | None) -> None:
         table.add_row(*described(each))
     console.print()
     console.print(table)
-    held = [figure for figure in report.figures if figure.expected is not None]
-    console.print(f"\n{len(held) - len(report.outside)} of {len(held)} figures agree with the papers")
+    held = [result for result in report.results if result.expected is not None]
+    console.print(f"\n{len(held) - len(report.outside)} of {len(held)} results agree with the papers")
     closing(console, wrote, "clozeworks examples bert_mini --data DIR")
 
 

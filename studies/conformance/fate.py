@@ -1,4 +1,4 @@
-"""What stands in the place of a hidden token, counted: 80/10/10, and where random tokens come from."""
+"""What stands in the place of a masked token, counted: 80/10/10, and where random tokens come from."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.objectives.mask import MaskNgrams, MaskPhrases, MaskSpans, MaskTokens, MaskWholeWords, Replace
 from clozeworks.objectives.mask.masking import Masking, run_starts
 from clozeworks.objectives.segments import SentenceOrder
-from studies.conformance.figures import Figure, Group, exact, share
 from studies.conformance.material import Material, cited
+from studies.conformance.results import Group, Result, exact, share
 
-TOLD = {  # what the random tokens are, and who has it so
+SOURCES = {  # what the random tokens are, and who has it so
     "vocabulary": ("any", "BERT code"),
     "ordinary": ("not special", "RoBERTa code"),
     "corpus": ("as the text", "SpanBERT code"),
@@ -21,45 +21,50 @@ def fate_groups(material: Material) -> list[Group]:
 
 
 def _fates(material: Material) -> Group:
-    figures: list[Figure] = []
+    results: list[Result] = []
     masks: list[Masking] = [MaskTokens(), MaskWholeWords(), MaskNgrams(), MaskSpans()]
     if material.annotated:
         masks += [MaskPhrases(stage="phrase"), MaskPhrases(stage="entity")]
     for mask in masks:
-        hidden = material.hidden(SentenceOrder(length=128), mask, epochs=2)
+        masked = material.masked(SentenceOrder(length=128), mask, epochs=2)
         name = type(mask).__name__ + (f"({mask.stage})" if isinstance(mask, MaskPhrases) else "")
-        fate, hit, luck, mixed = fates(hidden, mask.replace, material)
+        fate, hit, luck, mixed = fates(masked, mask.replace, material)
         per = "spans" if mask.replace.per == "span" else "tokens"
-        for kind, (told, paper) in enumerate((("masked", 0.8), ("random", 0.1), ("kept", 0.1))):
+        for kind, (label, paper) in enumerate((("[MASK]", 0.8), ("random", 0.1), ("kept", 0.1))):
             expected = (0.8 + 0.1 * luck, 0.1 * (1 - hit - luck), 0.1 + 0.1 * hit)[kind]
-            figures.append(share(f"{name}: {per} {told}", f"{paper}", cited(mask), fate == kind, expected))
+            results.append(share(f"{name}: {per} {label}", f"{paper}", cited(mask), fate == kind, expected))
         if per == "spans":
-            figures.append(exact(f"{name}: spans with two fates", "0", cited(mask), mixed, 0, len(fate)))
+            results.append(exact(f"{name}: spans with two fates", "0", cited(mask), mixed, 0, len(fate)))
     return Group(
         "What stands in its place",
-        "Of the hidden tokens, or of the hidden spans where a span shares one fate. A random token that comes out as "
+        "Of the masked tokens, or of the masked spans where a span shares one fate. A random token that comes out as "
         "the one that was there counts as kept; what is expected is mended by that chance.",
-        figures,
+        results,
     )
 
 
-def fates(hidden: RaggedBatch, replace: Replace, material: Material) -> tuple[np.ndarray, float, float, int]:
-    """Of each hidden token or span: 0 masked, 1 random, 2 kept. Then the chance that a random one comes out as it was,
-    or as the mask token, which cannot be told from the other fates; and the spans whose tokens had two."""
-    at = np.flatnonzero(hidden.labels != NOTHING)
+def fates(masked: RaggedBatch, replace: Replace, material: Material) -> tuple[np.ndarray, float, float, int]:
+    """Of each masked token or span: 0 [MASK], 1 random, 2 kept. Then the chance that a random one comes out as it was,
+    or as the mask token, which cannot be distinguished from the other fates; and the spans whose tokens had two."""
+    at = np.flatnonzero(masked.labels != NOTHING)
     starts = np.ones(len(at), dtype=bool)
     if replace.per == "span":
-        starts = run_starts(hidden, at, hidden.example[at])
+        starts = run_starts(masked, at, masked.example[at])
     begins = np.flatnonzero(starts)
     size = np.diff(np.append(begins, len(at)))
-    new, old = hidden.tokens[at], hidden.labels[at]
-    masked = np.add.reduceat(new == material.vocabulary.mask, begins)
+    new, old = masked.tokens[at], masked.labels[at]
+    replaced = np.add.reduceat(new == material.vocabulary.mask, begins)
     kept = np.add.reduceat(new == old, begins)
-    fate = np.select([masked == size, kept == size], [0, 2], 1)
+    fate = np.select([replaced == size, kept == size], [0, 2], 1)
     chance = chances(replace, material)
     hit = float(np.multiply.reduceat(chance[old], begins).mean())
     luck = float((chance[material.vocabulary.mask] ** size).mean())
-    return fate, hit, luck, int(((masked > 0) & (masked < size)).sum()) if chance[material.vocabulary.mask] == 0 else 0
+    return (
+        fate,
+        hit,
+        luck,
+        int(((replaced > 0) & (replaced < size)).sum()) if chance[material.vocabulary.mask] == 0 else 0,
+    )
 
 
 def chances(replace: Replace, material: Material) -> np.ndarray:
@@ -75,17 +80,17 @@ def chances(replace: Replace, material: Material) -> np.ndarray:
 
 
 def _random_tokens(material: Material) -> Group:
-    figures: list[Figure] = []
+    results: list[Result] = []
     special = np.zeros(material.vocabulary.size, dtype=bool)
     special[list(material.vocabulary.special)] = True
     frequent = np.zeros(material.vocabulary.size, dtype=bool)
     frequent[np.argsort(-material.text.unigram(), kind="stable")[:20]] = True
     kinds = (Replace(source="vocabulary"), Replace(source="ordinary"), Replace(source="corpus"))
     for replace in kinds:
-        origin, (told, where) = replace.source, TOLD[replace.source]
-        hidden = material.hidden(SentenceOrder(length=128), MaskTokens(replace=replace), epochs=2)
-        at = np.flatnonzero(hidden.labels != NOTHING)
-        new, old = hidden.tokens[at], hidden.labels[at]
+        origin, (stated, where) = replace.source, SOURCES[replace.source]
+        masked = material.masked(SentenceOrder(length=128), MaskTokens(replace=replace), epochs=2)
+        at = np.flatnonzero(masked.labels != NOTHING)
+        new, old = masked.tokens[at], masked.labels[at]
         random = (new != old) & (new != material.vocabulary.mask)
         chance = chances(replace, material)
         for name, group in (("special", special), ("among the 20 commonest", frequent)):
@@ -95,12 +100,12 @@ def _random_tokens(material: Material) -> Group:
             expected = float(((wanted - chance[old[random]] * group[old[random]]) / seen).mean())
             what = f"source {origin}: random tokens {name}"
             if name == "special" and origin == "ordinary":
-                figures.append(exact(what, "0", where, int(group[new[random]].sum()), 0, int(random.sum())))
+                results.append(exact(what, "0", where, int(group[new[random]].sum()), 0, int(random.sum())))
             else:
-                figures.append(share(what, told, where, group[new[random]], expected))
+                results.append(share(what, stated, where, group[new[random]], expected))
     return Group(
         "Where random tokens come from",
         "`Replace(source=...)`. The share of special tokens, and of the twenty that the text has most often, among the "
-        "random tokens that can be told from the old ones.",
-        figures,
+        "random tokens that differ from the old ones.",
+        results,
     )

@@ -20,8 +20,8 @@ from clozeworks.objectives.segments import (
 )
 from clozeworks.objectives.segments.chunks import divide, gather, targets
 from clozeworks.objectives.segments.sentences import cut
-from studies.conformance.figures import Figure, Group, exact, share
 from studies.conformance.material import Material, Text
+from studies.conformance.results import Group, Result, exact, share
 
 DOCUMENTS = 200_000  # target lengths drawn without a text
 
@@ -100,13 +100,13 @@ def shown(plan: ExamplePlan, text: Text) -> int:
 
 
 def _next_sentence(material: Material) -> Group:
-    figures: list[Figure] = []
+    results: list[Result] = []
     for length in (128, 512):
         segments = SegmentPair(length)
         epoch = material.source(segments, None).epoch(0)
         label = epoch.plan.fields["pair_label"] == 1
         several = _several(epoch, segments, material.text)
-        figures += [
+        results += [
             share(f"SegmentPair at {length}: B from elsewhere", "0.5", "BERT 3.1", label, None),
             share(
                 f"SegmentPair at {length}: the same, of chunks of two sentences or more",
@@ -124,31 +124,31 @@ def _next_sentence(material: Material) -> Group:
                 int((~several).sum()),
             ),
         ]
-        figures += _sides(f"SegmentPair at {length}", epoch.plan, material.text)
+        results += _sides(f"SegmentPair at {length}", epoch.plan, material.text)
     drawn = targets(DOCUMENTS, 125, 0.1, counter_rng.fold(material.seed, "conformance"))
-    figures.append(
+    results.append(
         share("SegmentPair at 128: documents with a shorter target", "0.1", "BERT code", drawn < 125, 0.1 * 123 / 124)
     )
     segments = SentencePair(128)
     epoch = material.source(segments, None).epoch(0)
     label = epoch.plan.fields["pair_label"] == 1
     last = np.isin(epoch.plan.ends[::2], material.text.sentences[material.text.documents])
-    figures += [
+    results += [
         share("SentencePair: B from elsewhere", "0.5", "RoBERTa 4.2", label, None),
         share("SentencePair: the same, where a next sentence is left", "0.5", "RoBERTa 4.2", label[~last], 0.5),
     ]
-    figures += _sides("SentencePair", epoch.plan, material.text)
+    results += _sides("SentencePair", epoch.plan, material.text)
     return Group(
         "Next sentence: SegmentPair, SentencePair",
         "The papers say half. A chunk of one sentence, or the last sentence of a document, has nothing that "
         "follows it and always gets a second side from elsewhere, in the released code too (which gives 0.60 "
         "on a toy text): the share over all examples is above a half and depends on the text, the share where "
         "there is a choice is a half.",
-        figures,
+        results,
     )
 
 
-def _sides(name: str, plan: ExamplePlan, text: Text) -> list[Figure]:
+def _sides(name: str, plan: ExamplePlan, text: Text) -> list[Result]:
     """Where the second side comes from, held against the label."""
     a, b = documents_of(plan, text).reshape(-1, 2).T
     label = plan.fields["pair_label"] == 1
@@ -174,25 +174,25 @@ def _several(epoch: Epoch, segments: SegmentPair, text: Text) -> np.ndarray:
     begin = np.arange(sentences.count)
     end = gather(sentences, targets(len(sentences.documents) - 1, room, segments.short, key), begin)
     middle = divide(begin, end, key).tolist()
-    ends, at, found = end.tolist(), 0, []
+    ends, at, longer = end.tolist(), 0, []
     for other in epoch.plan.fields["pair_label"].tolist():
-        found.append(ends[at] - at > 1)
+        longer.append(ends[at] - at > 1)
         at = min(middle[at] if other else ends[at], sentences.count - 1)  # only labels that are wrong lead beyond
-    return np.array(found)
+    return np.array(longer)
 
 
 # ---- sentence order
 
 
 def _order(material: Material) -> Group:
-    figures: list[Figure] = []
+    results: list[Result] = []
     for length in (128, 512):
         plan = material.source(SentenceOrder(length), None).epoch(0).plan
         a, b = documents_of(plan, material.text).reshape(-1, 2).T
         label = plan.fields["pair_label"] == 1
         before = plan.ends[::2] <= plan.starts[1::2]
         name = f"SentenceOrder at {length}"
-        figures += [
+        results += [
             share(f"{name}: swapped", "0.5", "ALBERT 3.1", label, 0.5),
             exact(
                 f"{name}: labels that the places contradict",
@@ -207,7 +207,7 @@ def _order(material: Material) -> Group:
     return Group(
         "Sentence order: SentenceOrder",
         "Both sides are neighbours in one document; the label says which comes first.",
-        figures,
+        results,
     )
 
 
@@ -217,17 +217,17 @@ def _order(material: Material) -> Group:
 def _rows(material: Material) -> Group:
     text = material.text
     tokens, borders = int(text.sentences[-1]), text.sentences[text.documents]
-    figures: list[Figure] = []
+    results: list[Result] = []
     for segments in (FullSentences(512), DocSentences(512)):
         plan = material.source(segments, None).epoch(0).plan
         name = type(segments).__name__
         long = np.diff(text.sentences).max(initial=0) > segments.length - 2
         inner = ~np.isin(plan.starts, text.sentences)
-        figures.append(
+        results.append(
             exact(f"{name}: tokens that an epoch leaves out", "0", "RoBERTa 4.2", tokens - shown(plan, text), 0, tokens)
         )
         if not long:
-            figures.append(
+            results.append(
                 exact(
                     f"{name}: pieces that begin within a sentence", "0", "RoBERTa 4.2", int(inner.sum()), 0, len(inner)
                 )
@@ -236,21 +236,21 @@ def _rows(material: Material) -> Group:
             crossed = int(
                 (np.searchsorted(borders, plan.starts, "right") != np.searchsorted(borders, plan.ends, "left")).sum()
             )
-            figures.append(exact(f"{name}: examples over a document border", "0", "RoBERTa 4.2", crossed, 0, len(plan)))
+            results.append(exact(f"{name}: examples over a document border", "0", "RoBERTa 4.2", crossed, 0, len(plan)))
         else:
             pieces = np.diff(plan.first)
             seps = plan.lengths - 1 - np.add.reduceat(plan.ends - plan.starts, plan.first[:-1])
-            figures.append(
+            results.append(
                 exact(
                     f"{name}: [SEP] a border, and one at the end", "1", "RoBERTa 4.2", seps - (pieces - 1), 1, len(plan)
                 )
             )
-    figures += _stream(material)
+    results += _stream(material)
     if material.sides is not None:
         plan = Source(material.sides, Pairs(512, 256), None, material.vocabulary, material.seed).epoch(0).plan
         a, b = documents_of(plan, material.sides).reshape(-1, 2).T
         late = (plan.starts[::2] >= plan.starts[1::2]) | (a != b)
-        figures.append(
+        results.append(
             exact(
                 "Pairs at 512: targets that are not of their source",
                 "0",
@@ -261,15 +261,15 @@ def _rows(material: Material) -> Group:
             )
         )
         lost = int(plan.fields["cut"].sum())
-        figures.append(Figure("Pairs at 512: tokens cut away", "", "", lost, int(material.sides.sentences[-1])))
+        results.append(Result("Pairs at 512: tokens cut away", "", "", lost, int(material.sides.sentences[-1])))
     return Group(
         "Rows: FullSentences, DocSentences, Stream, Pairs",
         "What each format promises of its rows, counted where it is broken.",
-        figures,
+        results,
     )
 
 
-def _stream(material: Material) -> list[Figure]:
+def _stream(material: Material) -> list[Result]:
     """The rows of a stream end to end are a stretch of the text, and the streams end to end are the text."""
     segments = Stream(128, streams=8)
     plan = material.source(segments, None).epoch(0).plan

@@ -92,7 +92,7 @@ class Material:
     def source(self, segments: Segments, corruption: Corruption | None) -> Source:
         return Source(self.text, segments, corruption, self.vocabulary, self.seed)
 
-    def hidden(self, segments: Segments, corruption: Corruption, epochs: int = 1) -> RaggedBatch:
+    def masked(self, segments: Segments, corruption: Corruption, epochs: int = 1) -> RaggedBatch:
         """The examples of a few epochs, corrupted."""
         source = self.source(segments, corruption)
         made = [source.epoch(number) for number in range(epochs)]

@@ -7,8 +7,8 @@ from clozeworks.core.examples import NOTHING
 from clozeworks.objectives.mask.units import words
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import PairStream
-from studies.conformance.figures import Figure, Group, exact, mean, share
 from studies.conformance.material import Material
+from studies.conformance.results import Group, Result, exact, mean, share
 
 DRAWN = 200_000  # lengths drawn without a text
 LENGTH, REUSE = 512, 256
@@ -23,12 +23,12 @@ def _targets(material: Material) -> Group:
     drawn = Permute().sizes(numbers)
     chance = 1 / np.arange(1, 6)
     chance /= chance.sum()
-    figures: list[Figure] = [
+    results: list[Result] = [
         share(f"Permute, drawn: {n} word{'s' * (n > 1)}", f"{p:.3f}", "XLNet code", drawn == n, float(p))
         for n, p in enumerate(chance, 1)
     ]
-    figures.append(mean("Permute, drawn: mean words", "2.190", "XLNet code", drawn, float(chance @ np.arange(1, 6))))
-    found = material.hidden(PairStream(LENGTH, reuse=REUSE, streams=2), Permute())
+    results.append(mean("Permute, drawn: mean words", "2.190", "XLNet code", drawn, float(chance @ np.arange(1, 6))))
+    found = material.masked(PairStream(LENGTH, reuse=REUSE, streams=2), Permute())
     target = found.labels != NOTHING
     assert found.order is not None
     many, count = len(found), target.reshape(-1, LENGTH).sum(axis=1)
@@ -40,7 +40,7 @@ def _targets(material: Material) -> Group:
     first = np.arange(LENGTH) < reused[:, None]
     lowest = np.where(first, np.iinfo(np.int32).max, order).min(axis=1)
     leaks = int((np.where(first, order, -1).max(axis=1) >= lowest).sum())
-    figures += [
+    results += [
         exact("Permute: predictions of 512 tokens (a share of .166)", "85", "XLNet 3.1", count, 85, many),
         exact("Permute: special tokens predicted", "0", "XLNet code", int((target & found.special).sum()), 0, many),
         exact("Permute: rows whose reused tokens see others", "0", "XLNet code", leaks, 0, many),
@@ -50,7 +50,7 @@ def _targets(material: Material) -> Group:
         "Targets in an order: Permute",
         "Lengths as they are drawn; then rows of 512 tokens, of which 256 are reused. Words are predicted in part "
         "where the number is met within a span, or single tokens fill up to it.",
-        figures,
+        results,
     )
 
 

@@ -1,7 +1,7 @@
 """Masks and formats beside the numbers of the papers, on one page that anybody can make again.
 
 The page is measured on a synthetic text that is the same on every machine, so it is the same page, to the last digit;
-or on text of your own, where some figures are the text's and get no verdict.
+or on text of your own, where some results are the text's and get no verdict.
 """
 
 import os
@@ -17,11 +17,11 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from studies.conformance.fate import fate_groups
-from studies.conformance.figures import LIMIT, Figure, Group, exact
 from studies.conformance.formats import Packed, format_groups, packed
 from studies.conformance.masks import mask_groups
 from studies.conformance.material import Head, Material
 from studies.conformance.orders import order_groups
+from studies.conformance.results import LIMIT, Group, Result, exact
 from studies.conformance.synthetic import Synthetic, vocabulary
 
 DOCUMENTS, SIDES, SEED = 2000, 4000, 1
@@ -37,13 +37,13 @@ class Report:
     formats: list[Packed]
 
     @property
-    def figures(self) -> list[Figure]:
-        return [figure for group in self.groups for figure in group.figures]
+    def results(self) -> list[Result]:
+        return [result for group in self.groups for result in group.results]
 
     @property
-    def outside(self) -> list[Figure]:
+    def outside(self) -> list[Result]:
         """What does not agree with the paper, which no text and no chance explains."""
-        return [figure for figure in self.figures if figure.verdict == "outside"]
+        return [result for result in self.results if result.verdict == "outside"]
 
 
 def synthetic() -> Material:
@@ -65,28 +65,28 @@ def real(directory: str | os.PathLike[str]) -> Material:
 
 
 def measure(material: Material, text: str = "synthetic text") -> Report:
-    """Every figure that this text allows."""
+    """Every result that this text allows."""
     formats = list(packed(material))
     groups = [*mask_groups(material), *fate_groups(material), *order_groups(material), *format_groups(material)]
     longer = sum(each.too_long for each in formats)
     examples = sum(each.examples for each in formats)
-    groups[-1].figures.append(exact("every format: examples longer than a row", "0", "", longer, 0, examples))
-    groups = [Group(each.title, each.about, [figure for figure in each.figures if figure.n]) for each in groups]
+    groups[-1].results.append(exact("every format: examples longer than a row", "0", "", longer, 0, examples))
+    groups = [Group(each.title, each.about, [result for result in each.results if result.n]) for each in groups]
     tokens, documents = int(material.text.sentences[-1]), len(material.text.documents) - 1
-    return Report(text, tokens, documents, [each for each in groups if each.figures], formats)
+    return Report(text, tokens, documents, [each for each in groups if each.results], formats)
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    figures = [
-        {"group": group.title, **asdict(figure), "verdict": figure.verdict}
+    results = [
+        {"group": group.title, **asdict(result), "verdict": result.verdict}
         for group in report.groups
-        for figure in group.figures
+        for result in group.results
     ]
     return {
         "text": report.text,
         "tokens": report.tokens,
         "documents": report.documents,
-        "figures": figures,
+        "results": results,
         "formats": [asdict(each) for each in report.formats],
         "outside": len(report.outside),
     }
@@ -100,8 +100,8 @@ def page(report: Report) -> str:
         "Our masks and formats beside the numbers of the papers, or of their released code where the paper is silent.",
         "",
         _filled(
-            f"Measured on {report.text}: {report.tokens:,} tokens in {report.documents:,} documents. A figure that is "
-            f"drawn has its standard error and agrees if it lies within {LIMIT:.0f} of them; a figure that is counted "
+            f"Measured on {report.text}: {report.tokens:,} tokens in {report.documents:,} documents. A result that is "
+            f"drawn has its standard error and agrees if it lies within {LIMIT:.0f} of them; a result that is counted "
             "must be exact. Where the text decides there is no verdict. `n` is the number of things looked at: tokens, "
             "spans, examples, as the row says."
         ),
@@ -118,7 +118,7 @@ def page(report: Report) -> str:
     ]
     for group in report.groups:
         lines += [f"## {group.title}", "", _filled(group.about), ""]
-        lines += _table(("", "paper", "from", "ours", "n", "verdict"), [cells(figure) for figure in group.figures])
+        lines += _table(("", "paper", "from", "ours", "n", "verdict"), [cells(result) for result in group.results])
     lines += [
         "## What becomes of a text",
         "",
@@ -146,8 +146,8 @@ HEADINGS = (
 )  # fmt: skip
 
 
-def cells(figure: Figure) -> tuple[str, ...]:
-    return figure.what, figure.paper, figure.source, figure.measured, f"{figure.n:,}", figure.told
+def cells(result: Result) -> tuple[str, ...]:
+    return result.what, result.paper, result.source, result.measured, f"{result.n:,}", result.told
 
 
 def described(each: Packed) -> tuple[str, ...]:

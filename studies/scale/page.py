@@ -21,9 +21,9 @@ def _opening(plan: Plan) -> Iterator[str]:
     yield from _paragraph(
         f"What {numbers} GPUs would need to pretrain `{plan.name}` on {plan.cluster.text.size / 1e9:g} GB of text, on "
         "paper. **Nothing on this page was run on a GPU.** Bytes and FLOPs are what the library itself estimates for "
-        "any recipe before it trains (`clozeworks show`): the recipe is run on the meta device, where shapes flow and "
-        "nothing is computed, and tests hold that estimate against real processes on a CPU. Times follow from the "
-        "assumptions below, and are as good as those."
+        "any recipe before it trains (`clozeworks pretrain --dry-run`): the recipe is run on the meta device, where "
+        "shapes flow and nothing is computed, and tests hold that estimate against real processes on a CPU. Times "
+        "follow from the assumptions below, and are as good as those."
     )
     yield from ["```text", "python3 -m studies.scale", "```", ""]
     yield from _paragraph(
@@ -55,9 +55,9 @@ def _arithmetic(plan: Plan) -> Iterator[str]:
     )
     yield from _paragraph(
         "The passes are estimated in fp32, so the memory below is an upper bound: autocast to bf16 keeps less. An "
-        "earlier version of this page counted by formulas for plain encoders in bf16, and had about half the bytes; "
-        "FLOPs are now by each part's definition, the last layer in full, where training goes on only with the tokens "
-        "that a loss reads."
+        "earlier version of this page counted by formulas for plain encoders in bf16, which gave about two thirds of "
+        "these bytes. FLOPs are by each part's definition, the last layer in full, where training goes on only with "
+        "the tokens that a loss reads."
     )
 
 

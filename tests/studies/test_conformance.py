@@ -21,10 +21,10 @@ from clozeworks.objectives.segments import DocSentences, PairStream, SegmentPair
 from studies.conformance import formats
 from studies.conformance import report as conformance
 from studies.conformance.__main__ import main
-from studies.conformance.figures import LIMIT, Figure, exact, mean, share
 from studies.conformance.formats import shown
 from studies.conformance.masks import runs
 from studies.conformance.material import Head, Material
+from studies.conformance.results import LIMIT, Result, exact, mean, share
 from studies.conformance.synthetic import Synthetic, vocabulary
 from tests.conftest import SHARED
 from tests.objectives.laid import corrupt, lay
@@ -48,7 +48,7 @@ def test_the_page_is_what_is_measured(report):
 
 def test_everything_agrees(report):
     assert not report.outside
-    verdicts = [figure.verdict for figure in report.figures]
+    verdicts = [result.verdict for result in report.results]
     assert verdicts.count("exact") > 30
     assert verdicts.count("agrees") > 40
     assert {each.format for each in report.formats} == {
@@ -130,8 +130,8 @@ BREAKS = {
     "clipped spans": (MaskSpans, "lengths", lambda method: clipped, "drawn: mean words"),
     "uniform runs": (MaskNgrams, "lengths", lambda method: uniform, "drawn: 1 word"),
     "a larger budget": (Masking, "budget", one_more, "MaskTokens: predictions of 128 tokens"),
-    "halves of words": (MaskWholeWords, "choose", half_words, "MaskWholeWords: words hidden in part"),
-    "other shares": (Replace, "__init__", fewer_masks, "MaskTokens: tokens masked"),
+    "halves of words": (MaskWholeWords, "choose", half_words, "MaskWholeWords: words masked in part"),
+    "other shares": (Replace, "__init__", fewer_masks, "MaskTokens: tokens [MASK]"),
     "special random tokens": (Replace, "_random", lambda method: any_token, "source ordinary: random tokens special"),
     "wrong way round": (SentenceOrder, "plan", relabelled, "SentenceOrder at 128: labels that the places contradict"),
     "wrong neighbours": (SegmentPair, "plan", relabelled, "SegmentPair at 128: following B that does not follow A"),
@@ -147,7 +147,7 @@ BREAKS = {
 def test_a_departure_is_seen(broken, monkeypatch):
     part, name, change, seen = BREAKS[broken]
     monkeypatch.setattr(part, name, change(getattr(part, name)))
-    outside = {figure.what for figure in conformance.measure(small()).outside}
+    outside = {result.what for result in conformance.measure(small()).outside}
     assert seen in outside
 
 
@@ -161,20 +161,20 @@ def test_static_masks_that_change_are_seen(monkeypatch):
         return Epoch(source, number, key, source.segments.plan(source.text, counter_rng.fold(key, "segments")))
 
     monkeypatch.setattr(Source, "epoch", anew)
-    outside = [figure.what for figure in conformance.measure(small()).outside]
+    outside = [result.what for result in conformance.measure(small()).outside]
     name = "10 static copies"
     assert outside == [f"{name}: different masks of an example", f"{name}: times that each is seen"]
 
 
-# ---- figures
+# ---- results
 
 
 @given(st.floats(-3 * LIMIT, 3 * LIMIT), st.floats(1e-6, 1e3))
 def test_the_verdict_is_about_standard_errors(distance, error):
-    figure = Figure("", "", "", 0.5 + distance * error, 10, 0.5, error)
-    assert figure.distance == pytest.approx(distance, abs=1e-4)
+    result = Result("", "", "", 0.5 + distance * error, 10, 0.5, error)
+    assert result.distance == pytest.approx(distance, abs=1e-4)
     if abs(abs(distance) - LIMIT) > 1e-3:
-        assert figure.verdict == ("agrees" if abs(distance) < LIMIT else "outside")
+        assert result.verdict == ("agrees" if abs(distance) < LIMIT else "outside")
 
 
 def test_figures_of_draws_and_counts():
@@ -185,15 +185,15 @@ def test_figures_of_draws_and_counts():
     assert mean("", "", "", np.array([1.0, 3.0]), None).error == pytest.approx(1.0)
     assert exact("", "", "", np.array([4, 4, 5, 4]), 4, 4).verdict == "outside", "one of many differs"
     assert exact("", "", "", np.array([4, 4]), 4, 2).verdict == "exact"
-    assert Figure("", "", "", 0.80312, 9, 0.8, 0.0011).measured == "0.8031 ± 0.0011"
-    assert Figure("", "", "", 4.0, 9, 4).measured == "4"
-    assert Figure("", "", "", 4.0, 9).verdict == "the text decides"
+    assert Result("", "", "", 0.80312, 9, 0.8, 0.0011).measured == "0.8031 ± 0.0011"
+    assert Result("", "", "", 4.0, 9, 4).measured == "4"
+    assert Result("", "", "", 4.0, 9).verdict == "the text decides"
 
 
 def test_runs_are_counted_in_words():
-    """Three words of 1, 2 and 3 tokens, all hidden: one run."""
-    hidden = corrupt(MaskWholeWords(0.99), lay([[[1, 2, 3]]]))
-    assert runs(hidden).tolist() == [3]
+    """Three words of 1, 2 and 3 tokens, all masked: one run."""
+    masked = corrupt(MaskWholeWords(0.99), lay([[[1, 2, 3]]]))
+    assert runs(masked).tolist() == [3]
 
 
 # ---- the synthetic text
@@ -282,7 +282,7 @@ def test_on_real_text(prepared, capsys, tmp_path):
     assert out.count("\n") == 1
     found = json.loads(out)
     assert found["outside"] == 0
-    assert not [each for each in found["figures"] if "MaskPhrases" in each["what"] or "Pairs" in each["what"]]
+    assert not [each for each in found["results"] if "MaskPhrases" in each["what"] or "Pairs" in each["what"]]
     assert {each["format"] for each in found["formats"]} >= {"Stream", "SegmentPair"}
     assert page.read_text().startswith("# Conformance")
 
@@ -290,7 +290,7 @@ def test_on_real_text(prepared, capsys, tmp_path):
 def test_for_people(prepared, capsys):
     assert main(["--real", str(prepared / "data")]) == 0
     told = capsys.readouterr().out
-    assert "figures agree with the papers" in told
+    assert "results agree with the papers" in told
     assert max(len(line) for line in told.splitlines()) <= 80
 
 

@@ -1,4 +1,4 @@
-"""A figure of a paper beside ours: what was measured on how many, and whether the two agree."""
+"""A result of a paper beside ours: what was measured on how many, and whether the two agree."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,7 +11,7 @@ Verdict = Literal["exact", "agrees", "outside", "the text decides"]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class Result:
     """`paper` as it is printed there, `expected` what ours is held against (None: the text decides)."""
 
     what: str
@@ -50,30 +50,30 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Figures that belong together, and what the reader should know of them."""
+    """Results that belong together, and what the reader should know of them."""
 
     title: str
     about: str
-    figures: list[Figure]
+    results: list[Result]
 
 
-def exact(what: str, paper: str, source: str, values: np.ndarray | float | int, expected: float, n: int) -> Figure:
+def exact(what: str, paper: str, source: str, values: np.ndarray | float | int, expected: float, n: int) -> Result:
     """Something counted: one number, or many that must all be the same (the farthest one is shown)."""
     values = np.atleast_1d(np.asarray(values, dtype=np.float64))
     ours = float(values[np.argmax(np.abs(values - expected))]) if len(values) else expected
-    return Figure(what, paper, source, ours, n, expected)
+    return Result(what, paper, source, ours, n, expected)
 
 
-def share(what: str, paper: str, source: str, hits: np.ndarray, expected: float | None) -> Figure:
+def share(what: str, paper: str, source: str, hits: np.ndarray, expected: float | None) -> Result:
     """A share of independent draws."""
     n = len(hits)
     ours = int(hits.sum()) / max(n, 1)
     p = ours if expected is None else expected
-    return Figure(what, paper, source, ours, n, expected, float(np.sqrt(p * (1 - p) / max(n, 1))))
+    return Result(what, paper, source, ours, n, expected, float(np.sqrt(p * (1 - p) / max(n, 1))))
 
 
-def mean(what: str, paper: str, source: str, values: np.ndarray, expected: float | None) -> Figure:
+def mean(what: str, paper: str, source: str, values: np.ndarray, expected: float | None) -> Result:
     """The mean of independent draws."""
     n = len(values)
     error = float(values.std(ddof=1) / np.sqrt(n)) if n > 1 else 0.0
-    return Figure(what, paper, source, float(values.mean()) if n else 0.0, n, expected, error)
+    return Result(what, paper, source, float(values.mean()) if n else 0.0, n, expected, error)
