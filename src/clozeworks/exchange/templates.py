@@ -10,7 +10,7 @@ from clozeworks.tasks.template import InputTemplate
 
 LENGTH = 512  # of an example, however long a text the encoder can read
 # The specials of a model that reads one way, by role: before a text, between two, behind all. [MASK] stands in no text
-# that it was pretrained on. Where the tokenizer has none, those of the paper are added (`exchange.grow.add_template_tokens`).
+# that it was pretrained on. Where the tokenizer has none, those of the paper are added (`grow.add_template_tokens`).
 ONE_WAY = {"cls": "_start_", "mask": "_delimiter_", "sep": "_classify_"}
 
 
