@@ -66,7 +66,7 @@ CHANGES = {
 }
 
 # Printed by `python -m docs.tools.trace`; put in what it says after a change of the path.
-TRACE = {"frames_to_attention": 17, "files_of_prepare": 42, "files_of_pretrain": 105}
+TRACE = {"frames_to_attention": 19, "files_of_prepare": 43, "files_of_pretrain": 110}
 
 IDEAS = """\
 ## Five ideas
