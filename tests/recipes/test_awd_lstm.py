@@ -175,7 +175,7 @@ def encoder(data: Path, tmp_path_factory: pytest.TempPathFactory) -> TextEncoder
 
 
 def test_the_last_stage_is_that_of_the_paper(encoder: TextEncoder):
-    made = plan("classify", encoder, rows(), wishes=FinetuneOptions(gradual_unfreezing=True, max_length=32))
+    made = plan("classify", encoder, rows(), options=FinetuneOptions(gradual_unfreezing=True, max_length=32))
     assert made.task.summary == Summary("concat", "own", "relu", early=True, width=50)
     assert made.task.template.opening == made.task.template.closing == ("[SEP]",), (
         "as between the documents of the stream"
@@ -189,7 +189,7 @@ def test_the_last_stage_is_that_of_the_paper(encoder: TextEncoder):
     assert shapes["classify.summary.dense.weight"] == (50, 3 * 8)
     assert shapes["classify.out.weight"] == (2, 50)
     with pytest.raises((RecipeError, InputError), match="widths 8, 12 have no sum"):
-        plan("classify", encoder, rows(), wishes=FinetuneOptions(features="mix", max_length=32))
+        plan("classify", encoder, rows(), options=FinetuneOptions(features="mix", max_length=32))
 
 
 def test_the_stage_between_has_the_rates_of_layers_too(encoder: TextEncoder):
@@ -207,7 +207,7 @@ def test_layers_stay_bit_for_bit_until_their_time_the_embedding_longest(encoder:
         "classify",
         encoder,
         rows(12),
-        wishes=FinetuneOptions(gradual_unfreezing=True, max_length=32, batch_size=8, dev_share=0),
+        options=FinetuneOptions(gradual_unfreezing=True, max_length=32, batch_size=8, dev_share=0),
     )
     recipe = copy.deepcopy(made.recipe)
     recipe.train.keep.last, recipe.train.save_every, recipe.train.steps = 100, 1, 12

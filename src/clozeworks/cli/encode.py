@@ -36,8 +36,8 @@ class Options(JsonOptions, DeviceOptions, ColumnOptions, ModelOptions):
     """Encode texts as sentence embeddings
 
     One vector a text, in the order given: of the lines of a .txt, or of the column text of records (.jsonl, .csv, .tsv,
-    .parquet and others, see docs/rows.md). The ending of --out is the format: .npy is one array [texts, width], .jsonl
-    is a line for each text, which is also what standard output gets. Pooling is that of the model: one that was
+    .parquet and others, see docs/labelled_data.md). The ending of --out is the format: .npy is an array [texts, width],
+    .jsonl is a line for each text, which is also what standard output gets. Pooling is that of the model: one that was
     fine-tuned with `finetune embed` has learned it, others make the mean of their tokens.
 
     clozeworks encode sentences lines.txt --out vectors.npy

@@ -74,8 +74,8 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     labelling: named entity recognition, part-of-speech tagging), qa (extractive question answering), choice (multiple
     choice), seq2seq (translation, summarization), embed (sentence embedding with a bi-encoder). Reads JSON lines, JSON
     (also SQuAD's), .csv, .tsv, CoNLL, .conllu, .parquet, .arrow and .feather files, plain or compressed (.gz .xz .bz2
-    .zst); docs/rows.md says which columns a task needs. Without --dev a tenth of the rows is held out. Interrupted? The
-    same command resumes and ends with the same weights.
+    .zst); docs/labelled_data.md says which columns a task needs. Without --dev a tenth of the rows is held out.
+    Interrupted? The same command resumes and ends with the same weights.
 
     clozeworks finetune classify --model run --train train.jsonl --dev dev.jsonl --out task
     clozeworks finetune tag --model HF_DIR --train train.conll --out ner --learning-rate 3e-5 --epochs 5

@@ -39,7 +39,7 @@ class Source:
 
 @dataclass(slots=True)
 class AttentionCapture:
-    """What is kept of attention for whoever asks, by kind and block: `kept["scores.3"]`. Forces the dense path.
+    """What is kept of attention for whoever asks, by kind and block: `captured["scores.3"]`. Forces the dense path.
 
     weights [B, H, L, M]; scores [B, H, L, M], which they are the softmax of, those of hidden pairs too; values
     [B, H, M, d].

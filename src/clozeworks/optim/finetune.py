@@ -8,9 +8,10 @@ from clozeworks.core.spec import Spec
 
 @dataclass(slots=True)
 class Finetune(Spec):
-    """`batch` rows a step, each row once an epoch. With `freeze` the encoder gives features and learns nothing: no
-    gradient, no dropout in it. With `thaw` the heads learn first, and every so many steps one layer more, from the top.
-    With `patience` the run ends after so many evaluations without a better one."""
+    """`batch_size` rows a step, each row once an epoch. With `freeze` the encoder gives features and learns nothing: no
+    gradient, no dropout in it. With `unfreeze_every` (gradual unfreezing) the heads learn first, and every so many
+    steps one layer more, from the top. With `patience` (early stopping) the run ends after so many evaluations without
+    a better one."""
 
     epochs: int = 3
     batch_size: int = 32

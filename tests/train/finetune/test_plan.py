@@ -30,7 +30,7 @@ def encoder(road: Path) -> TextEncoder:
 
 def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **wishes: object):
     return plan(
-        task, encoder, rows() if given is None else given, wishes=FinetuneOptions(**{"max_length": 32, **wishes})
+        task, encoder, rows() if given is None else given, options=FinetuneOptions(**{"max_length": 32, **wishes})
     )
 
 

@@ -42,7 +42,7 @@ def continue_pretraining(plan: Plan, run: Path, **how: Any) -> tuple[Result, Tex
     return done, load(pretrained) if done.finished else plan.encoder
 
 
-def make_recipe(recipe: Recipe, steps: int, wishes: FinetuneOptions | None = None) -> Recipe:
+def make_recipe(recipe: Recipe, steps: int, options: FinetuneOptions | None = None) -> Recipe:
     """What the encoder was trained by, for some steps more at a lower rate.
 
     Where layers are to begin to learn one after another, this stage too has a rate for each and a slanted triangle
@@ -58,9 +58,9 @@ def make_recipe(recipe: Recipe, steps: int, wishes: FinetuneOptions | None = Non
     usual = RECURRENT if recipe.recurrent else RATE * max(WIDTH / recipe.encoder.width, 1.0)
     recipe.train.learning_rate = min(usual, recipe.train.learning_rate)
     recipe.train.steps, recipe.train.warmup = steps, 0.1
-    if wishes is not None and wishes.factor is not None:
-        recipe.train.optimizer = LayerRates(recipe.train.optimizer, wishes.factor)
-    if wishes is not None and wishes.gradual_unfreezing:
+    if options is not None and options.factor is not None:
+        recipe.train.optimizer = LayerRates(recipe.train.optimizer, options.factor)
+    if options is not None and options.gradual_unfreezing:
         recipe.train.schedule = SlantedTriangular()
     recipe.train.save_every = recipe.train.evaluate_every = max(steps // 4, 1)
     return recipe

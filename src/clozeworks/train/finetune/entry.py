@@ -25,10 +25,10 @@ def plan(
     train: Any,
     dev: Any = None,
     columns: Mapping[str, str] | None = None,
-    wishes: FinetuneOptions | None = None,
+    options: FinetuneOptions | None = None,
 ) -> Plan:
     """What a run would do: the rows read, a share of them put aside where there are no others, the recipe made."""
-    kind, wishes = find_task(task), wishes or FinetuneOptions()
+    kind, options = find_task(task), options or FinetuneOptions()
     encoder = model if isinstance(model, TextEncoder) else load(model)
     truth = kind.truth_columns()
     found = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
@@ -36,14 +36,14 @@ def plan(
     if dev is not None:
         other = read_table(dev, match_columns(kind), truth, columns, maybe=kind.maybe)
         held, notes = other.table, notes + other.notes + repeats(rows, other.table)
-    elif wishes.dev_share:
-        rows, held = split_table(rows, wishes.dev_share)
+    elif options.dev_share:
+        rows, held = split_table(rows, options.dev_share)
         notes.append(f"{len(held):,} of {len(rows) + len(held):,} rows are put aside for measuring")
-    if wishes.limit is not None and wishes.limit < len(rows):
-        notes.append(f"about {wishes.limit:,} of {len(rows):,} rows are learned from")
-        rows = fewer(rows, wishes.limit)
+    if options.limit is not None and options.limit < len(rows):
+        notes.append(f"about {options.limit:,} of {len(rows):,} rows are learned from")
+        rows = fewer(rows, options.limit)
     notes += balance(rows).notes
-    made = make_plan(task, encoder, rows, held, wishes)
+    made = make_plan(task, encoder, rows, held, options)
     made.columns, made.notes = found.columns, [*notes, *made.notes]
     return made
 

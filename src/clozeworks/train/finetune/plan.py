@@ -53,13 +53,13 @@ class Plan:
         return self.recipe.task
 
 
-def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, wishes: FinetuneOptions) -> Plan:
+def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, options: FinetuneOptions) -> Plan:
     """The recipe of a run on these rows, with the examples that it learns from."""
     kind = find_task(name)
     if encoder.recipe.decoder is not None and not kind.generates:
         needed = "its encoder was trained for its decoder"
         raise InputError(encoder.recipe.name, "a model with a decoder", needed, "take an encoder such as bert_mini")
-    task, notes = make_task(kind, encoder, wishes), []
+    task, notes = make_task(kind, encoder, options), []
     encoder = _reading(add_template_tokens(encoder, task.template), [train, *([dev] if dev else [])], task)
     tokenizer = require_tokenizer(encoder)
     task = task.for_rows(train)
@@ -71,26 +71,26 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
     examples = task.examples(train, tokenizer)
     if dev is not None:
         task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
-    decoder = None if wishes.decoder is None else load(wishes.decoder)
+    decoder = None if options.decoder is None else load(options.decoder)
     recipe = make_finetune_recipe(
         encoder.recipe,
         task,
         len(examples),
-        *choose_training(encoder.recipe, len(examples), wishes),
-        lm_weight=wishes.lm_weight,
+        *choose_training(encoder.recipe, len(examples), options),
+        lm_weight=options.lm_weight,
         decoder=decoder and decoder.recipe,
-        changes={path: value for path, value in wishes.changes.items() if not path.startswith(TASK)},
-        unfreeze_each_epoch=wishes.gradual_unfreezing,
-        freeze_words=wishes.freeze_word_vectors,
+        changes={path: value for path, value in options.changes.items() if not path.startswith(TASK)},
+        unfreeze_each_epoch=options.gradual_unfreezing,
+        freeze_words=options.freeze_word_vectors,
     )
     if decoder is not None:
         notes.append(f"the decoder starts as {decoder.recipe.name}, its cross-attention from fresh weights")
     depth = recipe.encoder.stack.depth
-    if wishes.gradual_unfreezing and recipe.finetune is not None and recipe.finetune.epochs < depth + 2:
+    if options.gradual_unfreezing and recipe.finetune is not None and recipe.finetune.epochs < depth + 2:
         notes.append(f"{recipe.finetune.epochs} epochs: of {depth} layers and the embedding some never begin to learn")
-    words = None if wishes.word_vectors is None else load_vectors(wishes.word_vectors)
+    words = None if options.word_vectors is None else load_vectors(options.word_vectors)
     return Plan(
-        encoder, tokenizer, train, dev, recipe, examples, wishes, notes=notes, word_vectors=words, decoder=decoder
+        encoder, tokenizer, train, dev, recipe, examples, options, notes=notes, word_vectors=words, decoder=decoder
     )
 
 
@@ -111,23 +111,23 @@ def require_tokenizer(encoder: TextEncoder) -> Tokenizer:
     return encoder.tokenizer
 
 
-def make_task(kind: type[Task], encoder: TextEncoder, wishes: FinetuneOptions) -> Task:
-    """The task around this encoder, as one wishes to read it; its labels are still to come."""
+def make_task(kind: type[Task], encoder: TextEncoder, options: FinetuneOptions) -> Task:
+    """The task around this encoder, as the options ask; its labels are still to come."""
     recipe = encoder.recipe
-    template = limit_length(infer_template(recipe, require_tokenizer(encoder)), recipe, wishes.max_length)
-    kind.refuse_options(dataclasses.asdict(wishes))
+    template = limit_length(infer_template(recipe, require_tokenizer(encoder)), recipe, options.max_length)
+    kind.refuse_options(dataclasses.asdict(options))
     task = kind.for_encoder(
         recipe,
         template,
         pooled=encoder.model.encoder.pooler is not None,
-        max_length=wishes.max_length,
-        architecture=wishes.architecture,
+        max_length=options.max_length,
+        architecture=options.architecture,
     )
-    task.reading = choose_layers(recipe, wishes)
-    for path, value in wishes.changes.items():
+    task.reading = choose_layers(recipe, options)
+    for path, value in options.changes.items():
         if path.startswith(TASK):  # before the rows are read: they may make other examples of them
             spec.set_path(task, path.removeprefix(TASK), value)
-    if not any(path.startswith(f"{TASK}summary") for path in wishes.changes):
+    if not any(path.startswith(f"{TASK}summary") for path in options.changes):
         task = task.fit_head()
     spec.check(task, TASK.rstrip("."))
     return task
@@ -142,25 +142,27 @@ def limit_length(frame: InputTemplate, recipe: Recipe, length: int | None) -> In
     return dataclasses.replace(frame, length=length)
 
 
-def choose_layers(recipe: Recipe, wishes: FinetuneOptions) -> Reading:
+def choose_layers(recipe: Recipe, options: FinetuneOptions) -> Reading:
     depth = recipe.encoder.stack.depth
-    if wishes.features == "sum":
+    if options.features == "sum":
         return SumLayers(min(LAYERS, depth))
-    if wishes.features == "concat":
+    if options.features == "concat":
         return JoinLayers(min(LAYERS, depth))
-    return ScalarMix(depth) if wishes.features == "mix" else Reading()
+    return ScalarMix(depth) if options.features == "mix" else Reading()
 
 
-def choose_training(base: Recipe, units: int, wishes: FinetuneOptions) -> tuple[Finetune, Train]:
+def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple[Finetune, Train]:
     """How long and at what rates a run learns: published settings, and what is wished."""
-    epochs = wishes.epochs or choose_epochs(units, wishes.batch_size, wishes.from_scratch)
-    if wishes.gradual_unfreezing and wishes.epochs is None:
+    epochs = options.epochs or choose_epochs(units, options.batch_size, options.from_scratch)
+    if options.gradual_unfreezing and options.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
-    tune = Finetune(epochs, wishes.batch_size, wishes.freeze, wishes.patience)
-    rate = FROZEN if wishes.freeze else base.train.learning_rate if wishes.from_scratch else choose_learning_rate(base)
+    tune = Finetune(epochs, options.batch_size, options.freeze, options.patience)
+    rate = (
+        FROZEN if options.freeze else base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
+    )
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
-    if wishes.factor is not None:
-        train.optimizer = LayerRates(train.optimizer, wishes.factor)
-    if wishes.gradual_unfreezing:
+    if options.factor is not None:
+        train.optimizer = LayerRates(train.optimizer, options.factor)
+    if options.gradual_unfreezing:
         train.schedule = SlantedTriangular()
     return tune, train
