@@ -5,10 +5,11 @@ about this machine was applied.
 """
 
 import errno
+import functools
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import NoReturn
 
@@ -42,7 +43,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command: 0 done, 2 bad input, 130 or 143 interrupted. A bug of ours is a traceback, and 1."""
     words = list(sys.argv[1:] if words is None else words)
     try:
-        status = _run(words)
+        command = read_command(words)
+        status = 0 if command is None else command() or 0
         sys.stdout.flush()
         return status
     except InputError as error:
@@ -73,20 +75,21 @@ def leave() -> NoReturn:
     sys.exit(status)
 
 
-def _run(words: list[str]) -> int:
+def read_command(words: list[str]) -> Callable[[], int | None] | None:
+    """The command that the words name, with its options, and this machine set for it; None where help was all."""
     if not words or words[0] in HELP:
         print(overview())
-        return 0
+        return None
     if words[0] in ("--version", "version"):
         from clozeworks import __version__
 
         print(f"clozeworks {__version__}")
-        return 0
+        return None
     if len(words) == 1 or words[1] in HELP:
         below = {title: names for title, names in GROUPS.items() if names[0].startswith(f"{words[0]} ")}
         if below:
             print(overview(below))
-            return 0
+            return None
     name = find_command(words)
     options = parser_of(name).read(words[len(name.split()) :])
     options.words = words
@@ -98,7 +101,7 @@ def _run(words: list[str]) -> int:
     if "OMP_WAIT_POLICY" not in os.environ:
         # Waiting threads soon yield: on a busy machine the default spin makes training many times slower (LOG.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")
-    return load_command(name).run(options) or 0
+    return functools.partial(load_command(name).run, options)
 
 
 def find_command(words: Sequence[str]) -> str:

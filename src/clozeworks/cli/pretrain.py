@@ -25,7 +25,6 @@ from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
-    from clozeworks.inference.text_encoder import TextEncoder
     from clozeworks.model import Model
     from clozeworks.recipe import Recipe
     from clozeworks.train.resources.dry_run import Forecast
@@ -102,9 +101,13 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
 
 
 def run(options: Options) -> int:
-    """Train in this process, or start several that do."""
+    """Train in this process, alone or as one of several, or start several that do."""
     from clozeworks.cli import named
     from clozeworks.core.process_group import LostError, is_distributed
+    from clozeworks.screen.console import emit, note, screen
+    from clozeworks.train import writers
+    from clozeworks.train.pretrain import pretrain
+    from clozeworks.train.resources.dry_run import forecast
     from clozeworks.train.startup import processes
 
     if options.launch or options.nodes > 1:
@@ -117,60 +120,39 @@ def run(options: Options) -> int:
     if recipe.train.processes > 1 and not options.dry_run and not is_distributed():
         need_out(options)
         return processes.run(options.words, recipe.train.processes)
-    main = os.environ.get("RANK", "0") == "0"
-    try:
-        kept = notes if main else []
-        return train(options, recipe, data, source=source, teacher=teacher, vectors=vectors, notes=kept)
-    except LostError as error:
-        print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
-        return processes.LOST
-
-
-def train(
-    options: Options,
-    recipe: Recipe,
-    data: list,
-    *,
-    source: Model | None,
-    teacher: TextEncoder | None,
-    vectors: Vectors | None,
-    notes: list[str],
-) -> int:
-    """In this process, alone or as one of several."""
-    from clozeworks.screen.console import emit, note, screen
-    from clozeworks.train import writers
-    from clozeworks.train.pretrain import pretrain
-    from clozeworks.train.resources.dry_run import forecast
-
-    console = screen()
+    notes = notes if is_first_process() else []
     if not options.json:
         for text in notes:
-            note(console, text)
+            note(screen(), text)
     if options.dry_run:
         cost = forecast(recipe, data, source, options.device, teacher)
         emit({"recipe": recipe.name, **asdict(cost), "notes": notes}) if options.json else show_forecast(cost)
         return 0
     out = need_out(options)
-    done = pretrain(
-        recipe,
-        data,
-        out,
-        source=source,
-        teacher=teacher,
-        device=options.device,
-        progress=not options.json,
-        console=console,
-        writers=writers.named(options.log, out),
-        words=vectors,
-    )
-    if os.environ.get("RANK", "0") != "0":
-        pass  # the first process reports
-    elif options.json:
-        paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}
-        emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
-    else:
-        report(options, recipe, done)
+    try:
+        done = pretrain(
+            recipe,
+            data,
+            out,
+            source=source,
+            teacher=teacher,
+            device=options.device,
+            progress=not options.json,
+            console=screen(),
+            writers=writers.named(options.log, out),
+            words=vectors,
+        )
+    except LostError as error:
+        print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
+        return processes.LOST
+    if is_first_process():
+        report(options, recipe, done, notes)
     return 128 + done.signal if done.signal else 0
+
+
+def is_first_process() -> bool:
+    """Whether this process reports: of several that train together, one does."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def need_out(options: Options) -> str:
@@ -235,13 +217,17 @@ def set_processes(recipe: Recipe, options: Options) -> Recipe:
     return recipe
 
 
-def report(options: Options, recipe: Recipe, done: Result) -> None:
+def report(options: Options, recipe: Recipe, done: Result, notes: list[str]) -> None:
     """What was trained, and what to do with it."""
     from clozeworks.cli.next_command import suggest_command
     from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.exchange.huggingface import fits
-    from clozeworks.screen.console import closing, facts, screen, short, span
+    from clozeworks.screen.console import closing, emit, facts, screen, short, span
 
+    if options.json:
+        paths = {"run": str(done.run), "checkpoint": str(done.checkpoint)}
+        emit({**asdict(done), **paths, "finished": done.finished, "notes": notes + done.notes})
+        return
     console = screen()
     console.print()
     if not done.finished:

@@ -89,19 +89,19 @@ def fit(
     refuses is skipped and changes nothing; where trouble lasts, the steps end, or an error is raised.
     """
     policy = policy or Policy()
-    iterator = iter(batches)
-    constrained = list_constrained(model)
+    iterator, constrained = iter(batches), list_constrained(model)
     constrain(constrained)
     for number in range(start + 1, steps + 1):
         clock = Clock()
-        micro = clock.wait_for(iterator)
-        if micro is None:
-            raise RuntimeError(f"the data ended before step {number} of {steps}")
+        micro = clock.wait_for(iterator, f"step {number} of {steps}")
         rate = schedule(number)
         if (passed := policy.guard.passes(number)) is not None:
             gradient, verdict = NO_GRADIENT, Verdict("skip", f"passed over: {passed.reason}")
         else:
-            gradient = compute_gradient(model, micro, optimizer, number, policy)
+            placed, keys = prepare_step(micro, optimizer, number, policy)
+            counts, tokens = count_predictions(model, placed, policy.group)
+            parts = accumulate(model, placed, keys, policy, counts)
+            gradient = reduce_gradient(model, parts, tokens, policy)
             verdict = policy.guard(number, gradient.loss, gradient.norm)
         examples = tuple(index for batch in micro for index in batch.index)
         if verdict.act == "update":
@@ -141,9 +141,11 @@ class Clock:
         self._begin, self._cpu_begin = time.perf_counter(), time.process_time()
         self.waited = 0.0  # seconds for data
 
-    def wait_for(self, batches: Iterator[list[Batch]]) -> list[Batch] | None:
-        """The next batch, if there is one; the time until it comes is `waited`."""
+    def wait_for(self, batches: Iterator[list[Batch]], step: str) -> list[Batch]:
+        """The micro-batches of a step; the time until they come is `waited`."""
         micro = next(batches, None)
+        if micro is None:
+            raise RuntimeError(f"the data ended before {step}")
         self.waited = self.seconds
         return micro
 
@@ -173,18 +175,20 @@ NO_GRADIENT = Gradient(
 )
 
 
-def compute_gradient(
-    model: Model, micro: list[Batch], optimizer: torch.optim.Optimizer, number: int, policy: Policy
-) -> Gradient:
-    """The gradient of step `number`, over all its micro-batches and processes; the one wait for the device a step."""
-    micro = [batch.to(policy.device) for batch in micro]
+def prepare_step(
+    micro: list[Batch], optimizer: torch.optim.Optimizer, number: int, policy: Policy
+) -> tuple[list[Batch], Sequence[DropoutKey | None]]:
+    """The micro-batches on their device, each with the key of its dropout; no gradient is left of the last step."""
     if policy.unfreezing is not None:
         policy.unfreezing(number)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     optimizer.zero_grad(set_to_none=True)
-    keys = make_dropout_keys(micro, policy.seed, number) if policy.dropout else [None] * len(micro)
-    counts, tokens = count_predictions(model, micro, policy.group)
-    parts = accumulate(model, micro, keys, policy, counts)
+    placed = [batch.to(policy.device) for batch in micro]
+    return placed, make_dropout_keys(placed, policy.seed, number) if policy.dropout else [None] * len(placed)
+
+
+def reduce_gradient(model: Model, parts: dict[str, Tensor], tokens: int, policy: Policy) -> Gradient:
+    """The gradient that all processes have together, with its norm; the one wait for the device a step."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     norm = get_total_norm(gradients(parameters)).detach().to(policy.device)
     means, norm = policy.group.settled(torch.stack(list(parts.values())), norm)
     *values, grad_norm = torch.cat([means, norm[None]]).tolist()

@@ -1,7 +1,7 @@
 """A run, and the training loop in it: the same for text and for labelled rows."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,7 +110,7 @@ class Result:
 
 
 def train_run(
-    run: Path,
+    directory: Path,
     setup: Setup,
     batches: Batches,
     evaluator: Evaluator | None,
@@ -125,26 +125,35 @@ def train_run(
     `data` and `facts` are what `run_dir.compare` compares; `publish` is called with the result of a finished run.
     """
     group = setup.policy.group
-    with atomic_io.hold_lock(run, "is training into it") if group.main else contextlib.nullcontext():
+    with atomic_io.hold_lock(directory, "is training into it") if group.main else contextlib.nullcontext():
         # Compared before, and again: only now does nobody else write there.
-        record = group.first(lambda: run_dir.compare(run, setup.recipe, data, facts))
+        record = group.first(lambda: run_dir.compare(directory, setup.recipe, data, facts))
         setup.policy.precision = record["precision"]
-        checkpoints = Checkpoints(run, setup, batches)
+        checkpoints = Checkpoints(directory, setup, batches)
         state = checkpoints.restore(record)
         if group.main:
-            run_dir.enter(run, setup.recipe, record)
-            setup.tokenizer.save(run)
-        result = _train(run, state, checkpoints, evaluator, view)
+            run_dir.enter(directory, setup.recipe, record)
+            setup.tokenizer.save(directory)
+        with open_run(directory, state, checkpoints, evaluator, view) as run:
+            done = state["step"]
+            while not run.recorder.should_stop:
+                step = train_until_trouble(run)
+                if step is None or not step.trouble:
+                    done = done if step is None else step.number
+                    break
+                done = run.roll_back(step)
+        result = _result(directory, setup, run.recorder, done, resumed=state["step"] or None)
         if publish is not None and result.finished:
             publish(result)
         group.leave()
         return result
 
 
-def _train(
+@contextlib.contextmanager
+def open_run(
     directory: Path, state: dict[str, Any], checkpoints: Checkpoints, evaluator: Evaluator | None, view: View
-) -> Result:
-    """Train from a restored state on, going back to a checkpoint where a spike lasts."""
+) -> Iterator[Run]:
+    """A run that is about to train from a restored state on: its screen, its records and what may ask it to stop."""
     setup, done = checkpoints.setup, state["step"]
     if done < setup.recipe.train.steps and setup.recipe.task is None:
         setup.notes.append(memory_check.describe(setup.recipe, str(setup.policy.device), setup.start.teacher))
@@ -157,14 +166,7 @@ def _train(
     ):
         setup.policy.group.asked = lambda: stop.asked
         recorder.enter(state)
-        run = Run(setup=setup, batches=checkpoints.batches, recorder=recorder, checkpoints=checkpoints, screen=screen)
-        while not recorder.should_stop:
-            step = train_until_trouble(run)
-            if step is None or not step.trouble:
-                done = done if step is None else step.number
-                break
-            done = run.roll_back(step)
-    return _result(directory, setup, recorder, done, resumed=state["step"] or None)
+        yield Run(setup=setup, batches=checkpoints.batches, recorder=recorder, checkpoints=checkpoints, screen=screen)
 
 
 def _result(run: Path, setup: Setup, recorder: Recorder, done: int, resumed: int | None) -> Result:
