@@ -192,7 +192,7 @@ def teacher(setting: Setting, folder: Path) -> Iterator[int]:
 def alone(setting: Setting, folder: Path) -> Iterator[int]:
     """Masked tokens and nothing else."""
     r, _, batches = lesson(setting, folder)
-    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.reads)
+    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.needs.reads)
     return training(r, itertools.cycle(batches))
 
 

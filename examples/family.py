@@ -81,7 +81,7 @@ def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any]
     for change in options.set:
         spec.set_path(recipe, *change.split("=", 1))
     more, teacher = {}, ""
-    if any("teacher" in loss.reads for loss in recipe.objective.losses):
+    if any("teacher" in loss.needs.reads for loss in recipe.objective.losses):
         if not (out / TEACHER).is_dir():
             return f"its teacher, {TEACHER}, is not trained"
         more, teacher = {"teacher": out / TEACHER}, f" --teacher {TEACHER}"

@@ -45,7 +45,7 @@ def laptop_of(name: str, made: dict[str, Recipe], kin: dict[str, str | None]) ->
         needs = "Its text is pairs of sentences; see [the decoder](../encoder_decoder.md)."
     commands = [f"clozeworks prepare {text} --lang {lang} --tokenizer {kind} --out data"]
     teacher = ""
-    if any("teacher" in loss.reads for loss in recipe.objective.losses):
+    if any("teacher" in loss.needs.reads for loss in recipe.objective.losses):
         needs = "It learns from a model that is trained first; see [Distillation](../distillation.md)."
         commands.append("clozeworks pretrain bert_mini --data data --out run-bert_mini")
         teacher = " --teacher run-bert_mini"

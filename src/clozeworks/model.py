@@ -10,16 +10,13 @@ from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import Spec, walk
+from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import PADDING, TokenInfo
-from clozeworks.nn.bias.relative import Relative
-from clozeworks.nn.decoder import Decoder, DecoderLayer
+from clozeworks.nn.decoder import Decoder, DecoderLayer, crosses
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
 from clozeworks.nn.stack import Stack, StackLayer
-from clozeworks.nn.words import Adaptive
 from clozeworks.objectives.objective import Loss, LossLayer
 
 
@@ -56,21 +53,23 @@ class Encoder(Spec):
             value = getattr(self, name)
             if not 1 <= value <= most:
                 raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
-        clusters, inner = self.embed.words, self.embed.width or self.width
-        if isinstance(clusters, Adaptive) and clusters.widths(self.vocab, inner)[-1] < 1:
-            needed = f"nothing is left of a width of {inner} in the last of {len(clusters.ends(self.vocab))} clusters"
-            raise RecipeError(f"{where}.embed.words.divide", clusters.divide, needed, "use less, or fewer cutoffs")
-        narrow = self.embed.width if self.embed.narrow == "all" and clusters is None else None
-        waves: list[tuple[str, object, int]] = [("embed.positions", self.embed.positions, narrow or self.width)]
-        for mixer in self.stack.mixers():
-            waves += [(f"stack.block.mixer.{path}", part, self.width) for path, part in walk(mixer)]
-        for name, part, width in waves:
-            if isinstance(part, (SinusoidalPositions, Relative)) and width % 2:
-                needed = f"it has as many sines as cosines, and width {width} is odd"
-                raise RecipeError(f"{where}.{name}", type(part).__name__, needed, "use an even width")
-        if isinstance(self.embed.positions, AxialPositions):
-            self.embed.positions.fit(f"{where}.embed.positions", narrow or self.width)
+        self.embed.fit(f"{where}.embed", self.width, self.vocab)
         self.stack.fit(f"{where}.stack", self.width)
+
+    def check_readers(self, where: str, losses: tuple[Loss, ...], decoder: Decoder | None) -> None:
+        """Raise `RecipeError` if it cannot give what the losses, or the decoder before them, read of it."""
+        if any(crosses(self.stack)):
+            needed = "an encoder has nothing but its own rows to attend to"
+            raise RecipeError(f"{where}.stack.block.cross", "a mixer", needed, "use None, and a decoder for it")
+        pools = any(loss.pools for loss in losses)
+        if decoder is None:
+            if pools and self.pooler is None:
+                raise RecipeError(f"{where}.pooler", None, "a loss reads the pooled vector", "use Pooler()")
+            return
+        decoder.check_source(f"{where}.stack", self.stack)
+        if pools or self.pooler is not None:
+            needed = "losses read what the decoder writes, where nothing is pooled"
+            raise RecipeError(f"{where}.pooler", self.pooler, needed, "use None, and other losses")
 
     def build(self, pooler: bool = True) -> "EncoderLayer":
         return EncoderLayer(self, pooler)
@@ -135,7 +134,7 @@ class Model(nn.Module):
         output = Output(hidden)
         names = {spec.name for spec in self.specs}
         # Who reads another's head goes first: it may want more of it, which the other then need not compute again.
-        for spec in sorted(specs, key=lambda spec: not spec.reads & names):
+        for spec in sorted(specs, key=lambda spec: not spec.needs.reads & names):
             output.losses[spec.name], metrics = self.heads[spec.name](hidden, batch)
             output.metrics |= {metric: (spec.name, value) for metric, value in metrics.items()}
         return output
@@ -149,7 +148,7 @@ class Model(nn.Module):
     ) -> Hidden:
         """As much of a pass as these losses read; `depth` is that of the student where this model is the teacher."""
         of = len(self.top.stack.blocks)
-        needs = frozenset[str]().union(*(loss.wants for loss in losses))
+        needs = frozenset[str]().union(*(loss.needs.hidden for loss in losses))
         blocks = frozenset(block for loss in losses for block in loss.blocks(depth or of, of))
         taps = AttentionCapture(needs & {"scores", "values"}, blocks) if blocks else None
         drawn = None if self.frozen else key
@@ -190,22 +189,22 @@ class Model(nn.Module):
 
 def penalties(encoder: nn.Module) -> dict[str, Tensor]:
     """What parts say of their own parameters (`penalty`), by name [n]: once for each use of a shared parameter."""
-    found: dict[str, list[Tensor]] = {}
+    by_name: dict[str, list[Tensor]] = {}
     for module in encoder.modules():
         if hasattr(module, "penalty"):
             for name, value in cast(Any, module).penalty().items():
-                found.setdefault(name, []).append(value)
-    return {name: torch.stack(values) for name, values in found.items()}
+                by_name.setdefault(name, []).append(value)
+    return {name: torch.stack(values) for name, values in by_name.items()}
 
 
 def places(losses: tuple[Loss, ...], batch: Batch) -> Tensor | None:
     """The tokens that some loss reads, each once; None: any may be read."""
-    found = [loss.read_positions(batch) for loss in losses if not loss.regularizer]
-    chosen = [each for each in found if each is not None]
-    if not chosen or len(chosen) < len(found):
+    positions = [loss.read_positions(batch) for loss in losses if not loss.regularizer]
+    known = [each for each in positions if each is not None]
+    if not known or len(known) < len(positions):
         return None
-    joined = torch.cat(chosen)
-    return joined if len(chosen) == 1 or joined.is_meta else joined.unique()
+    joined = torch.cat(known)
+    return joined if len(known) == 1 or joined.is_meta else joined.unique()
 
 
 def initialise(model: nn.Module, deviation: float, seed: int) -> None:

@@ -29,7 +29,7 @@ TABLES = (bert, distilbert, marian, openai_gpt, reformer, transfo_xl, xlnet)
 
 def small(family: str):
     r = cw.recipe(SMALL[family])
-    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.reads)
+    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.needs.reads)
     if r.decoder is not None:
         r.decoder.start, r.decoder.end = 1, 2
     return r

@@ -23,7 +23,7 @@ SMALL = {
 @pytest.mark.parametrize("family", SMALL)
 def test_a_window_and_a_missing_norm_are_not_lost(family):
     r = cw.recipe(SMALL[family])
-    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.reads)
+    r.objective.losses = tuple(loss for loss in r.objective.losses if "teacher" not in loss.needs.reads)
     huggingface.FAMILIES[family].write(r)
     block = r.encoder.stack.block_at(0)
     place, block.place = block.place, "none"

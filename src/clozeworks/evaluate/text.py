@@ -49,7 +49,7 @@ def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[
     """Held-out figures of the model, and those of always guessing by how frequent a token is in training."""
     text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train")
     check_tokenizer(encoder, text)
-    if all("teacher" in loss.reads for loss in encoder.model.specs):  # which is not here
+    if all("teacher" in loss.needs.reads for loss in encoder.model.specs):  # which is not here
         raise InputError(
             encoder.recipe.name, "a bare encoder", "a head that predicts is needed", "pretrain it with --from"
         )

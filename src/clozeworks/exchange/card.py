@@ -56,7 +56,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     uses = [f"- {use}"] if use else ["- fill-mask"] if fills else writes if "next_token" in heads else []
     what = "An encoder" if recipe.decoder is None else "An encoder and a decoder"
     tags = ["tags:", "- clozeworks", *uses]
-    taught = [type(loss).__name__ for loss in recipe.objective.losses if "teacher" in loss.reads]
+    taught = [type(loss).__name__ for loss in recipe.objective.losses if "teacher" in loss.needs.reads]
     absent = f" Not in this directory, since they served distillation alone: {', '.join(taught)}."
     lines = [
         "---",

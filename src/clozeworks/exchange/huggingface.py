@@ -198,7 +198,7 @@ def choose_family(recipe: Recipe, pad: int | None) -> Family:
 def fits(recipe: Recipe) -> bool:
     """Whether a class of theirs has these parts, as far as a recipe can tell."""
     recipe = copy.deepcopy(recipe)
-    recipe.objective.losses = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.reads)
+    recipe.objective.losses = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.needs.reads)
     positions = recipe.encoder.embed.positions
     if recipe.decoder is not None:
         recipe.decoder.start, recipe.decoder.end = 0, 0  # a tokenizer has them
@@ -253,7 +253,8 @@ def write(
 def _keep_exported(recipe: Recipe, model: Model, head: Head | None) -> dict[str, Tensor]:
     """The weights of what their class holds; the recipe keeps the losses that go with it, a task aside."""
     losses, task = recipe.objective.losses, recipe.task
-    kept = tuple(loss for loss in losses if "teacher" not in loss.reads and (head is None or loss.name in head.besides))
+    alone = tuple(loss for loss in losses if "teacher" not in loss.needs.reads)
+    kept = tuple(loss for loss in alone if head is None or loss.name in head.besides)
     left = tuple(f"heads.{loss.name}." for loss in losses if loss not in kept and loss != task)
     left += tuple(f"heads.{name}." for name in model.heads if name not in {loss.name for loss in losses})
     recipe.objective.losses = kept

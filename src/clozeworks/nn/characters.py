@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -36,6 +36,9 @@ class Characters(Spec):
     trained can be added to it.
     """
 
+    scored: ClassVar[Literal["table", "clusters"] | None] = None
+    scored_by: ClassVar[str] = "NextWord"
+    manner: ClassVar[str] = "reads characters"
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     width: int = 16
     highways: int = 2
@@ -53,6 +56,9 @@ class Characters(Spec):
         if self.width < 1 or self.highways < 0:
             name = "width" if self.width < 1 else "highways"
             raise RecipeError(f"{where}.{name}", getattr(self, name), "it is too small", "16 and 2 are usual")
+
+    def fit(self, where: str, vocab: int, width: int) -> None:
+        """Any number of words will do."""
 
     def notes(self, counts: np.ndarray) -> list[str]:
         return []

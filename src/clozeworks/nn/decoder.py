@@ -7,12 +7,10 @@ from torch import Tensor, nn
 from clozeworks.core.batch import Hidden
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import Spec, walk
+from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import TokenInfo
-from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.embed import Embed, EmbedLayer
 from clozeworks.nn.mixer import Mixer
-from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Stack
 
 
@@ -52,15 +50,18 @@ class Decoder(Spec):
     def fit(self, where: str, width: int) -> None:
         """Raise `RecipeError` if it cannot be built so wide."""
         self.stack.fit(f"{where}.stack", width)
-        parts: list[tuple[str, Spec]] = []
-        for mixer, cross in zip(self.stack.mixers(), crosses(self.stack), strict=True):
-            parts += [*walk(mixer, "stack.block.mixer"), *(walk(cross, "stack.block.cross") if cross else ())]
         if self.embed is not None and self.embed.positions is not None:
-            parts.append(("embed.positions", self.embed.positions))
-        for path, part in parts:
-            if isinstance(part, (SinusoidalPositions, Relative)) and width % 2:
-                needed = f"it has as many sines as cosines, and width {width} is odd"
-                raise RecipeError(f"{where}.{path}", type(part).__name__, needed, "use an even width")
+            self.embed.positions.fit(f"{where}.embed.positions", width)
+
+    def check_source(self, where: str, encoder: Stack) -> None:
+        """Raise `RecipeError` if it cannot write from what an encoder of this stack, at path `where`, has read."""
+        if encoder.streams != 1 or encoder.memory:
+            needed = "a source is read whole, by one stream without memory"
+            raise RecipeError(where, type(encoder).__name__, needed, "use Stack(...) with memory=0")
+        for mixer in encoder.mixers():
+            if "full" not in encoder.sees(mixer):
+                needed = "a source is read from both sides, and it reads one way"
+                raise RecipeError(f"{where}.block.mixer", type(mixer).__name__, needed, "use Attention")
 
     def build(self, width: int, vocab: int, embed: EmbedLayer) -> "DecoderLayer":
         return DecoderLayer(self, width, vocab, embed)

@@ -14,7 +14,7 @@ from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.characters import Characters
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.positions import AxialPositions, LearnedPositions, SinusoidalPositions
+from clozeworks.nn.positions import LearnedPositions, Positions
 from clozeworks.nn.words import Adaptive, WordsLayer
 
 
@@ -34,7 +34,7 @@ class Embed(Spec):
     loses none on the way out. With `frozen` the table of words never learns, on the way out neither where it is tied.
     """
 
-    positions: LearnedPositions | SinusoidalPositions | AxialPositions | None = field(default_factory=LearnedPositions)
+    positions: Positions | None = field(default_factory=LearnedPositions)
     segments: int = 2
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     dropout: float = 0.1
@@ -55,6 +55,14 @@ class Embed(Spec):
             raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
         if self.words is not None and self.project:
             raise RecipeError(f"{where}.project", True, "such words have projections of their own", "use false")
+
+    def fit(self, where: str, width: int, vocab: int) -> None:
+        """Raise `RecipeError` if it cannot be built so wide, for so many tokens."""
+        if self.words is not None:
+            self.words.fit(f"{where}.words", vocab, self.width or width)
+        narrow = self.width if self.narrow == "all" and self.words is None else None
+        if self.positions is not None:
+            self.positions.fit(f"{where}.positions", narrow or width)
 
     def build(self, width: int, vocab: int) -> "EmbedLayer":
         return EmbedLayer(self, width, vocab)

@@ -74,6 +74,9 @@ class Bias(Spec):
     honours: ClassVar[frozenset[str]] = Mixer.honours
     common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
 
+    def fit(self, where: str, width: int) -> None:
+        """Raise `RecipeError` if it cannot be built so wide."""
+
     @abstractmethod
     def build(self, width: int, heads: int, head_width: int) -> "BiasLayer": ...
 

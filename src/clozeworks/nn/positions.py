@@ -1,5 +1,6 @@
 """Where a token stands."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,34 @@ from clozeworks.nn.init import CustomInit
 
 
 @dataclass(slots=True)
-class LearnedPositions(Spec):
+class Positions(Spec):
+    """Base of what says where a token stands by a vector that is added to the word's."""
+
+    @property
+    def limit(self) -> int | None:
+        """How many positions there are; None: any number."""
+        return None
+
+    def fit(self, where: str, width: int) -> None:
+        """Raise `RecipeError` if it cannot give vectors so wide."""
+
+    def check_length(self, where: str, longest: int) -> None:
+        """Raise `RecipeError` if examples of so many tokens have no position."""
+        if self.limit is not None and longest > self.limit:
+            name, given = self._extent()
+            needed = f"examples are up to {longest} tokens long"
+            raise RecipeError(f"{where}.{name}", given, needed, f"use at least {longest}")
+
+    def _extent(self) -> tuple[str, object]:
+        """The field that limits them, and its value."""
+        return "length", self.limit
+
+    @abstractmethod
+    def build(self, width: int) -> nn.Module: ...
+
+
+@dataclass(slots=True)
+class LearnedPositions(Positions):
     """One learned vector a position, added to the word's (Devlin et al. 2018).
 
     `offset` rows stand unused before position 0: RoBERTa counts from padding_idx + 1 = 2 and so keeps 514 rows for 512.
@@ -21,6 +49,10 @@ class LearnedPositions(Spec):
 
     length: int = 512
     offset: int = 0
+
+    @property
+    def limit(self) -> int:
+        return self.length
 
     def check(self, where: str) -> None:
         if self.length < 1:
@@ -41,7 +73,7 @@ class LearnedPositionsLayer(nn.Module):
 
 
 @dataclass(slots=True)
-class SinusoidalPositions(Spec):
+class SinusoidalPositions(Positions):
     """A fixed vector a position, added to the word's: sin and cos of p / 10000^(2i / D) (Vaswani et al. 2017, 3.5).
 
     `order` = halves: all sines, then all cosines (the published code); pairs: sine and cosine in turn (the paper's
@@ -49,6 +81,9 @@ class SinusoidalPositions(Spec):
     """
 
     order: Literal["halves", "pairs"] = "halves"
+
+    def fit(self, where: str, width: int) -> None:
+        fit_waves(where, type(self).__name__, width)
 
     def build(self, width: int) -> "SinusoidalPositionsLayer":
         return SinusoidalPositionsLayer(width, self.order == "pairs")
@@ -60,12 +95,12 @@ class SinusoidalPositionsLayer(nn.Module):
         self.width, self.pairs = width, pairs
 
     def forward(self, position: Tensor, key: DropoutKey | None = None) -> Tensor:
-        found = sinusoids(position, self.width)
-        return found.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2) if self.pairs else found
+        halves = sinusoids(position, self.width)
+        return halves.unflatten(-1, (2, -1)).transpose(-1, -2).flatten(-2) if self.pairs else halves
 
 
 @dataclass(slots=True)
-class AxialPositions(Spec):
+class AxialPositions(Positions):
     """Positions on a grid of n1 rows and n2 columns: a vector of the row beside one of the column (Kitaev et al. 2020).
 
     position p has [a_{p // n2}; b_{p % n2}], of widths d1 + d2 = D: n1 d1 + n2 d2 parameters instead of n1 n2 D, hence
@@ -80,8 +115,11 @@ class AxialPositions(Spec):
     deviation: float | None = None
 
     @property
-    def length(self) -> int:
+    def limit(self) -> int:
         return self.shape[0] * self.shape[1]
+
+    def _extent(self) -> tuple[str, object]:
+        return "shape", list(self.shape)
 
     def check(self, where: str) -> None:
         for name, numbers in (("shape", self.shape), ("widths", self.widths)):
@@ -91,7 +129,6 @@ class AxialPositions(Spec):
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
 
     def fit(self, where: str, width: int) -> None:
-        """Raise `RecipeError` if it gives vectors of another width."""
         if sum(self.widths) != width:
             needed = f"together they must give the width, {width}"
             raise RecipeError(f"{where}.widths", list(self.widths), needed, f"use {[width // 4, width - width // 4]}")
@@ -113,11 +150,18 @@ class AxialPositionsLayer(CustomInit):
     def forward(self, position: Tensor, key: DropoutKey | None = None) -> Tensor:
         count = len(self.columns)
         column = position % count
-        found = torch.cat([self.rows[position // count], self.columns[column]], -1)
+        vectors = torch.cat([self.rows[position // count], self.columns[column]], -1)
         if key is None or not self.dropout:
-            return found
-        kept = dropout(found.new_ones(*position.shape[:-1], count), self.dropout, key)
-        return found * kept.gather(-1, column)[..., None]
+            return vectors
+        kept = dropout(vectors.new_ones(*position.shape[:-1], count), self.dropout, key)
+        return vectors * kept.gather(-1, column)[..., None]
+
+
+def fit_waves(where: str, part: str, width: int) -> None:
+    """Raise `RecipeError` if vectors of sines and cosines cannot be so wide."""
+    if width % 2:
+        needed = f"it has as many sines as cosines, and width {width} is odd"
+        raise RecipeError(where, part, needed, "use an even width")
 
 
 def sinusoids(position: Tensor, width: int) -> Tensor:

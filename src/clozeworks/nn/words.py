@@ -1,7 +1,7 @@
 """The table of words, read on the way in and again, tied, on the way out; or a table for each cluster of words."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 import torch
@@ -44,6 +44,9 @@ class Adaptive(Spec):
     does not reach cuts nothing.
     """
 
+    scored: ClassVar[Literal["table", "clusters"] | None] = "clusters"
+    scored_by: ClassVar[str] = "AdaptiveNextToken"
+    manner: ClassVar[str] = "has clusters"
     cutoffs: tuple[int, ...]
     divide: int = 1
 
@@ -53,6 +56,12 @@ class Adaptive(Spec):
             raise RecipeError(f"{where}.cutoffs", list(self.cutoffs), needed, "20000, 40000, 200000 are usual")
         if self.divide < 1:
             raise RecipeError(f"{where}.divide", self.divide, "1 or more is needed", "use 1, 2 or 4")
+
+    def fit(self, where: str, vocab: int, width: int) -> None:
+        """Raise `RecipeError` if it cannot be built for so many words, from vectors so wide."""
+        if self.widths(vocab, width)[-1] < 1:
+            needed = f"nothing is left of a width of {width} in the last of {len(self.ends(vocab))} clusters"
+            raise RecipeError(f"{where}.divide", self.divide, needed, "use less, or fewer cutoffs")
 
     def ends(self, vocab: int) -> tuple[int, ...]:
         """Where each cluster ends."""

@@ -13,6 +13,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import Kind
+from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.embed import EmbedLayer
 
 Part = TypeVar("Part", bound=Spec)
@@ -33,7 +34,13 @@ class Segments(Spec):
     """How documents become examples of at most `length` tokens."""
 
     writes: ClassVar[frozenset[str]] = frozenset()
+    continues: ClassVar[bool] = False  # a row begins where another one ended, which a stack may remember
     length: int = 128
+
+    @property
+    def backward(self) -> bool:
+        """Whether some rows hold their text from its end to its beginning."""
+        return False
 
     @property
     def rooms(self) -> tuple[int, ...]:
@@ -47,6 +54,16 @@ class Segments(Spec):
     @abstractmethod
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         """The examples of one epoch, a pure function of text and key."""
+
+    def check_model(self, where: str, model: Architecture, corruption: "Corruption") -> None:
+        """Raise `RecipeError` if its examples are not what the stack is made for; `where` is the recipe."""
+        memory = model.stack.memory
+        if memory > 0 and not self.continues:
+            needed = f"rows of {type(self).__name__} do not continue where others ended"
+            raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take segments=Stream, or use 0")
+        if reads_one_way(model, corruption) and not self.backward:
+            needed = "nothing would be read from its end"
+            raise RecipeError(f"{where}.objective.segments", type(self).__name__, needed, "use Stream(both=true)")
 
     def notes(self, text: Text) -> list[str]:
         """What a user should know before this text becomes examples."""
@@ -73,6 +90,30 @@ class Corruption(Spec):
                 f"{where}.copies", self.copies, "1 or more copies, or None for new masks each epoch", "10 is usual"
             )
 
+    def check_model(self, where: str, model: Architecture) -> None:
+        """Raise `RecipeError` if the model would see what it is to predict; `where` is the recipe."""
+        path, name, stack = f"{where}.objective.corruption", type(self).__name__, model.top
+        if self.sides == 2 and model.decoder is None:
+            needed = "it writes a target from a source, which takes a decoder"
+            raise RecipeError(path, name, needed, "give the recipe one, or use Shift")
+        if self.sides == 1 and model.decoder is not None:
+            needed = "a decoder writes a target from a source"
+            raise RecipeError(path, name, needed, "use Translate, with segments=Pairs, or decoder=None")
+        for mixer in stack.mixers():
+            if self.kind not in stack.sees(mixer):
+                bias = getattr(mixer, "bias", None)
+                narrow = bias is not None and self.kind not in bias.honours
+                blind = f"{type(bias).__name__} in {type(mixer).__name__}" if narrow else type(mixer).__name__
+                needed = f"{blind} cannot hide what {self.kind} visibility hides"
+                raise RecipeError(path, name, needed, "change the mixer or the corruption")
+        if self.hides == "two streams" and stack.streams != 2:
+            needed = "its rows hold the answers, which a stack with one stream can simply read"
+            raise RecipeError(path, name, needed, "use a stack with two streams, or another corruption")
+        if self.hides == "replacing" and model.stack.memory > 0:
+            needed = f"what {name} lets a model read has holes, and is read from both sides, of which memory has one"
+            todo = "take corruption=Shift, or use 0"
+            raise RecipeError(f"{where}.encoder.stack.memory", model.stack.memory, needed, todo)
+
     @property
     def needs_counts(self) -> bool:
         """Whether `corrupt` wants to know how often the corpus has each token (`vocabulary.counts`)."""
@@ -97,33 +138,57 @@ class Outline:
         return len(self.heads)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a loss needs, declared once: whoever makes batches, runs the model or checks a recipe asks here."""
+
+    reads: frozenset[str] = frozenset()  # columns, heads of other losses by name, "teacher", labelled "rows"
+    hidden: frozenset[str] = frozenset()  # of a pass: layers, scores, values (of its blocks), penalties, pooled
+    words: Literal["table", "clusters"] | None = None  # how words of the way in are scored on the way out
+    one_way: bool = False  # rows that a stack with two directions read one way, half as wide as the two
+
+
 @dataclass(slots=True)
 class Loss(Spec):
     """What is predicted. The sum over predictions is divided by their number in the whole step, over all ranks, or by
     what `divisor` makes of it.
 
-    It may read the head of another loss by that one's name, and `teacher`, what another model found in the same batch;
-    without a teacher it is then not computed. `needs` tells what of a pass it reads beside the last hidden states, the
-    student's and the teacher's alike: layers, scores, values (of the attention in its `blocks`).
+    `needs` says what it reads beside the last hidden states: it may read the head of another loss by that one's name,
+    and `teacher`, what another model found in the same batch; without a teacher it is then not computed. What it needs
+    of a pass is needed of the student's and the teacher's alike.
     """
 
     name: ClassVar[str]
-    reads: ClassVar[frozenset[str]]
-    needs: ClassVar[frozenset[str]] = frozenset()
-    regularizer: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is told
-    scores: ClassVar[Literal["table", "clusters"] | None] = None  # the words of the way in that it reads on the way out
-    one_way: ClassVar[bool] = False  # it reads rows that a stack with two ways read one way, half as wide as the two
+    needs: ClassVar[Needs] = Needs()
+    regularizer: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is reported
     weight: float = 1.0
-
-    @property
-    def wants(self) -> frozenset[str]:
-        """What it needs of a pass, as it is set."""
-        return self.needs
 
     @property
     def pools(self) -> bool:
         """Whether it reads the pooled vector."""
-        return "pooled" in self.reads
+        return "pooled" in self.needs.hidden
+
+    def check_model(self, where: str, model: Architecture, corruption: Corruption | None) -> None:
+        """Raise `RecipeError` if the model has not what it needs."""
+        self.check_words(where, model)
+        one_way = reads_one_way(model, corruption)
+        if self.needs.one_way and not one_way:
+            needed = "it predicts from rows that are read one way by a stack with two"
+            raise RecipeError(where, type(self).__name__, needed, "use NextToken")
+        if one_way and not self.needs.one_way:
+            needed = "rows are read one way each, and it is for one width"
+            raise RecipeError(where, type(self).__name__, needed, "use NextWord")
+
+    def check_words(self, where: str, model: Architecture) -> None:
+        """Raise `RecipeError` if words are read in another way than it scores them."""
+        name, (side, embed) = type(self).__name__, model.scoring
+        words = embed.words
+        if self.needs.words == "table" and words is not None:
+            needed = f"it scores words against one table, and {side}.embed.words {words.manner}"
+            raise RecipeError(where, name, needed, f"use {words.scored_by}, or {side}.embed.words=None")
+        if self.needs.words == "clusters" and (words is None or words.scored != "clusters"):
+            needed = "it scores words by clusters, and there is one table"
+            raise RecipeError(where, name, needed, f"use NextToken, or {side}.embed.words=Adaptive(cutoffs=[...])")
 
     @abstractmethod
     def count(self, batch: Batch) -> int:
@@ -131,7 +196,7 @@ class Loss(Spec):
 
     def computed(self, batch: Batch) -> bool:
         """Whether the batch has all that it reads: a teacher's findings and a task's columns need not be there."""
-        return "teacher" not in self.reads or batch.teacher is not None
+        return "teacher" not in self.needs.reads or batch.teacher is not None
 
     def divisor(self, count: int) -> float:
         """What the sum over `count` predictions, those of a whole step or of held-out text, is divided by."""
@@ -161,17 +226,24 @@ class LossLayer(nn.Module):
         """The summed loss, and summed metrics by name (divided by the count of predictions)."""
 
 
+def reads_one_way(model: Architecture, corruption: Corruption | None) -> bool:
+    """Whether a stack with two directions reads each row in one of them."""
+    return model.top.directions == 2 and corruption is not None and corruption.kind == "causal"
+
+
 @dataclass(slots=True)
 class Objective(Spec):
+    """Input format, masking, losses."""
+
     segments: Segments
     corruption: Corruption | None
     losses: tuple[Loss, ...]
 
     def check(self, where: str) -> None:
-        written = {"pooled", "teacher", "rows"} | {loss.name for loss in self.losses}
+        written = {"teacher", "rows"} | {loss.name for loss in self.losses}
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
-            for column in sorted(loss.reads - written):
+            for column in sorted(loss.needs.reads - written):
                 raise RecipeError(
                     f"{where}.losses.{index}",
                     type(loss).__name__,
@@ -188,6 +260,19 @@ class Objective(Spec):
         names = [loss.name for loss in self.losses]
         if len(set(names)) < len(names):
             raise RecipeError(f"{where}.losses", ", ".join(names), "each loss may stand once", "remove the second")
+
+    def check_model(self, where: str, model: Architecture) -> None:
+        """Raise `RecipeError` if one of its parts does not go with the model; `where` is the recipe."""
+        two = self.corruption is not None and self.corruption.hides == "two streams"
+        if self.corruption is not None:
+            self.corruption.check_model(where, model)
+            self.segments.check_model(where, model, self.corruption)
+        if model.top.streams == 2 and not two:
+            needed = "its second stream predicts tokens in an order, and nothing gives them one"
+            todo = "use corruption=Permute() or a stack with one stream"
+            raise RecipeError(f"{where}.encoder.stack", type(model.top).__name__, needed, todo)
+        for index, loss in enumerate(self.losses):
+            loss.check_model(f"{where}.objective.losses.{index}", model, self.corruption)
 
 
 def _writers(column: str) -> str:

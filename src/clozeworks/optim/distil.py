@@ -5,6 +5,8 @@ from typing import Literal
 
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
+from clozeworks.nn.architecture import Architecture
+from clozeworks.nn.positions import LearnedPositions
 
 
 @dataclass(slots=True)
@@ -22,6 +24,17 @@ class Distil(Spec):
     def check(self, where: str) -> None:
         if isinstance(self.start, tuple) and any(layer < 0 for layer in self.start):
             raise RecipeError(f"{where}.start", list(self.start), "layers are numbered from 0", "change it")
+
+    def check_model(self, where: str, model: Architecture) -> None:
+        """Raise `RecipeError` if a student of this kind has not what is taken over."""
+        if self.freeze_positions and not isinstance(model.embed.positions, LearnedPositions):
+            raise RecipeError(f"{where}.freeze_positions", True, "there is no table of positions", "use false")
+        if self.start is not None and model.decoder is not None:
+            needed = "layers of a teacher are taken for an encoder alone"
+            raise RecipeError(f"{where}.start", self.start, needed, "use None")
+        if isinstance(self.start, tuple) and len(self.start) != model.stack.depth:
+            needed = f"one layer of the teacher for each of {model.stack.depth} is needed"
+            raise RecipeError(f"{where}.start", list(self.start), needed, 'use "spread"')
 
     def layers(self, depth: int, of: int) -> tuple[int, ...]:
         """The block of the teacher, which has `of`, for each block of a student."""

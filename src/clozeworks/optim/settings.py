@@ -88,3 +88,9 @@ class Train(Spec):
         if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             shares = " + ".join(str(phase.share) for phase in self.phases)
             raise RecipeError(f"{where}.phases", shares, "the shares must add up to 1", "change them")
+
+    def check_length(self, where: str, longest: int) -> None:
+        """Raise `RecipeError` if a step is smaller than an example of so many tokens."""
+        if self.batch_tokens < longest:
+            needed = f"one row is {longest} tokens long"
+            raise RecipeError(f"{where}.batch_tokens", self.batch_tokens, needed, f"use at least {longest}")

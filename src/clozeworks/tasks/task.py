@@ -17,9 +17,10 @@ from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.metrics.classes import Confusion, OfClass
+from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
 from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
@@ -53,10 +54,10 @@ class Task(Loss):
     over a frozen one, that is the feature-based use of Peters et al. (2017, 2018).
     """
 
-    reads: ClassVar[frozenset[str]] = frozenset({"rows"})
     columns: ClassVar[tuple[str, ...]]  # that a row must have to be answered
     maybe: ClassVar[tuple[str, ...]] = ()  # that it may have to be learned from
     identifier: ClassVar[tuple[str, ...]] = ()  # that goes from a row into its answer, where it is there
+    scores: ClassVar[Literal["table", "clusters"] | None] = None  # `Needs.words`
     generates: ClassVar[bool] = False  # an answer is a text that is decoded token by token
     has_head: ClassVar[bool] = True  # it has weights of its own; without, what is exported is the encoder
     pipeline_tag: ClassVar[str | None] = None  # as model hubs call it
@@ -153,8 +154,52 @@ class Task(Loss):
         return ("label",)
 
     @property
-    def wants(self) -> frozenset[str]:
-        return frozenset({"layers"}) if self.everywhere else frozenset()
+    def needs(self) -> Needs:  # pyright: ignore[reportIncompatibleVariableOverride]
+        layers, pooled = ["layers"] * self.everywhere, ["pooled"] * self.pools
+        return Needs(reads=frozenset({"rows"}), hidden=frozenset(layers + pooled), words=self.scores)
+
+    @property
+    def pools(self) -> bool:
+        return False
+
+    def check_model(self, where: str, model: Architecture, corruption: Corruption | None) -> None:
+        """Raise `RecipeError` if what it predicts of rows is not what the model gives."""
+        self.check_words(where, model)
+        name = type(self).__name__
+        if (self.sides == 2) != (model.decoder is not None):
+            missing = model.decoder is None
+            needed = "a decoder writes from a source" if missing else "the decoder would have no source"
+            raise RecipeError(where, name, needed, "give the recipe a decoder" if missing else "use None")
+        blocks = list(model.top.layers(model.width))
+        widths = sorted({wide for _, wide in blocks} | {block.out_width(wide) for block, wide in blocks})
+        if self.reading.layers and len(widths) > 1:
+            needed = f"layers of widths {', '.join(map(str, widths))} have no sum"
+            raise RecipeError(f"{where}.reading", type(self.reading).__name__, needed, "read the last one: Reading()")
+        first, last = blocks[0][1], blocks[-1][0].out_width(blocks[-1][1])
+        if self.task_encoder is not None and first != last:
+            needed = f"words and what is said of them have one width, not {first} and {last}"
+            given, todo = type(self.task_encoder).__name__, "use None, or another encoder"
+            raise RecipeError(f"{where}.task_encoder", given, needed, todo)
+        if self.everywhere and self.pools:
+            raise RecipeError(f"{where}.summary.dense", "pooler", "the pooler reads the last layer alone", "use own")
+        for mixer in model.top.mixers():
+            if self.kind is not None and self.kind not in model.top.sees(mixer):
+                needed = f"{type(mixer).__name__} cannot hide what {self.kind} visibility hides"
+                raise RecipeError(where, name, needed, "take another encoder")
+
+    def check_training(
+        self, where: str, *, micro_tokens: int | None, batch_size: int | None, pooling: Pooling | None
+    ) -> None:
+        """Raise `RecipeError` if the recipe, at path `where`, trains or encodes in another way than it needs."""
+        if self.encodes is not None and self.encodes != pooling:
+            needed = "encode makes vectors as the task learns them"
+            raise RecipeError(f"{where}.pooling", pooling, needed, "change task.pooling instead")
+        if self.needs_whole_step:
+            needed = f"{type(self).__name__} compares the rows of a step with one another"
+            if micro_tokens is not None:
+                raise RecipeError(f"{where}.train.micro_tokens", micro_tokens, needed, "use None")
+            if batch_size is not None and batch_size < 2:
+                raise RecipeError(f"{where}.finetune.batch_size", batch_size, needed, "use 2 or more, such as 32")
 
     @property
     def everywhere(self) -> bool:

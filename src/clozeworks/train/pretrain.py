@@ -133,7 +133,7 @@ def fit_to_data(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = Non
         where = f"{recipe.name}.objective.losses"
         raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
     for index, loss in enumerate(recipe.objective.losses):
-        if "rows" in loss.reads:
+        if "rows" in loss.needs.reads:
             where, needed = f"{recipe.name}.objective.losses.{index}", "it reads labelled rows, and text has none"
             raise RecipeError(where, type(loss).__name__, needed, "remove it")
     return recipe

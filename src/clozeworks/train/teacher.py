@@ -20,7 +20,7 @@ class Teacher:
 
     def __init__(self, model: Model, losses: tuple[Loss, ...], depth: int):
         self.model = model.eval().requires_grad_(False)
-        self.losses = tuple(loss for loss in losses if "teacher" in loss.reads)
+        self.losses = tuple(loss for loss in losses if "teacher" in loss.needs.reads)
         self.depth = depth  # of the student
         head = model.head("masked_lm")
         self.words = head.read if isinstance(head, MaskedLMLayer) else None
@@ -34,7 +34,7 @@ class Teacher:
 
 def make_teacher(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:
     """None where no loss of the recipe compares."""
-    if given is None or not any("teacher" in loss.reads for loss in recipe.objective.losses):
+    if given is None or not any("teacher" in loss.needs.reads for loss in recipe.objective.losses):
         return None
     return Teacher(given.model.to(device), recipe.objective.losses, recipe.top.depth)
 

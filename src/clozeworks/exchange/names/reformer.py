@@ -143,7 +143,7 @@ def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
     mixers = [read_mixer(config, kind, encoder.width) for kind in find_cycle(config)]
     blocks = tuple(dataclasses.replace(copy.deepcopy(block), mixer=mixer) for mixer in mixers)
     stack.depth, stack.block = len(config["attn_layers"]), blocks[0] if len(blocks) == 1 else blocks
-    encoder.embed.positions, objective.segments.length = positions, min(128, positions.length)
+    encoder.embed.positions, objective.segments.length = positions, min(128, positions.limit)
     if config["is_decoder"]:
         objective.corruption = Shift()
     objective.losses = tuple(MaskedLM(plain=True) if name == "masked_lm" else NextToken(tied=False) for name in losses)
@@ -192,7 +192,7 @@ def write_positions(recipe: Recipe) -> dict[str, Any]:
     """What the config says of the positions: a grid, or a table without rows before the first position."""
     positions, rate = recipe.encoder.embed.positions, recipe.encoder.embed.dropout
     if isinstance(positions, LearnedPositions) and not positions.offset:
-        return {"axial_pos_embds": False, "max_position_embeddings": positions.length}
+        return {"axial_pos_embds": False, "max_position_embeddings": positions.limit}
     if not isinstance(positions, AxialPositions):
         raise absent(recipe, "encoder.embed.positions")
     if positions.dropout != rate:
@@ -203,7 +203,7 @@ def write_positions(recipe: Recipe) -> dict[str, Any]:
         "axial_pos_shape": list(positions.shape),
         "axial_pos_embds_dim": list(positions.widths),
         "axial_norm_std": DEFAULTS["axial_norm_std"] if positions.deviation is None else positions.deviation,
-        "max_position_embeddings": positions.length,
+        "max_position_embeddings": positions.limit,
     }
 
 

@@ -50,6 +50,9 @@ class AdaptiveSpan(Bias):
         if not 0 <= self.init <= 1:
             raise RecipeError(f"{where}.init", self.init, "a share of the limit, 0 to 1, is needed", "0 is usual")
 
+    def fit(self, where: str, width: int) -> None:
+        self.bias.fit(f"{where}.bias", width)
+
     def build(self, width: int, heads: int, head_width: int) -> "AdaptiveSpanLayer":
         return AdaptiveSpanLayer(self, heads, self.bias.build(width, heads, head_width))
 

@@ -12,7 +12,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, span, spread
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
-from clozeworks.nn.positions import sinusoids
+from clozeworks.nn.positions import fit_waves, sinusoids
 
 
 @dataclass(slots=True)
@@ -42,6 +42,9 @@ class Relative(Bias):
             )
         if not 0 <= self.dropout < 1:
             raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+
+    def fit(self, where: str, width: int) -> None:
+        fit_waves(where, type(self).__name__, width)
 
     def build(self, width: int, heads: int, head_width: int) -> "RelativeLayer":
         return RelativeLayer(self, width, heads, head_width)

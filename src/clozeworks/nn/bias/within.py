@@ -29,6 +29,9 @@ class Within(Bias):
         if self.reach < 1:
             raise RecipeError(f"{where}.reach", self.reach, "a token sees at least itself", "use 1 or more")
 
+    def fit(self, where: str, width: int) -> None:
+        self.bias.fit(f"{where}.bias", width)
+
     def build(self, width: int, heads: int, head_width: int) -> "WithinLayer":
         return WithinLayer(self.reach, self.bias.build(width, heads, head_width))
 

@@ -48,6 +48,8 @@ class Attention(Mixer):
 
     def fit(self, where: str, width: int) -> None:
         fit_heads(where, self.heads, width)
+        if self.bias is not None:
+            self.bias.fit(f"{where}.bias", width)
         if self.window is not None:
             self.window.fit(f"{where}.window", self.heads)
 
@@ -91,5 +93,5 @@ class AttentionLayer(MixerLayer):
     def reach(self, context: Context) -> int | None:
         return reach_of(self.bias, context)
 
-    def _split(self, x_BLD: Tensor) -> Tensor:
-        return x_BLD.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+    def _split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -8,7 +8,7 @@ from torch import Tensor
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -22,8 +22,7 @@ class ActivationChange(Loss):
     """
 
     name: ClassVar[str] = "activation_change"
-    reads: ClassVar[frozenset[str]] = frozenset()
-    needs: ClassVar[frozenset[str]] = frozenset({"layers"})
+    needs: ClassVar[Needs] = Needs(hidden=frozenset({"layers"}))
     regularizer: ClassVar[bool] = True
     weight: float = 1.0
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -21,8 +21,7 @@ class ActivationSize(Loss):
     """
 
     name: ClassVar[str] = "activation_size"
-    reads: ClassVar[frozenset[str]] = frozenset()
-    needs: ClassVar[frozenset[str]] = frozenset({"layers"})  # so that every token has its vector
+    needs: ClassVar[Needs] = Needs(hidden=frozenset({"layers"}))  # so that every token has its vector
     regularizer: ClassVar[bool] = True
     weight: float = 2.0
 

@@ -1,7 +1,7 @@
 """Predict the token that follows, frequent words first."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.words import AdaptiveLayer, cluster_of, members
 from clozeworks.objectives.losses import cross_entropy
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -26,8 +26,7 @@ class AdaptiveNextToken(Loss):
     """
 
     name: ClassVar[str] = "next_token"
-    reads: ClassVar[frozenset[str]] = frozenset({"labels"})
-    scores: ClassVar[Literal["table", "clusters"] | None] = "clusters"
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), words="clusters")
     own: tuple[int, ...] = (0,)
 
     def check(self, where: str) -> None:

@@ -12,7 +12,7 @@ from clozeworks.core.token_info import PADDING, visible
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.exact import exact
 from clozeworks.objectives.losses.hidden_states import divides
-from clozeworks.objectives.objective import Loss, LossLayer, Outline
+from clozeworks.objectives.objective import Loss, LossLayer, Needs, Outline
 
 
 @dataclass(slots=True)
@@ -30,8 +30,7 @@ class AttentionScores(Loss):
     """
 
     name: ClassVar[str] = "attention_scores"
-    reads: ClassVar[frozenset[str]] = frozenset({"teacher"})
-    needs: ClassVar[frozenset[str]] = frozenset({"scores"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"scores"}))
 
     def count(self, batch: Batch) -> int:
         return batch.real

@@ -10,7 +10,7 @@ from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.exact import exact
-from clozeworks.objectives.objective import Loss, LossLayer, Outline
+from clozeworks.objectives.objective import Loss, LossLayer, Needs, Outline
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class HiddenCosine(Loss):
     """
 
     name: ClassVar[str] = "hidden_cosine"
-    reads: ClassVar[frozenset[str]] = frozenset({"teacher"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}))
 
     def count(self, batch: Batch) -> int:
         return batch.real

@@ -11,7 +11,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.exact import exact
-from clozeworks.objectives.objective import Loss, LossLayer, Outline
+from clozeworks.objectives.objective import Loss, LossLayer, Needs, Outline
 
 
 @dataclass(slots=True)
@@ -27,8 +27,7 @@ class HiddenStates(Loss):
     """
 
     name: ClassVar[str] = "hidden_states"
-    reads: ClassVar[frozenset[str]] = frozenset({"teacher"})
-    needs: ClassVar[frozenset[str]] = frozenset({"layers"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"layers"}))
     width: int | None = None
 
     def count(self, batch: Batch) -> int:

@@ -13,7 +13,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 Over = Literal["tokens", "hidden"]  # all of them but padding, or those that were hidden
 
@@ -29,8 +29,7 @@ class MaskedLM(Loss):
     """
 
     name: ClassVar[str] = "masked_lm"
-    reads: ClassVar[frozenset[str]] = frozenset({"labels"})
-    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), words="table")
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
     plain: bool = False

@@ -11,7 +11,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 CERTAIN = "next_certain"  # the metric of smoothed labels: the loss as it would be without
 
@@ -33,9 +33,8 @@ class NextToken(Loss):
     """
 
     name: ClassVar[str] = "next_token"
-    reads: ClassVar[frozenset[str]] = frozenset({"labels"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), words="table")
     metric: ClassVar[str] = "next_accuracy"
-    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     bias: bool = False
     tied: bool = True
     smoothing: float = 0.0

@@ -12,7 +12,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.candidates import Candidates, sampled
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -27,8 +27,7 @@ class NextWord(Loss):
     """
 
     name: ClassVar[str] = "next_token"
-    reads: ClassVar[frozenset[str]] = frozenset({"labels"})
-    one_way: ClassVar[bool] = True
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), one_way=True)
     samples: int | None = None
     prior: bool = False
 

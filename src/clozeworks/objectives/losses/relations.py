@@ -11,7 +11,7 @@ from clozeworks.core.batch import Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.attention_scores import equal_heads, of_kind, pairs
 from clozeworks.objectives.losses.exact import exact
-from clozeworks.objectives.objective import Loss, LossLayer, Outline
+from clozeworks.objectives.objective import Loss, LossLayer, Needs, Outline
 
 
 @dataclass(slots=True)
@@ -27,8 +27,7 @@ class Relations(Loss):
     """
 
     name: ClassVar[str] = "relations"
-    reads: ClassVar[frozenset[str]] = frozenset({"teacher"})
-    needs: ClassVar[frozenset[str]] = frozenset({"scores", "values"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"scores", "values"}))
 
     def count(self, batch: Batch) -> int:
         return batch.real

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class SentenceRelation(Loss):
     """
 
     name: ClassVar[str] = "sentence_pair"
-    reads: ClassVar[frozenset[str]] = frozenset({"pair_label", "pooled"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"pair_label"}), hidden=frozenset({"pooled"}))
 
     def count(self, batch: Batch) -> int:
         return len(batch.example["pair_label"])

@@ -13,7 +13,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import linear
 from clozeworks.objectives.losses import cross_entropy
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer, Over
-from clozeworks.objectives.objective import Loss, LossLayer, Outline
+from clozeworks.objectives.objective import Loss, LossLayer, Needs, Outline
 
 
 @dataclass(slots=True)
@@ -29,7 +29,7 @@ class SoftTargets(Loss):
     """
 
     name: ClassVar[str] = "soft_targets"
-    reads: ClassVar[frozenset[str]] = frozenset({"teacher", "masked_lm"})
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher", "masked_lm"}))
     temperature: float = 2.0
     over: Over = "tokens"
 

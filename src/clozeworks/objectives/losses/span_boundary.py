@@ -1,7 +1,7 @@
 """Predict a hidden span from the tokens on both sides of it."""
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.objectives.losses.cross_entropy import cross_entropy
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -33,8 +33,7 @@ class SpanBoundary(Loss):
     """
 
     name: ClassVar[str] = "span_boundary"
-    reads: ClassVar[frozenset[str]] = frozenset({"labels", "spans"})
-    scores: ClassVar[Literal["table", "clusters"] | None] = "table"
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels", "spans"}), words="table")
     longest: int = 15
     positions: int = 200
     activation: Activation = "gelu"

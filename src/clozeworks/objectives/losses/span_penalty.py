@@ -6,8 +6,12 @@ from typing import ClassVar
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import walk
+from clozeworks.nn.architecture import Architecture
+from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
 from clozeworks.nn.embed import EmbedLayer
-from clozeworks.objectives.objective import Loss, LossLayer
+from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -22,9 +26,14 @@ class SpanPenalty(Loss):
     """
 
     name: ClassVar[str] = "span_penalty"
-    reads: ClassVar[frozenset[str]] = frozenset()
-    needs: ClassVar[frozenset[str]] = frozenset({"penalties"})
+    needs: ClassVar[Needs] = Needs(hidden=frozenset({"penalties"}))
     regularizer: ClassVar[bool] = True
+
+    def check_model(self, where: str, model: Architecture, corruption: Corruption | None) -> None:
+        Loss.check_model(self, where, model, corruption)
+        if not any(isinstance(part, AdaptiveSpan) for _, part in walk(model.top)):
+            todo = "remove it, or use Attention(bias=AdaptiveSpan(...))"
+            raise RecipeError(where, type(self).__name__, "no span is learned", todo)
 
     def count(self, batch: Batch) -> int:
         """One a batch: the mean over the batches of a step is what each of them has."""

@@ -37,9 +37,14 @@ class PairStream(Segments):
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
+    continues: ClassVar[bool] = True
     streams: int = 32
     reuse: int = 64
     both: bool = True
+
+    @property
+    def backward(self) -> bool:
+        return self.both
 
     def check(self, where: str) -> None:
         Segments.check(self, where)

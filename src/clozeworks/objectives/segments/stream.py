@@ -1,6 +1,7 @@
 """The corpus as one text, for models that remember what they have read."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,8 +27,13 @@ class Stream(Segments):
     Departure: the released code drops what does not fill the last row of a stream; here that row is shorter.
     """
 
+    continues: ClassVar[bool] = True
     streams: int = 32
     both: bool = False
+
+    @property
+    def backward(self) -> bool:
+        return self.both
 
     def check(self, where: str) -> None:
         Segments.check(self, where)

@@ -98,7 +98,7 @@ def _words(recipe: Recipe, weight: float) -> Loss:
     if recipe.reading != "causal":
         needed, todo = "next tokens are predicted by models that read one way", "use 0"
         raise RecipeError(f"{recipe.name}.lm_weight", weight, needed, todo)
-    own = [loss for loss in recipe.objective.losses if loss.scores is not None and "labels" in loss.reads]
+    own = [loss for loss in recipe.objective.losses if loss.needs.words is not None and "labels" in loss.needs.reads]
     return dataclasses.replace(own[0] if own else NextToken(), weight=weight)
 
 

@@ -71,7 +71,7 @@ def finetune_run(
     }
     run_dir.compare(run, recipe, now, facts)
     rows = task.examples(train, tokenizer) if examples is None else examples
-    if any("labels" in loss.reads for loss in recipe.objective.losses):
+    if any("labels" in loss.needs.reads for loss in recipe.objective.losses):
         rows = copy.deepcopy(rows)
         predict_words(rows)
     batches = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)

@@ -20,7 +20,7 @@ def guess_token(model: Model, tokenizer: Tokenizer, batch: Batch) -> Guess | Non
     No key is given to the model, so no dropout is drawn, and no generator is asked for anything. A model with memory
     guesses from the row alone.
     """
-    heads = [model.head(spec.name) for spec in model.specs if "labels" in spec.reads]
+    heads = [model.head(spec.name) for spec in model.specs if "labels" in spec.needs.reads]
     head = next((head for head in heads if hasattr(head, "logits")), None)
     one = first_example(batch)
     if head is None or one is None or one.targets is None or one.labels is None:
