@@ -29,6 +29,8 @@ class Pooler(Spec):
 
 
 class PoolerLayer(nn.Module):
+    """Weights of `Pooler`: [N, D] of first tokens -> [N, D]."""
+
     def __init__(self, width: int):
         super().__init__()
         self.dense = Linear(width, width)
@@ -76,6 +78,8 @@ class Encoder(Spec):
 
 
 class EncoderLayer(nn.Module):
+    """Weights of `Encoder`: token ids -> `Hidden`."""
+
     def __init__(self, spec: Encoder, pooler: bool = True):
         super().__init__()
         self.embed = spec.embed.build(spec.width, spec.vocab)

@@ -69,6 +69,7 @@ class BidirectionalLayer(StackLayer):
         return self.one_way(x, context, layers)
 
     def both(self, x: Tensor, context: Context, layers: bool) -> Hidden:
+        """Every document both ways, and the layers joined: [B, L, 2D]."""
         borders = borders_of(context)
         turn = mirrored(borders, x.device)
         turned = x.flatten(0, 1).index_select(0, turn).view_as(x)

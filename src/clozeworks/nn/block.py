@@ -26,6 +26,8 @@ class Block(Spec):
     Without `residual` a branch takes the place of x, x <- norm(dropout(branch(x))), and may have another width; without
     a norm, norm(x) is x. Stacks of recurrent layers are so, often with no residual around the first alone (Peters et
     al. 2018).
+
+    [B, L, D] -> [B, L, D]; cost is that of the mixer, and 2 L D F for a feed-forward part of F units.
     """
 
     mixer: Mixer
@@ -67,6 +69,8 @@ class Block(Spec):
 
 
 class BlockLayer(nn.Module):
+    """Weights of `Block`: its branches, each with its norm."""
+
     def __init__(self, spec: Block, width: int):
         super().__init__()
         self.pre, self.dropout, self.residual = spec.place == "pre", spec.dropout, spec.residual

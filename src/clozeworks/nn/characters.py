@@ -147,6 +147,8 @@ class Affine(CustomInit):
 
 
 class Highway(nn.Module):
+    """g relu(W x + b) + (1 - g) x with g = sigmoid(W' x + b'): [..., D] -> [..., D] (Srivastava et al. 2015)."""
+
     def __init__(self, width: int):
         super().__init__()
         self.gate, self.change = Affine((width, width), -2.0), Affine((width, width))

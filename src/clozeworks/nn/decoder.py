@@ -74,6 +74,8 @@ def crosses(stack: Stack) -> list[Mixer | None]:
 
 
 class DecoderLayer(nn.Module):
+    """Weights of `Decoder`: a stack, and tables of its own unless it reads by the encoder's."""
+
     def __init__(self, spec: Decoder, width: int, vocab: int, embed: EmbedLayer):
         super().__init__()
         # The encoder's own module has its first name there, by which each of its tensors is saved and counted once.

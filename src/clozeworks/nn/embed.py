@@ -32,6 +32,8 @@ class Embed(Spec):
     anything is added (Kitaev et al. 2020, code). `word_dropout` is the rate at which whole words are dropped,
     wherever a step has them, and the others taken times 1 / (1 - rate) (Gal & Ghahramani 2016); a table that is tied
     loses none on the way out. With `frozen` the table of words never learns, on the way out neither where it is tied.
+
+    Token ids [B, L] -> [B, L, D].
     """
 
     positions: Positions | None = field(default_factory=LearnedPositions)
@@ -69,6 +71,8 @@ class Embed(Spec):
 
 
 class EmbedLayer(nn.Module):
+    """Weights of `Embed`: tables of words, positions and segments, a norm, a projection."""
+
     def __init__(self, spec: Embed, width: int, vocab: int):
         super().__init__()
         inner = spec.width or width
@@ -86,6 +90,7 @@ class EmbedLayer(nn.Module):
         self.dropout, self.scale = spec.dropout, math.sqrt(width) if spec.scale else None
 
     def forward(self, tokens: Tensor, side: TokenInfo, context: Context) -> Tensor:
+        """Token ids [B, L] -> [B, L, D]."""
         x = self.words(tokens) if self.scale is None else self.words(tokens) * self.scale
         if self.word_dropout and context.key is not None:
             key = context.key.common(context.key.site, "word")

@@ -40,6 +40,8 @@ class FeedForward(Spec):
 
 
 class FeedForwardLayer(nn.Module):
+    """Weights of `FeedForward`: [..., D] -> [..., D]."""
+
     def __init__(self, width: int, inner: int, activation: Activation, dropout: float = 0.0, chunk: int | None = None):
         super().__init__()
         self.up = Linear(width, inner)
@@ -58,9 +60,9 @@ class FeedForwardLayer(nn.Module):
         key = key.tokens(places, total) if key is not None and self.dropout else None
         if not torch.is_grad_enabled():
             return self._through(x, key)
-        found = checkpoint(self._through, x, key, use_reentrant=False, preserve_rng_state=False)
-        assert isinstance(found, Tensor)
-        return found
+        out = checkpoint(self._through, x, key, use_reentrant=False, preserve_rng_state=False)
+        assert isinstance(out, Tensor)
+        return out
 
     def _through(self, x: Tensor, key: DropoutKey | None) -> Tensor:
         return self.down(dropout(self.activation(self.up(x)), self.dropout, key))

@@ -48,6 +48,8 @@ def fit_heads(where: str, heads: int, width: int, name: str = "heads") -> None:
 
 
 class MixerLayer(nn.Module):
+    """Base of the mixers' modules: the signature above."""
+
     carries: ClassVar[bool] = True  # whether it gives a carry when asked for one; else rows are read again each time
 
     @abstractmethod
@@ -94,6 +96,8 @@ class Apart:
 
 
 class BiasLayer(CustomInit):
+    """Base of the modules that add to attention scores."""
+
     adds_values: ClassVar[bool] = False  # whether it has a `value`, for which attention takes the dense path
 
     @abstractmethod

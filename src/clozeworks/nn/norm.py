@@ -9,7 +9,10 @@ from clozeworks.core.spec import Spec
 
 @dataclass(slots=True)
 class LayerNorm(Spec):
-    """y = (x - mean) / sqrt(var + eps) * g + b over the last dimension (Ba et al. 2016)."""
+    """y = (x - mean) / sqrt(var + eps) * g + b over the last dimension (Ba et al. 2016).
+
+    [..., D] -> [..., D].
+    """
 
     eps: float = 1e-12
 

@@ -19,6 +19,8 @@ class Pooling(Spec):
 
     Texts are cut after `length` tokens, specials counted; None: where the encoder's positions end. `prompt` is written
     before every text.
+
+    [B, L, D] -> [N, D], one vector a text (Reimers & Gurevych 2019). O(L D).
     """
 
     mode: PoolingMode = "mean"

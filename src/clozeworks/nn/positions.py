@@ -45,6 +45,8 @@ class LearnedPositions(Positions):
     """One learned vector a position, added to the word's (Devlin et al. 2018).
 
     `offset` rows stand unused before position 0: RoBERTa counts from padding_idx + 1 = 2 and so keeps 514 rows for 512.
+
+    [...] -> [..., D].
     """
 
     length: int = 512
@@ -63,6 +65,8 @@ class LearnedPositions(Positions):
 
 
 class LearnedPositionsLayer(nn.Module):
+    """Weights of `LearnedPositions`: a table; [...] -> [..., D]."""
+
     def __init__(self, rows: int, width: int, offset: int):
         super().__init__()
         self.table = nn.Embedding(rows, width)
@@ -78,6 +82,8 @@ class SinusoidalPositions(Positions):
 
     `order` = halves: all sines, then all cosines (the published code); pairs: sine and cosine in turn (the paper's
     formula). The one is the other with its units in another order. Any position has a vector.
+
+    [...] -> [..., D].
     """
 
     order: Literal["halves", "pairs"] = "halves"
@@ -90,6 +96,8 @@ class SinusoidalPositions(Positions):
 
 
 class SinusoidalPositionsLayer(nn.Module):
+    """`SinusoidalPositions`, which has no weights; [...] -> [..., D]."""
+
     def __init__(self, width: int, pairs: bool):
         super().__init__()
         self.width, self.pairs = width, pairs
@@ -107,6 +115,8 @@ class AxialPositions(Positions):
     room for rows of half a million tokens. A row may have any length up to n1 n2; the published class trains on rows
     of that length alone. Under `dropout` a column of the grid loses its vectors whole, a_{p // n2} included, in each
     row of the batch other ones, as there. `deviation` is that of fresh vectors, None that of other weights.
+
+    [...] -> [..., D].
     """
 
     shape: tuple[int, int]
@@ -138,6 +148,8 @@ class AxialPositions(Positions):
 
 
 class AxialPositionsLayer(CustomInit):
+    """Weights of `AxialPositions`: a table of rows and one of columns; [...] -> [..., D]."""
+
     def __init__(self, spec: AxialPositions):
         super().__init__()
         self.dropout, self.deviation = spec.dropout, spec.deviation

@@ -63,11 +63,14 @@ def _facts(block: Block) -> tuple[tuple[bool, str, object, str, str], ...]:
 
 
 class ReversibleLayer(StackLayer):
+    """Weights of `Reversible`, and its way back, which computes activations again."""
+
     def __init__(self, spec: Reversible, width: int):
         super().__init__(spec, width)
         self.inverts = True  # False: everything is kept, as autograd does by itself
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
+        """[B, L, D] -> `Hidden`; only the outputs of the last block are kept for the way back."""
         past, depth = context.past, len(self.blocks)
         inner = context if past is None else context.after(past.token_info)
         shown = layers or inner.capture is not None or inner.carry or past is not None
@@ -139,15 +142,15 @@ class _Inverted(torch.autograd.Function):
         stack: ReversibleLayer = ctx.stack
         (joined,), (d_one, d_two) = ctx.saved_tensors, grads[0].chunk(2, -1)
         one, two = joined.chunk(2, -1)
-        found = _Sums(ctx.trained, ctx.precision)
+        sums = _Sums(ctx.trained, ctx.precision)
         for layer in reversed(range(ctx.count)):
             block, view = stack.block(layer), stack.view(layer, ctx.context)
             inner, outer = (block.ffn, block.ffn_norm), (block.mixer, block.mixer_norm)
-            branch, gradient = found.back(partial(block.feed, context=view), one, d_two, inner)
+            branch, gradient = sums.back(partial(block.feed, context=view), one, d_two, inner)
             two, d_one = two - branch, d_one + gradient
-            branch, gradient = found.back(lambda x, b=block, v=view: b.mix(x, None, v)[0], two, d_one, outer)
+            branch, gradient = sums.back(lambda x, b=block, v=view: b.mix(x, None, v)[0], two, d_one, outer)
             one, d_two = one - branch, d_two + gradient
-        return None, None, None, d_one + d_two, *(found.sums.get(id(parameter)) for parameter in ctx.trained)
+        return None, None, None, d_one + d_two, *(sums.sums.get(id(parameter)) for parameter in ctx.trained)
 
 
 class _Sums:

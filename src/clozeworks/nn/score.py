@@ -28,6 +28,8 @@ class Score(Spec):
 
 
 class ScoreLayer(CustomInit):
+    """Base of the scores' modules: how well a query goes with each key."""
+
     def keys(self, memory: Tensor) -> Tensor:
         """What is computed of the memory [N, S, D] once, whatever is asked of it."""
         return memory
@@ -54,7 +56,10 @@ def shares(scores: Tensor, seen: Tensor) -> Tensor:
 
 @dataclass(slots=True)
 class Dot(Score):
-    """score = query . key (Luong et al. 2015, 3.1), with `scaled` over sqrt(D) (Vaswani et al. 2017)."""
+    """score = query . key (Luong et al. 2015, 3.1), with `scaled` over sqrt(D) (Vaswani et al. 2017).
+
+    [N, L, D], [N, S, D] -> [N, L, S]. O(L S D).
+    """
 
     scaled: bool = False
 
@@ -63,6 +68,8 @@ class Dot(Score):
 
 
 class DotLayer(ScoreLayer):
+    """Weights of `Dot`."""
+
     def __init__(self, scale: float):
         super().__init__()
         self.scale = scale
@@ -78,6 +85,8 @@ class Cosine(Score):
     A cosine is at most 1, so that without a temperature no key has more than e^2 times the share of another, and over
     twenty keys none more than 0.28. It begins as told and is learned, as log(1 / temperature), unless `learned` is
     false.
+
+    [N, L, D], [N, S, D] -> [N, L, S]. O(L S D).
     """
 
     temperature: float = 0.1
@@ -93,6 +102,8 @@ class Cosine(Score):
 
 
 class CosineLayer(ScoreLayer):
+    """Weights of `Cosine`."""
+
     def __init__(self, spec: Cosine):
         super().__init__()
         self.start = -math.log(spec.temperature)
@@ -114,6 +125,8 @@ class Additive(Score):
     """score = v . tanh(W_q query + W_k key + b): a perceptron with one hidden layer (Bahdanau et al. 2015, A.1.2).
 
     `width` hidden units; None: as many as the model is wide. O(L S width).
+
+    [N, L, D], [N, S, D] -> [N, L, S]. O(L S D), and as many numbers in memory.
     """
 
     width: int | None = None
@@ -127,6 +140,8 @@ class Additive(Score):
 
 
 class AdditiveLayer(ScoreLayer):
+    """Weights of `Additive`."""
+
     def __init__(self, width: int, inner: int):
         super().__init__()
         self.query, self.key = Linear(width, inner), Linear(width, inner, bias=False)

@@ -17,9 +17,9 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.block import Block, BlockLayer
+from clozeworks.nn.kernels.variational_dropout import drop_variationally
 from clozeworks.nn.mixer import BiasLayer, Mixer
 from clozeworks.nn.norm import LayerNorm
-from clozeworks.nn.variational_dropout import drop_variationally
 
 DEEPEST = 10_000  # layers: far beyond any model, far below what a check or a count would take minutes for
 
@@ -49,6 +49,8 @@ class Stack(Spec):
     many rows of zeros, which are attended to like others. Of mixers with a state that is kept, whatever the number.
     `norm` is applied once after the last block (pre-norm stacks need it), then `dropout`, with `locked` by one mask for
     all tokens of a text.
+
+    x_l = block_l(x_{l-1}), [B, L, D] -> [B, L, D].
     """
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
@@ -71,6 +73,7 @@ class Stack(Spec):
         return (block.mixer for block in blocks[: max(self.depth, 0)])
 
     def check(self, where: str) -> None:
+        """Raise `RecipeError` for a depth, a share, a memory or a rate that cannot be."""
         if self.depth < 1:
             raise RecipeError(f"{where}.depth", self.depth, "at least one layer is needed", "use 1 or more")
         if self.depth > DEEPEST:
@@ -127,6 +130,8 @@ class Stack(Spec):
 
 
 class StackLayer(nn.Module):
+    """Weights of `Stack`: its blocks, some of them shared."""
+
     def __init__(self, spec: Stack, width: int):
         super().__init__()
         self.memory, self.start, self.dropout, self.locked = (
@@ -158,6 +163,7 @@ class StackLayer(nn.Module):
                 tie(biases[layer - layer % (depth // self.share.bias)], bias, layer, self.common)
 
     def forward(self, x: Tensor, context: Context, layers: bool = False) -> Hidden:
+        """[B, L, D] -> `Hidden`; with `layers`, of every block."""
         past = context.past
         if past is None and self.memory and self.start == "zeros":
             past = self.zeros(x, context)
@@ -250,7 +256,7 @@ def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: 
     for name in given | own:
         if only is not None and name not in only:
             continue
-        shapes = [tuple(found[name].shape) if name in found else "nothing" for found in (given, own)]
+        shapes = [tuple(each[name].shape) if name in each else "nothing" for each in (given, own)]
         if shapes[0] != shapes[1]:
             raise RecipeError(
                 f"stack.share, layer {layer}, {name}",

@@ -48,6 +48,8 @@ class TwoStream(Stack):
 
 
 class TwoStreamLayer(StackLayer, CustomInit):
+    """Weights of `TwoStream`: those of `Stack`, and the vector that the second stream begins as."""
+
     def __init__(self, spec: TwoStream, width: int):
         super().__init__(spec, width)
         self.blank = nn.Parameter(torch.zeros(width))  # what every question begins as

@@ -16,6 +16,8 @@ class Window(Spec):
     (Beltagy et al. 2020, 3.1). O(L (left + right) d) time and memory.
 
     `right` = None: as many as to the left. g is `dilation`, one for all heads or one for each.
+
+    A mask over [L, M]; cost is that of its user.
     """
 
     left: int

@@ -77,8 +77,10 @@ class Adaptive(Spec):
         share, most = counts[:first].sum() / total, np.sort(counts)[::-1][:first].sum() / total
         if most - share < UNSORTED:
             return []
-        told = f"the first {first:,} ids are {share:.0%} of the tokens, and the commonest as many would be {most:.0%}"
-        return [f"{told}: clusters are for ids in order of frequency, such as those of prepare --tokenizer words"]
+        order = (
+            f"the first {first:,} ids are {share:.0%} of the tokens, and the most frequent as many would be {most:.0%}"
+        )
+        return [f"{order}: clusters are for ids in order of frequency, such as those of prepare --tokenizer words"]
 
     def build(self, vocab: int, inner: int, width: int) -> "AdaptiveLayer":
         return AdaptiveLayer(self, vocab, inner, width)
@@ -130,8 +132,8 @@ class AdaptiveLayer(nn.Module):
             self.projections[k](self.tables[k](flat[own] - begin))
             for k, (own, begin) in enumerate(zip(places, (0, *self.ends), strict=False))
         ]
-        found = torch.cat(parts)
-        return torch.empty_like(found).index_copy(0, torch.cat(places), found).view(*tokens.shape, self.out_width)
+        vectors = torch.cat(parts)
+        return torch.empty_like(vectors).index_copy(0, torch.cat(places), vectors).view(*tokens.shape, self.out_width)
 
 
 def cluster_of(ids: Tensor, ends: tuple[int, ...]) -> Tensor:

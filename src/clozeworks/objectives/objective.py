@@ -218,6 +218,8 @@ class Loss(Spec):
 
 
 class LossLayer(nn.Module):
+    """Base of the losses' modules: the head of a loss."""
+
     def connect(self, heads: Mapping[str, "LossLayer"]) -> None:
         """Get to know the heads of the losses it reads, once all are built; to refer to, not to own."""
 
@@ -240,6 +242,7 @@ class Objective(Spec):
     losses: tuple[Loss, ...]
 
     def check(self, where: str) -> None:
+        """Raise `RecipeError` for a loss whose columns nobody writes, or that stands twice."""
         written = {"teacher", "rows"} | {loss.name for loss in self.losses}
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):

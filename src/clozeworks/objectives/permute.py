@@ -85,14 +85,14 @@ class Permute(Corruption):
         size = size[end] - size[begin]
         tokens = ragged_arange(units.at[begin], size)
         part = np.repeat(np.searchsorted(units.first, begin, side="right") - 1, size)
-        found = np.bincount(part, minlength=len(parts))
-        number = np.arange(len(tokens)) - (np.cumsum(found) - found)[part]
+        sizes = np.bincount(part, minlength=len(parts))
+        number = np.arange(len(tokens)) - (np.cumsum(sizes) - sizes)[part]
         target = np.zeros(len(parts.tokens), dtype=bool)
         target[tokens[number < budget[part]]] = True
 
         free = np.flatnonzero(~(target | parts.special))
         rest = Units(free, None, np.searchsorted(free, parts.first))
-        singles, _ = fit(rest, shuffled(rest.counts, counter_rng.fold(keys, "fill")), np.maximum(budget - found, 0))
+        singles, _ = fit(rest, shuffled(rest.counts, counter_rng.fold(keys, "fill")), np.maximum(budget - sizes, 0))
         target[free[singles]] = True
         return target
 

@@ -15,6 +15,7 @@ __all__ = ["albert_base", "albert_large", "albert_mini", "albert_xlarge", "alber
 
 
 def albert_base() -> Recipe:
+    """ALBERT (Lan et al. 2019): narrow word tables, one set of weights for all layers, sentence order prediction."""
     r = bert_base()
     r.name = "albert_base"
     r.encoder.vocab = 30_000  # 4.1: SentencePiece

@@ -13,6 +13,7 @@ __all__ = ["distilbert_base", "distilbert_mini"]
 
 
 def distilbert_base() -> Recipe:
+    """DistilBERT (Sanh et al. 2019): half of BERT's layers, distilled from it."""
     r = bert_base()
     r.name = "distilbert_base"
     r.encoder.stack.depth = 6  # 2: every other layer

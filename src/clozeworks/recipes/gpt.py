@@ -19,6 +19,7 @@ __all__ = ["gpt", "gpt_mini"]
 
 
 def gpt() -> Recipe:
+    """GPT (Radford et al. 2018): a Transformer that reads from left to right and predicts the next token."""
     block = Block(Attention(12, dropout=0.1), FeedForward(3072, "gelu_tanh"), norm=LayerNorm(1e-5))
     return Recipe(
         name="gpt",

@@ -22,7 +22,7 @@ __all__ = ["reformer_enwik8", "reformer_mini"]
 def reformer_enwik8() -> Recipe:
     """Bytes in rows of 65,536, in the shape of the published model: 149 million parameters.
 
-    How it was trained is told in parts only: steps, rate and optimizer are ours.
+    How it was trained is published in parts only: steps, rate and optimizer are ours.
     """
     ffn = FeedForward(4096, "relu", dropout=0.2, chunk=4096)  # 3: chunks; the published shape has none
     local = Block(LocalAttention(8, chunk=128, dropout=0.2), ffn, place="pre", dropout=0.2)

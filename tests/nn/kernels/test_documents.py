@@ -3,7 +3,7 @@
 import torch
 
 from clozeworks.core.context import Context
-from clozeworks.nn.kernels.documents import Documents, documents_of, found
+from clozeworks.nn.kernels.documents import Documents, documents_of, find_documents
 from tests.toys import packed
 
 LENGTHS = [[3, 4], [1, 2, 2], [6]]
@@ -20,7 +20,7 @@ def test_the_longest_comes_first_and_time_before_document():
 
 def test_without_borders_the_tokens_tell():
     context = packed(LENGTHS, 7)
-    assert found(context.query) == context.layout
+    assert find_documents(context.query) == context.layout
     asked = documents_of(Context.make(context.query, context.memory))
     assert torch.equal(asked.order, documents_of(context).order)
 

@@ -58,6 +58,8 @@ class AdaptiveSpan(Bias):
 
 
 class AdaptiveSpanLayer(BiasLayer):
+    """Weights of `AdaptiveSpan`: a share of the limit for each head, and the bias inside."""
+
     def __init__(self, spec: AdaptiveSpan, heads: int, bias: BiasLayer):
         super().__init__()
         self.limit, self.ramp, self.init, self.bias = spec.limit, spec.ramp, spec.init, bias
@@ -113,8 +115,8 @@ class AdaptiveSpanLayer(BiasLayer):
         inner = self.bias.allowed(context)
 
         def near() -> Tensor:
-            found = positive(context) <= self.limit
-            return found if inner is None else found & inner
+            near = positive(context) <= self.limit
+            return near if inner is None else near & inner
 
         return context.once(f"limit.{self.limit}.{id(inner)}", near)
 
@@ -126,10 +128,10 @@ class AdaptiveSpanLayer(BiasLayer):
         return q, faded if added is None else added + faded, seen if allowed is None else seen & allowed
 
     def apart(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Apart] | None:
-        found = self.bias.apart(q, context, scale)
-        if found is None:
+        parts = self.bias.apart(q, context, scale)
+        if parts is None:
             return None
-        q, apart = found
+        q, apart = parts
         first, last, _ = context.once("distances", lambda: span(context))
         distance, (length, memory) = distances(first, last, context)[0], (q.shape[2], context.memory.position.shape[1])
         faded = self._log(distance[None, None]).masked_fill(~self._seen(distance[None, None]), -math.inf)

@@ -20,6 +20,8 @@ class DistanceTable(Bias):
 
     The token itself is not among them: the first of a text sees nothing, and gets nothing. One table [limit, d] serves
     all heads, and with `Share.bias` all layers, as in the published code. O(L (limit + block) d) time.
+
+    q [B, H, L, d] -> q, and [B, H, L, M] to add. O(L M d), as much as the product with the keys.
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
@@ -35,6 +37,8 @@ class DistanceTable(Bias):
 
 
 class DistanceTableLayer(BiasLayer):
+    """Weights of `DistanceTable`: one vector a distance."""
+
     def __init__(self, limit: int, heads: int, head_width: int):
         super().__init__()
         self.limit, self.heads = limit, heads

@@ -51,6 +51,8 @@ class Relative(Bias):
 
 
 class RelativeLayer(BiasLayer):
+    """Weights of `Relative`: u, v and w of each head, and W_r."""
+
     def __init__(self, spec: Relative, width: int, heads: int, head_width: int):
         super().__init__()
         self.clamp, self.dropout, self.heads = spec.clamp, spec.dropout, heads
@@ -72,8 +74,8 @@ class RelativeLayer(BiasLayer):
         """The q to use, what is added, and where each pair finds its distance in the table if not by shifting."""
         first, last, index = context.once("distances", lambda: span(context))
         name = f"distances.{self.clamp}.{self.dropout}"
-        found = lambda: self.position(context.once(name, lambda: self._table(first, last, context)))  # noqa: E731
-        table = found() if context.key else context.lasting(self, (first, last, context.backward is None), found)
+        project = lambda: self.position(context.once(name, lambda: self._table(first, last, context)))  # noqa: E731
+        table = project() if context.key else context.lasting(self, (first, last, context.backward is None), project)
         table = table.unflatten(-1, (self.heads, -1)).transpose(-2, -3)  # [1 or 2, H, R, d]
         if len(table) == 2 and context.backward is not None:
             table = table[context.backward.long()]
@@ -90,8 +92,8 @@ class RelativeLayer(BiasLayer):
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
         key = None if context.key is None else context.key.common("distances")
-        found = sinusoids(distance, self.position.in_features).to(self.position.weight.dtype)
-        return dropout(found, self.dropout, key)
+        waves = sinusoids(distance, self.position.in_features).to(self.position.weight.dtype)
+        return dropout(waves, self.dropout, key)
 
 
 def same_segment(context: Context) -> Tensor:

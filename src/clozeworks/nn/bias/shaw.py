@@ -20,6 +20,8 @@ class Shaw(Bias):
     The two tables have 2 reach + 1 rows of d numbers and serve all heads. Of the four products of `Relative` the two
     with the query are here. O(L reach d) products, and a lookup for each pair; the values want the weights themselves,
     so that attention takes the dense path.
+
+    q [B, H, L, d] -> q, and [B, H, L, M] to add. The values take the dense path: O(L M d) time, O(L M) memory.
     """
 
     reach: int = 16
@@ -33,6 +35,8 @@ class Shaw(Bias):
 
 
 class ShawLayer(BiasLayer):
+    """Weights of `Shaw`: vectors of clipped distances, for keys and for values."""
+
     adds_values: ClassVar[bool] = True
 
     def __init__(self, reach: int, head_width: int):

@@ -16,6 +16,8 @@ class Within(Bias):
     With `reach` = `Stack.memory` every token of a segment sees as many (Dai et al. 2019, published code: same_length,
     used for evaluation), where without it the last one sees a segment more than the first. A mask alone: pairs that are
     too far apart are computed too.
+
+    q [B, H, L, d] -> what the other bias gives, and a mask [B, 1, L, M].
     """
 
     reach: int
@@ -37,6 +39,8 @@ class Within(Bias):
 
 
 class WithinLayer(BiasLayer):
+    """The bias inside `Within`, with its mask."""
+
     def __init__(self, reach: int, bias: BiasLayer):
         super().__init__()
         self.reach, self.bias = reach, bias

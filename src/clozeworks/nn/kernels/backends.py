@@ -46,11 +46,11 @@ def attend(
     if bias is not None and (reach := reach_of(bias, context)) is not None:
         return recent(q, keys, context, bias, rate if drops else 0.0, reach, dense)
     if bias is not None and context.backend == "auto" and not torch.compiler.is_compiling():
-        found = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
-        if found is not None and not torch.is_grad_enabled() and not drops:
-            return read_only(found[0], keys, found[1], context)
-        if found is not None:
-            return by_distance(found[0], keys, found[1], context, rate if drops else 0.0)
+        parts = bias.apart(q, context, 1 / math.sqrt(q.shape[-1]))
+        if parts is not None and not torch.is_grad_enabled() and not drops:
+            return read_only(parts[0], keys, parts[1], context)
+        if parts is not None:
+            return by_distance(parts[0], keys, parts[1], context, rate if drops else 0.0)
     if drops:
         # Tiles follow the borders, which are other integers in every batch: a compiler would start anew each time.
         fits = regular and borders is not None and not torch.compiler.is_compiling()

@@ -91,10 +91,10 @@ def documents_of(context: Context) -> Documents:
 
 def borders_of(context: Context) -> DocumentLayout:
     """As the context tells them, or found once a pass."""
-    return context.layout or context.once("borders", lambda: found(context.query))
+    return context.layout or context.once("borders", lambda: find_documents(context.query))
 
 
-def found(side: TokenInfo) -> DocumentLayout:
+def find_documents(side: TokenInfo) -> DocumentLayout:
     """The borders that nobody has told: the tokens are asked."""
     rows, width = side.document.shape
     begins = torch.ones_like(side.document, dtype=torch.bool)

@@ -17,6 +17,8 @@ from clozeworks.core.dropout import DropoutKey, keep, keep_on_host
 
 
 class Drops:
+    """Dropout masks of the pieces of one attention, kept as bits for the way back."""
+
     def __init__(self, key: DropoutKey, rate: float, shapes: Sequence[tuple[int, ...]]):
         """A seed of the key for each piece, of whose weights these are the shapes."""
         self.key, self.rate, self.shapes = key, rate, shapes

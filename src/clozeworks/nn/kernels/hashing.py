@@ -43,7 +43,7 @@ def hashed(x: Tensor, turn: Tensor, factors: tuple[int, ...]) -> Tensor:
     count, length, heads, size = x.shape
     rounds, ways = turn.shape[2:]
     flat, matrix = x.reshape(-1, heads, size).transpose(0, 1).to(turn.dtype), turn.flatten(2)  # [H, B L, d], [H, d, n]
-    found = torch.empty(heads, count * length, rounds, dtype=torch.int32, device=x.device)
+    buckets = torch.empty(heads, count * length, rounds, dtype=torch.int32, device=x.device)
     step = count * length if x.is_meta else max(BLOCK // (heads * rounds * ways), 1)
     for start in range(0, count * length, step):
         turned = torch.bmm(flat[:, start : start + step], matrix).view(heads, -1, rounds, ways)
@@ -53,8 +53,8 @@ def hashed(x: Tensor, turn: Tensor, factors: tuple[int, ...]) -> Tensor:
             way = part.abs().argmax(-1, keepdim=True)
             way = way + (part.gather(-1, way) < 0) * (factor // 2)
             bucket, first, weight = bucket + weight * way[..., 0], first + factor // 2, weight * factor
-        found[:, start : start + step] = bucket
-    return found.view(heads, count, length, rounds).permute(1, 0, 3, 2)
+        buckets[:, start : start + step] = bucket
+    return buckets.view(heads, count, length, rounds).permute(1, 0, 3, 2)
 
 
 def ordered(buckets: Tensor, total: int, whole: int, side: TokenInfo, borders: DocumentLayout | None) -> Tensor:

@@ -40,11 +40,11 @@ def recent(
         inner = inner.replace(key=context.key.within(index, len(index)))
     k, v = (_windows(each, reach, block, length) for each in (keys.k, keys.v))
     q = _by_block(F.pad(q, (0, 0, 0, blocks * block - length)), blocks)
-    found = bias.apart(q, inner, 1 / math.sqrt(q.shape[-1]))
-    if found is None:
+    parts = bias.apart(q, inner, 1 / math.sqrt(q.shape[-1]))
+    if parts is None:
         out = dense(q, KVCache(k, v), inner, bias, rate)
     else:
-        out = by_distance(found[0], KVCache(k, v), found[1], inner, rate, bias.allowed(inner))
+        out = by_distance(parts[0], KVCache(k, v), parts[1], inner, rate, bias.allowed(inner))
     return out.transpose(0, 1).reshape(heads, rows, blocks * block, -1).transpose(0, 1)[:, :, :length]
 
 
@@ -96,8 +96,8 @@ class _Windows(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
         rows, heads, total, size = ctx.shape
-        found = grads[0].new_zeros(heads, rows, total, size)
+        total_grad = grads[0].new_zeros(heads, rows, total, size)
         for number, part in enumerate(grads[0].unbind(2)):
             at = number * ctx.block
-            found[:, :, at : at + part.shape[2]] += part
-        return found.transpose(0, 1), None, None
+            total_grad[:, :, at : at + part.shape[2]] += part
+        return total_grad.transpose(0, 1), None, None

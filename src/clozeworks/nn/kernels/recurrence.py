@@ -35,6 +35,7 @@ class _Recurrence(torch.autograd.Function):
         ctx: Any, entering: Tensor, recurrent: Tensor, out: Tensor | None, h: Tensor, c: Tensor, counts: list[int],
         clip: float | None, clip_out: float | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """Step after step: step t has `counts[t]` rows, those of the longest documents first."""
         gates, width = entering.clone(), len(c[0])
         cells, squashed = gates.new_empty(len(gates), width), gates.new_empty(len(gates), width)
         inner = gates.new_empty(len(gates), width) if out is not None else None
@@ -66,6 +67,7 @@ class _Recurrence(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients by hand, from the last step to the first."""
         gates, cells, squashed, inner, outs, recurrent, out, h, c = ctx.saved_tensors
         steps = list(pairwise(accumulate(ctx.counts, initial=0)))
         d_gates, d_outs = torch.empty_like(gates), grads[0].clone()

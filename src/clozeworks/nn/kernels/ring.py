@@ -166,6 +166,7 @@ class _Ring(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor | None, v: Tensor, ring: Ring, key: DropoutKey | None, rate: float
     ) -> Tensor:
+        """Scores, softmax and sums of each chunk in each round of hashing; rounds are then weighed by their sums."""
         ctx.ring, ctx.key, ctx.rate = ring, key, rate
         keys, (chunks, size) = unit(q) if k is None else k, ring.tokens.shape
         out, top, total = q.new_empty(chunks, size, q.shape[1]), q.new_empty(chunks, size), q.new_empty(chunks, size)
@@ -191,6 +192,7 @@ class _Ring(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
+        """Gradients by hand; scores are computed again."""
         (q, k, v, mixed, top, total), ring = ctx.saved_tensors, ctx.ring
         keys, (chunks, size), wide = unit(q) if k is None else k, ring.tokens.shape, ring.near.shape[1]
         g = grads[0] / total

@@ -51,6 +51,7 @@ class _ByDistance(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, asked: Tensor, table: Tensor, added: Tensor | None, hidden: Tensor,
         dead: Tensor | None, key: DropoutKey | None, rate: float,
     ) -> Tensor:  # fmt: skip
+        """Scores with the term of distance, by shifting instead of gathering."""
         rows, heads, length, size = q.shape
         ctx.scale, ctx.shape, ctx.keep_scale = 1 / math.sqrt(size), (heads, rows), 1 / (1 - rate)
         q, k, v, asked = (_by_head(each) for each in (q * ctx.scale, k, v, asked * ctx.scale))
@@ -75,6 +76,7 @@ class _ByDistance(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
+        """Gradients by hand."""
         q, k, v, asked, table, weights, kept, out = ctx.saved_tensors
         g, (count, length, memory), rows = _by_head(grads[0]), weights.shape, table.shape[1]
         scores = torch.empty(count, length, rows, dtype=g.dtype, device=g.device)

@@ -42,6 +42,7 @@ class Tiles:
 
     @staticmethod
     def make(borders: DocumentLayout, heads: int, causal: bool, device: torch.device) -> "Tiles":
+        """Documents of about one length as the rows of one group of tiles, filled up to the width of the group."""
         starts, lengths = torch.tensor(borders.starts), torch.tensor(borders.lengths)
         bucket = torch.bucketize(lengths, WIDTHS)
         slots, real, groups, firsts = [], [], [], []
@@ -114,6 +115,7 @@ class _Tiled(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, tiles: Tiles, heads: int, key: DropoutKey | None, rate: float
     ):
+        """Scores, softmax and sums of one group of tiles after another."""
         rate = 0.0 if key is None else rate
         ctx.tiles, ctx.heads, ctx.scale, ctx.keep_scale = tiles, heads, 1 / math.sqrt(q.shape[1]), 1 / (1 - rate)
         # Both scales go where they are cheapest: on q and v, not on the weights.
@@ -144,6 +146,7 @@ class _Tiled(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
+        """Gradients by hand, group by group."""
         tiles, heads = ctx.tiles, ctx.heads
         q, k, v, *saved = ctx.saved_tensors
         cuts = tiles.bands()

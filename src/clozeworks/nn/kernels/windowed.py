@@ -39,6 +39,8 @@ SCORES = 1 << 18  # of a piece: more do not stay in a core's cache
 
 @dataclass(frozen=True, slots=True)
 class Piece:
+    """Queries that are computed together, and the keys that they may see."""
+
     row: int
     heads: slice
     queries: slice
@@ -49,6 +51,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """The pieces of a batch, and the marked tokens that every piece sees."""
+
     pieces: tuple[Piece, ...]
     far: tuple[Tensor, ...] | None = None  # [G] of each row: the marked tokens, which all its pieces have as keys
 
@@ -144,8 +148,8 @@ class _View:
             return None
         if context.layout is None:
             document = context.memory.document
-            found = (document[:, 1:] != document[:, :-1]).cpu()
-            return [(row.nonzero()[:, 0] + 1).tolist() for row in found]
+            borders = (document[:, 1:] != document[:, :-1]).cpu()
+            return [(row.nonzero()[:, 0] + 1).tolist() for row in borders]
         starts: list[list[int]] = [[] for _ in self.like]
         for start in context.layout.starts:
             starts[start // context.layout.width].append(start % context.layout.width)
@@ -206,6 +210,7 @@ def _hide(seen: Tensor, like: Tensor) -> Tensor:
 class _Windowed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, key: DropoutKey | None, rate: float) -> Tensor:
+        """Piece by piece: scores within the window, softmax, sums."""
         ctx.plan, ctx.rate, ctx.scale = plan, 0.0 if key is None else rate, 1 / math.sqrt(q.shape[-1])
         shapes = [(piece.heads.stop - piece.heads.start, *piece.hidden.shape) for piece in plan.pieces]
         ctx.drops = drops = None if key is None else Drops(key, rate, shapes)
@@ -224,6 +229,7 @@ class _Windowed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor):
+        """Gradients by hand, piece by piece."""
         q, k, v, bits = ctx.saved_tensors
         plan, scale = ctx.plan, ctx.scale
         dq, dk, dv = _beside(q), _beside(k).zero_(), _beside(v).zero_()

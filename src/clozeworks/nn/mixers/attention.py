@@ -59,6 +59,8 @@ class Attention(Mixer):
 
 
 class AttentionLayer(MixerLayer):
+    """Weights of `Attention`: query, key, value and out, each [D, D]."""
+
     def __init__(
         self,
         width: int,

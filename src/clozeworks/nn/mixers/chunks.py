@@ -65,6 +65,8 @@ def check_chunks(spec: Any, where: str) -> None:
 
 
 class LocalAttentionLayer(MixerLayer):
+    """Weights of `LocalAttention`: query, key, value and out."""
+
     carries: ClassVar[bool] = False
 
     def __init__(self, spec: LocalAttention, width: int):

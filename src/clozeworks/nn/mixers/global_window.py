@@ -47,6 +47,8 @@ class GlobalWindow(Mixer):
 
 
 class GlobalWindowLayer(MixerLayer):
+    """Weights of `GlobalWindow`: two sets of query, key and value, one for tokens that see all, and out."""
+
     carries: ClassVar[bool] = False
 
     def __init__(self, spec: GlobalWindow, width: int):

@@ -59,6 +59,8 @@ class LightConv(Mixer):
 
 
 class LightConvLayer(MixerLayer):
+    """Weights of `LightConv`: the way in, kernels or what predicts them, the way out."""
+
     def __init__(self, spec: LightConv, width: int, weights: "Fixed | Predicted"):
         super().__init__()
         self.groups, self.kernel, self.gate = spec.groups, spec.kernel, spec.gate
@@ -77,6 +79,7 @@ class LightConvLayer(MixerLayer):
     def forward(
         self, query: Tensor, memory: Tensor | Cache | None, context: Context
     ) -> tuple[Tensor, ConvCache | None]:
+        """[B, L, D] -> [B, L, D], each document by itself."""
         rows = query if memory is None else memory
         tail = self.extend(None, rows) if isinstance(rows, Tensor) else rows
         assert isinstance(tail, ConvCache)

@@ -67,6 +67,8 @@ class LSH(Mixer):
 
 
 class LSHLayer(MixerLayer):
+    """Weights of `LSH`: queries that are keys too, values, and out."""
+
     carries: ClassVar[bool] = False
 
     def __init__(self, spec: LSH, width: int):

@@ -20,8 +20,8 @@ from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.documents import Documents, borders_of, documents_of
 from clozeworks.nn.kernels.linear import linear
 from clozeworks.nn.kernels.recurrence import GATES, recur
+from clozeworks.nn.kernels.variational_dropout import drop_variationally
 from clozeworks.nn.mixer import Mixer, MixerLayer
-from clozeworks.nn.variational_dropout import drop_variationally
 
 
 @dataclass(slots=True)

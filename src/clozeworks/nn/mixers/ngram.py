@@ -48,6 +48,8 @@ class Ngram(Mixer):
 
 
 class NgramLayer(MixerLayer):
+    """Weights of `Ngram`: H [h, (n - 1) D] and d."""
+
     def __init__(self, spec: Ngram, width: int):
         super().__init__()
         self.words, self.direct = spec.order - 1, spec.direct

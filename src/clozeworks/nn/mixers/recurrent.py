@@ -35,6 +35,8 @@ class BothWays(Recurrent):
     """The same from both sides (Schuster & Paliwal 1997): h_t = [forth_t; back_t], each of width D / 2.
 
     The way back begins at the last token of each document, wherever that stands in its row.
+
+    [B, L, D] -> [B, L, D]. O(L D^2), step after step.
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"full"})
@@ -64,6 +66,8 @@ class Read(Cache):
 
 
 class RecurrentLayer(MixerLayer):
+    """Weights of a recurrent mixer that reads one way."""
+
     def __init__(self, cell: Cell, width: int):
         super().__init__()
         self.cell = CellLayer(cell, width, width)
@@ -76,6 +80,7 @@ class RecurrentLayer(MixerLayer):
         return Read(documents.unpack(out), state)
 
     def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Read | None]:
+        """[B, L, D] -> [B, L, D], each document from its first token on, or from the state that was carried."""
         if context.kind == "order":
             raise ValueError("a state cannot hide what an order hides")
         if isinstance(memory, Read):
@@ -94,6 +99,8 @@ class RecurrentLayer(MixerLayer):
 
 
 class BothWaysLayer(MixerLayer):
+    """Weights of `BothWays`: a recurrence from the beginning, and one from the end."""
+
     carries: ClassVar[bool] = False
 
     def __init__(self, cell: Cell, width: int):

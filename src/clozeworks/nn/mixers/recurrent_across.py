@@ -11,7 +11,7 @@ from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.cell import Cell, CellLayer, run
-from clozeworks.nn.kernels.documents import Documents, documents_of, found
+from clozeworks.nn.kernels.documents import Documents, documents_of, find_documents
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
 from clozeworks.nn.score import Score, attend
@@ -83,6 +83,8 @@ class Wrote(Cache):
 
 
 class RecurrentAcrossLayer(MixerLayer):
+    """Weights of `RecurrentAcross`: a recurrence, and the score by which it attends to its source."""
+
     def __init__(self, spec: RecurrentAcross, width: int):
         super().__init__()
         self.width, self.after = width, spec.order == "after"
@@ -150,7 +152,7 @@ class RecurrentAcrossLayer(MixerLayer):
     ) -> tuple[Tensor, Tensor, Tensor | None, RNNState]:
         """The definition."""
         own, looked = self.cell.reads(self.width, 0 if self.after else self.width)
-        found: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        steps: list[tuple[Tensor, Tensor, Tensor | None]] = []
         for read in linear(x, own, self.cell.inner.bias).split(documents.counts.tolist()):
             count = len(read)
             now, here = state.first(count), source.first(count)
@@ -160,9 +162,9 @@ class RecurrentAcrossLayer(MixerLayer):
             else:
                 context, weights = self._context(now.h, here)
                 new = self.cell.step(read + linear(context, looked, None), now)
-            found.append((new.h, context, weights))
+            steps.append((new.h, context, weights))
             state = new.then(state)
-        states, contexts, weights = zip(*found, strict=True)
+        states, contexts, weights = zip(*steps, strict=True)
         return torch.cat(states), torch.cat(contexts), None if self.score is None else torch.cat(weights), state
 
     def _context(self, query: Tensor, source: Opened) -> tuple[Tensor, Tensor | None]:
@@ -194,7 +196,7 @@ def sources(documents: Documents, context: Context) -> tuple[Tensor, Tensor]:
 
     def find() -> tuple[Tensor, Tensor]:
         side = source.token_info
-        others = Documents.of(source.layout or found(side), side.document.device)
+        others = Documents.of(source.layout or find_documents(side), side.document.device)
         partner = documents.partners(context.query, others, side)
         return others.first[partner.clamp(min=0)], others.lengths[partner.clamp(min=0)] * (partner >= 0)
 

@@ -22,6 +22,9 @@ class Split(Mixer):
 
     Nothing mixes the branches here: that is the feed-forward part's work. `widths` are those of the branches, None:
     equal ones. It can do what all of its branches can.
+
+    [B, L, D] -> [B, L, D]: out = [branch_1(x_1); ...; branch_n(x_n)]. Cost is the sum over the branches at their
+    widths.
     """
 
     branches: tuple[Mixer, ...]
@@ -67,6 +70,8 @@ class Split(Mixer):
 
 
 class SplitLayer(MixerLayer):
+    """The branches of `Split`, each on its share of the width."""
+
     def __init__(self, branches: Sequence[MixerLayer], widths: tuple[int, ...]):
         super().__init__()
         self.branches, self.widths = nn.ModuleList(branches), list(widths)
@@ -112,11 +117,13 @@ def _view(context: Context, number: int) -> Context:
     return context.at(f"branch.{number}").replace(scratch=scratch, capture=taps)
 
 
-def _gather(taps: AttentionCapture | None, found: Sequence[AttentionCapture | None]) -> None:
+def _gather(taps: AttentionCapture | None, branches: Sequence[AttentionCapture | None]) -> None:
     """What was kept of the branches that have such a thing, their heads after each other."""
     if taps is None:
         return
     for kind in taps.wants:
-        kept = [value for each in found if each for name, value in each.captured.items() if name.startswith(f"{kind}.")]
+        kept = [
+            value for each in branches if each for name, value in each.captured.items() if name.startswith(f"{kind}.")
+        ]
         if kept:
             taps.keep(kind, torch.cat(kept, 1))

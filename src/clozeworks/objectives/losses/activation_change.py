@@ -18,7 +18,9 @@ class ActivationChange(Loss):
     weight * mean over neighbouring tokens and units of (h_{t+1} - h_t)^2, with h before anything is dropped of it
 
     Neighbours are of one text: nothing is compared over a border, nor with what an earlier step read. Minimised with
-    the losses and told apart from them.
+    the losses and reported apart from them.
+
+    [B, L, D] -> a number. O(L D): next to nothing.
     """
 
     name: ClassVar[str] = "activation_change"
@@ -35,6 +37,8 @@ class ActivationChange(Loss):
 
 
 class ActivationChangeLayer(LossLayer):
+    """The sum over tokens; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         h, document = hidden.layers[-1].float(), batch.token_info.document
         near = (document[:, 1:] == document[:, :-1]) & (document[:, 1:] != PADDING)

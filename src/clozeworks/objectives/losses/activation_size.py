@@ -17,7 +17,9 @@ class ActivationSize(Loss):
 
     weight * mean over tokens and units of (m h)^2, with m the mask of the dropout behind the last layer
 
-    Minimised with the losses and told apart from them. The mean is over all tokens of a step, padding left out.
+    Minimised with the losses and reported apart from them. The mean is over all tokens of a step, padding left out.
+
+    [B, L, D] -> a number. O(L D): next to nothing.
     """
 
     name: ClassVar[str] = "activation_size"
@@ -33,6 +35,8 @@ class ActivationSize(Loss):
 
 
 class ActivationSizeLayer(LossLayer):
+    """The sum over tokens; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         real = batch.token_info.document != PADDING
         return (hidden.last.float().square().mean(-1) * real).sum(), {}

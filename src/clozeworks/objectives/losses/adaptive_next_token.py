@@ -23,6 +23,8 @@ class AdaptiveNextToken(Loss):
     p(w) = softmax(z_0)_c softmax(z_c)_w. z_k = W_k P_k^T h + b_k, with W_k and P_k those of the way in (`Adaptive`);
     clusters in `own` have a P of their own. Only vectors whose label is in a cluster meet its words: with cutoffs in
     order of frequency most never meet the rare ones, and the loss costs a fraction of V D a prediction.
+
+    [T, D] of the predicted tokens -> a number.
     """
 
     name: ClassVar[str] = "next_token"
@@ -45,6 +47,8 @@ class AdaptiveNextToken(Loss):
 
 
 class AdaptiveNextTokenLayer(LossLayer):
+    """Weights of `AdaptiveNextToken`: biases, the entries of clusters, and projections of its own."""
+
     def __init__(self, spec: AdaptiveNextToken, width: int, embed: EmbedLayer):
         super().__init__()
         words = embed.words

@@ -27,6 +27,8 @@ class AttentionScores(Loss):
     The published code sets the scores of hidden pairs to 0 on both sides and divides by all pairs, padding too, so that
     its loss depends on how rows are filled; here each token has the mean over what it sees, and packed rows give what
     single ones give. For full rows the two are equal.
+
+    Scores [B, H, L, L] of both -> a number.
     """
 
     name: ClassVar[str] = "attention_scores"
@@ -50,6 +52,8 @@ class AttentionScores(Loss):
 
 
 class AttentionScoresLayer(LossLayer):
+    """The sum over tokens; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.teacher is not None
         seen, parts = pairs(batch), []

@@ -20,6 +20,8 @@ from clozeworks.objectives.losses.exact import exact
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
+    """Words that were drawn to compare with, without repetition."""
+
     ids: Tensor  # [n] different words
     tries: int  # that it took
 

@@ -52,6 +52,7 @@ def mixed(x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, mix: Mi
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, learns: bool, mix: Mix):
+        """Logits of a piece of the predictions at a time; gradients are made on the way, logits are not kept."""
         exact = torch.promote_types(x.dtype, torch.float32)  # sums of bf16 would not be
         total, certain = x.new_zeros((), dtype=exact), x.new_zeros((), dtype=exact)
         owns, bests = x.new_empty(len(x), dtype=exact), x.new_empty(len(x), dtype=exact)

@@ -21,6 +21,8 @@ class HiddenCosine(Loss):
 
     over all tokens but padding. Both must have one width, and their coordinates one meaning: the student should start
     from the teacher's layers. `HiddenStates` maps one width to another. It has no weights of its own.
+
+    [B, L, D] of both -> a number. O(L D), beside a pass of the teacher.
     """
 
     name: ClassVar[str] = "hidden_cosine"
@@ -40,6 +42,8 @@ class HiddenCosine(Loss):
 
 
 class HiddenCosineLayer(LossLayer):
+    """The sum over tokens; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.teacher is not None
         student, teacher = batch.solid(hidden.last), batch.solid(batch.teacher.hidden.last)

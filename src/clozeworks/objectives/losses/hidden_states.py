@@ -24,6 +24,8 @@ class HiddenStates(Loss):
     for M layers of the student and N of the teacher, layer 0 being the output of the embedding, over all tokens but
     padding. W and b are shared by all layers, as in the published code (the paper has a map for the embedding beside
     it), and serve training alone. `width` is the teacher's, None if it is the student's own.
+
+    [B, L, D] and [B, L, D'] of each layer -> a number. O(M L D D'), beside a pass of the teacher.
     """
 
     name: ClassVar[str] = "hidden_states"
@@ -44,6 +46,8 @@ class HiddenStates(Loss):
 
 
 class HiddenStatesLayer(LossLayer):
+    """Weights of `HiddenStates`: what maps the student's width to the teacher's."""
+
     def __init__(self, width: int, theirs: int):
         super().__init__()
         self.map = Linear(width, theirs)

@@ -26,6 +26,8 @@ class MaskedLM(Loss):
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.
     `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else (Kitaev et al. 2020, code).
     `prior`: c begins as the log of each token's share of the text, not as 0.
+
+    [T, D] -> a number. O(T (D E + E V)), memory of one piece of the logits.
     """
 
     name: ClassVar[str] = "masked_lm"
@@ -50,6 +52,8 @@ class MaskedLM(Loss):
 
 
 class MaskedLMLayer(LossLayer):
+    """Weights of `MaskedLM`: W, b, a norm and c; the table is the embedding's."""
+
     def __init__(self, spec: MaskedLM, width: int, embed: EmbedLayer):
         super().__init__()
         inner, vocab = embed.words.width, embed.words.vocab

@@ -30,6 +30,8 @@ class NextToken(Loss):
     that of certain labels, so that perplexities stay comparable, and training reports that one as `next_certain`.
 
     `prior`: the bias begins as the log of each token's share of the text, not as 0.
+
+    [T, D] -> a number. O(T D V), memory of one piece of the logits.
     """
 
     name: ClassVar[str] = "next_token"
@@ -65,6 +67,8 @@ class NextToken(Loss):
 
 
 class NextTokenLayer(LossLayer):
+    """Weights of `NextToken`."""
+
     def __init__(self, spec: NextToken, width: int, embed: EmbedLayer):
         super().__init__()
         self.metric = spec.metric

@@ -24,6 +24,8 @@ class NextWord(Loss):
     for a whole step; without gradients, as on held-out text, it is always the softmax over all words. The loss is the
     mean over the predictions of both ways, as each has half of the rows. `prior`: b begins as the log of each word's
     share of the text, not as 0.
+
+    [T, D] -> a number. O(T D V), or O(T D n) with samples.
     """
 
     name: ClassVar[str] = "next_token"
@@ -44,6 +46,8 @@ class NextWord(Loss):
 
 
 class NextWordLayer(LossLayer):
+    """Weights of `NextWord`: W [V, D] and b."""
+
     def __init__(self, spec: NextWord, width: int, vocab: int):
         super().__init__()
         self.head = Linear(width, vocab, bias=False)

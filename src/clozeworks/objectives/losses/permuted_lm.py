@@ -15,6 +15,8 @@ class PermutedLM(NextToken):
 
     sum_t log p(x_t | x_s, s before t in the order), with the head of `NextToken` and a bias. It reads the stream that
     does not know its own tokens, hence nothing of the other one, which the last block then need not give.
+
+    [T, D] of the second stream -> a number. O(T D V), memory of one piece of the logits.
     """
 
     name: ClassVar[str] = "permuted_lm"

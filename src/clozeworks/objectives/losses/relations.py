@@ -24,6 +24,8 @@ class Relations(Loss):
     over all tokens i but padding, each distribution over the tokens that i sees; d is the width of a head, s the
     student and t the teacher. Both need equally many heads; width and depth are free, so that nothing has to be mapped.
     The last attention takes the dense path: quadratic in memory, too. It has no weights of its own.
+
+    Scores [B, H, L, L] and values [B, H, L, d] of both -> a number.
     """
 
     name: ClassVar[str] = "relations"
@@ -46,6 +48,8 @@ class Relations(Loss):
 
 
 class RelationsLayer(LossLayer):
+    """The sum over tokens; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         assert batch.teacher is not None
         theirs, seen = batch.teacher.hidden, pairs(batch)

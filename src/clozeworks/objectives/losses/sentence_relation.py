@@ -20,6 +20,8 @@ class SentenceRelation(Loss):
     Label 0: the second segment follows the first; 1: it does not. What stands there instead is for the segments to say:
     one from another document (next sentence, Devlin et al. 2018, 3.1), or the two of them swapped (sentence order, Lan
     et al. 2019, 3.1). One label an example, however rows are packed.
+
+    logits = W pooled + b, [N, D] -> [N, 2]; next to nothing beside the encoder.
     """
 
     name: ClassVar[str] = "sentence_pair"
@@ -36,6 +38,8 @@ class SentenceRelation(Loss):
 
 
 class SentenceRelationLayer(LossLayer):
+    """Weights of `SentenceRelation`: pooled [N, D] -> [N, 2]."""
+
     def __init__(self, width: int):
         super().__init__()
         self.out = Linear(width, 2)

@@ -26,6 +26,8 @@ class SoftTargets(Loss):
     large as that of hard targets whatever T is. `over` all tokens but padding, as the paper, or the hidden ones alone,
     which spares both models most of the head and of the last block. Where one vocabulary has rows that no token uses,
     the first rows, which both have, are compared. It has no weights of its own.
+
+    [T, E] of both -> a number. O(T E V) for each, memory of one piece of the logits, beside a pass of the teacher.
     """
 
     name: ClassVar[str] = "soft_targets"
@@ -55,6 +57,8 @@ class SoftTargets(Loss):
 
 
 class SoftTargetsLayer(LossLayer):
+    """The sum over tokens, by the head of another loss; no weights."""
+
     def __init__(self, temperature: float, over: Over):
         super().__init__()
         self.temperature = temperature
@@ -90,6 +94,7 @@ class _Divergence(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, table: Tensor, bias: Tensor, teacher: WordScores, temperature: float, learns: bool
     ):
+        """The divergence of a piece of the tokens at a time; gradients are made on the way."""
         exact, words = torch.promote_types(x.dtype, torch.float32), min(len(table), len(teacher.table))
         total = x.new_zeros((), dtype=exact)
         d_x, d_table, d_bias = (torch.zeros_like(t) if learns else t for t in (x, table, bias))

@@ -59,6 +59,8 @@ class SpanBoundary(Loss):
 
 
 class SpanBoundaryLayer(LossLayer):
+    """Weights of `SpanBoundary`: positions in a span, two layers and a bias; the table is the embedding's."""
+
     def __init__(self, spec: SpanBoundary, width: int, embed: EmbedLayer):
         super().__init__()
         self.longest = spec.longest
@@ -80,5 +82,5 @@ class SpanBoundaryLayer(LossLayer):
         x = self.first_norm(self.activation(self.first(x)))
         x = self.second_norm(self.activation(self.second(x)))
         labels = batch.labels.index_select(0, spans.target[:count])
-        loss, found = cross_entropy(x, self._embed[0].words.table.weight, self.bias, labels)
-        return loss, {"boundary_accuracy": found}
+        loss, right = cross_entropy(x, self._embed[0].words.table.weight, self.bias, labels)
+        return loss, {"boundary_accuracy": right}

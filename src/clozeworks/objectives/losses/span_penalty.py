@@ -21,8 +21,10 @@ class SpanPenalty(Loss):
     weight * sum over layers of the mean over heads of z
 
     It depends on parameters alone: every step has it once, whatever its number of predictions, pieces and processes. It
-    is minimised with the losses and told apart from them, in training only. A span that layers share counts once for
-    each of them. `average_span` is the mean over layers of ceil(mean z) + ramp, as the published code tells it.
+    is minimised with the losses and reported apart from them, in training only. A span that layers share counts once a
+    layer. `average_span` is the mean over layers of ceil(mean z) + ramp, as the published code tells it.
+
+    Spans [layers] -> a number; costs nothing.
     """
 
     name: ClassVar[str] = "span_penalty"
@@ -44,5 +46,7 @@ class SpanPenalty(Loss):
 
 
 class SpanPenaltyLayer(LossLayer):
+    """The sum over layers; no weights."""
+
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         return hidden.penalties["span"].sum(), {"average_span": hidden.penalties["average_span"].mean()}

@@ -39,6 +39,7 @@ class MaskPhrases(Masking):
             raise RecipeError(f"{where}.share", self.share, needed, "0.5 is usual, None takes any unit")
 
     def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
+        """Tokens, or annotated units and the single tokens between them, as the stage says."""
         if self.stage == "basic":
             return self.choose_units(examples, keys, single(examples))
         if examples.units is None:

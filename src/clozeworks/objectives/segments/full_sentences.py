@@ -15,6 +15,7 @@ class FullSentences(Segments):
     (Liu et al. 2019, 4.2). A sentence longer than a row is cut; nothing is dropped."""
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
+        """Whole sentences end to end, as many as a row has room for."""
         room = self.length - 2
         sentences = cut(text, room, room)
         offsets, documents, count = sentences.offsets, sentences.documents, sentences.count

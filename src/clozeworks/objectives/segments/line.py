@@ -21,6 +21,8 @@ class Pieces(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """The corpus as one line of text, with a special between documents, and places on it."""
+
     borders: np.ndarray  # [D + 1] token offsets of the documents that are not empty
     begins: np.ndarray  # [D + 1] where they stand in the line
 

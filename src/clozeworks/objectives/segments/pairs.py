@@ -34,6 +34,7 @@ class Pairs(Segments):
             )
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
+        """One example a pair, each side cut to its room."""
         sentences = np.diff(text.documents)
         if (sentences != 2).any() or not len(sentences):
             at = int(np.argmax(sentences != 2)) if len(sentences) else 0

@@ -29,6 +29,7 @@ class SegmentPair(Segments):
     short: float = 0.1
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
+        """Two segments of neighbouring sentences, or the second from elsewhere."""
         room = self.length - 3
         sentences = cut(text, room, (room + 1) // 2)
         need_documents(sentences)

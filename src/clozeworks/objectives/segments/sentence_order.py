@@ -29,6 +29,7 @@ class SentenceOrder(Segments):
     short: float = 0.1
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
+        """Two neighbouring segments, in their order or turned round."""
         room = self.length - 3
         sentences = cut(text, room, (room + 1) // 2)
         offsets = sentences.offsets

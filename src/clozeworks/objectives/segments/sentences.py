@@ -58,12 +58,12 @@ def follow(following: Callable[[np.ndarray], np.ndarray], count: int) -> np.ndar
     """The chain 0, f(0), f(f(0)), ... below `count`; f is asked about neighbouring sentences, a block at a time."""
     chain, at = [], 0
     while at < count:
-        begin, end, found = at, min(at + BLOCK, count), []
+        begin, end, starts = at, min(at + BLOCK, count), []
         steps = following(np.arange(begin, end)).tolist()
         while at < end:
-            found.append(at)
+            starts.append(at)
             at = steps[at - begin]
-        chain.append(np.array(found, dtype=np.int64))
+        chain.append(np.array(starts, dtype=np.int64))
     return np.concatenate(chain)
 
 

@@ -44,6 +44,7 @@ class Stream(Segments):
             raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
+        """Chunk after chunk of every stream."""
         line = Line.of(text)
         if self.both:
             return self._both(line)

@@ -52,11 +52,14 @@ class Adagrad(Optimizer):
 
 
 class ClippedAdagrad(torch.optim.Optimizer):
+    """The updates of `Adagrad`, all tensors of a group at once."""
+
     def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]):
         super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             parameters = with_gradient(group)
             if not parameters:

@@ -44,6 +44,7 @@ class UncorrectedAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One update of every parameter that has a gradient."""
         far: dict[torch.device, Tensor] = {}
         for group in self.param_groups:
             beta1, beta2 = group["betas"]

@@ -39,11 +39,14 @@ class Lamb(Moments):
 
 
 class AdaptedAdam(torch.optim.Optimizer):
+    """Adam, with each tensor's update scaled by the norms of the tensor and of the update."""
+
     def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]):
         super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """One update of every parameter that has a gradient."""
         for group in self.param_groups:
             beta1, beta2 = group["betas"]
             for batch in batches(self, group):

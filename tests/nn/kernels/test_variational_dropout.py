@@ -8,9 +8,9 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.nn.block import Block
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.kernels.documents import owners
+from clozeworks.nn.kernels.variational_dropout import drop_variationally
 from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.stack import Stack
-from clozeworks.nn.variational_dropout import drop_variationally
 from tests.toys import packed
 
 WIDTH, RATE = 50, 0.4
