@@ -1,10 +1,11 @@
-"""The shape of the house: who may import whom, where names of models may stand, how big a file may grow."""
+"""The shape of the house: who may import whom, and how big files, functions and specs may grow."""
 
 import ast
 import dataclasses
 import gc
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import clozeworks
@@ -113,6 +114,52 @@ def test_files_hold_one_idea():
     assert not [file for file in FILES if file.stem in ("utils", "common", "misc", "helpers")]
 
 
+ONE_OF_A_KIND = {"cli", "recipes", "objectives/losses", "exchange/names"}  # commands, recipes, losses, families
+
+
+def test_a_directory_holds_at_most_twenty_modules():
+    sizes = {
+        folder.relative_to(ROOT).as_posix(): len([file for file in folder.glob("*.py") if file.stem != "__init__"])
+        for folder in {file.parent for file in FILES}
+    }
+    assert not {folder: size for folder, size in sizes.items() if size > 20 and folder not in ONE_OF_A_KIND}
+
+
+def definitions() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Every class and function of the library, with where it stands."""
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                yield f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node
+
+
+def length(node: ast.FunctionDef | ast.ClassDef) -> int:
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno + 1
+
+
+def test_functions_fit_on_a_screen():
+    assert not [where for where, node in definitions() if isinstance(node, ast.FunctionDef) and length(node) > 60]
+
+
+def test_what_is_public_says_what_it_is():
+    """Every public class, and every public function over 15 lines, has a docstring."""
+    assert not [
+        where for where, node in definitions()
+        if not node.name.startswith("_") and not ast.get_docstring(node)
+        and (isinstance(node, ast.ClassDef) or length(node) > 15)
+    ]  # fmt: skip
+
+
+def test_names_say_what_they_hold():
+    """Whatever is found or told is something: rows, a match, a message."""
+    empty = {"found", "told"}
+    for file in FILES:
+        for node in ast.walk(ast.parse(file.read_text())):
+            name = getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", None)
+            assert name not in empty, f"{file.relative_to(ROOT)}:{node.lineno}"  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_every_spec_refuses_an_unknown_field():
     for module in pkgutil.walk_packages([str(ROOT)], "clozeworks."):
         if not module.name.endswith(("__main__", "unpickle")):
@@ -128,7 +175,7 @@ def test_every_spec_refuses_an_unknown_field():
         assert "__dict__" not in dir(part), f"{part.__name__} is not @dataclass(slots=True)"
         if part is not Spec:
             assert dataclasses.is_dataclass(part)
-            assert len(dataclasses.fields(part)) <= 20, part.__name__
+            assert len(dataclasses.fields(part)) <= 12 or part.__name__ == "Train", part.__name__
 
 
 # Parts of families that have no recipe yet: `--set` reaches them, the conformance table measures the masks and formats,
