@@ -7,16 +7,19 @@ beside our sentences, and it reflows the examples of a help page.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from clozeworks.core.errors import InputError, suggest
 
+T = TypeVar("T")
 HINTS = {  # what people type, and the options that are meant
     "--lr": ("--learning-rate",),
     "--rate": ("--learning-rate",),
@@ -61,44 +64,31 @@ def one_of(*names: str, meant: dict[str, str] | None = None) -> Callable[[str], 
     return read
 
 
-def whole(least: int = 1) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            number = int(text.replace(",", "").replace("_", ""))
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise _wrong(text, f"a whole number, {least} or more, is needed", "change it")
-        return number
+def _reads(convert: Callable[[str], T], fits: Callable[[T], bool], needed: str, todo: str) -> Callable[[str], T]:
+    """What converts and fits; anything else is refused in these words."""
+
+    def read(text: str) -> T:
+        with contextlib.suppress(ValueError):
+            value = convert(text)
+            if fits(value):
+                return value
+        raise _wrong(text, needed, todo)
 
     return read
 
 
-def share(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1:
-        raise _wrong(text, "a share from 0 up to 1 is needed", "0.02 is usual")
-    return number
+def whole(least: int = 1) -> Callable[[str], int]:
+    """A whole number, in which commas and underscores may part the thousands."""
+    convert = lambda text: int(text.replace(",", "").replace("_", ""))  # noqa: E731
+    return _reads(convert, lambda value: value >= least, f"a whole number, {least} or more, is needed", "change it")
 
 
-def positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise _wrong(text, "a number above 0 is needed", "1e-4 is usual for a learning rate")
-    return number
-
-
-def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise _wrong(text, "a number is needed", "change it") from None
+RATE = "1e-4 is usual for a learning rate"
+share = _reads(float, lambda value: 0 <= value < 1, "a share from 0 up to 1 is needed", "0.02 is usual")
+positive = _reads(
+    float, lambda value: 0 < value < math.inf, "a number above 0 is needed", "1e-4 is usual for a learning rate"
+)
+number = _reads(float, lambda value: True, "a number is needed", "change it")
 
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:
@@ -145,6 +135,18 @@ def option(
     return _field(flag, given, default, "+" if repeat else nargs)
 
 
+def integer(
+    help: str, default: int | None = None, *, least: int = 1, metavar: str = "N", otherwise: object = None
+) -> Any:
+    """An option that is a whole number."""
+    return option(help, default, metavar=metavar, type=whole(least), otherwise=otherwise)
+
+
+def changes(such_as: str = "train.steps=500 or encoder.stack.depth=4") -> Any:
+    """The option --set of a command that takes a recipe."""
+    return option(f"change a field, such as {such_as}; may be repeated", repeat=True, metavar="PATH=VALUE")
+
+
 def choice(help: str, *names: str, default: str | None = None, otherwise: str | None = None) -> Any:
     """An option that is one of a few words."""
     return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise)
@@ -163,7 +165,6 @@ def _field(flag: str | None, given: dict[str, Any], default: Any, nargs: str | N
 
 RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
 MODEL = "a run, a model directory, or a Hugging Face directory"
-SET = "change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated"
 
 
 @dataclass(kw_only=True)
@@ -204,7 +205,7 @@ class ColumnOptions(CommandOptions):
 
 @dataclass(kw_only=True)
 class BeamOptions(CommandOptions):
-    beams: int = option("beam search: keep the N best hypotheses of each text", 4, type=whole(), metavar="N")
+    beams: int = integer("beam search: keep the N best hypotheses of each text", 4)
     length_penalty: float = option("score hypotheses by log p / ((5 + length) / 6)**A", 0.6, type=number, metavar="A")
 
 

@@ -14,8 +14,8 @@ from clozeworks.cli.arguments import (
     ModelOptions,
     argument,
     choice,
+    integer,
     option,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
@@ -51,7 +51,7 @@ class Options(JsonOptions, DeviceOptions, ColumnOptions, ModelOptions):
         "how tokens become a vector", "mean", "first", "pooled", otherwise="the model's, or mean"
     )
     normalize: bool = option("scale vectors to length 1, so that a dot product is their cosine", False)
-    batch_tokens: int = option("batch size in tokens", 8192, type=whole(), metavar="N")
+    batch_tokens: int = integer("batch size in tokens", 8192)
 
 
 def run(options: Options) -> None:

@@ -14,8 +14,8 @@ from clozeworks.cli.arguments import (
     DeviceOptions,
     JsonOptions,
     ModelOptions,
+    integer,
     option,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
@@ -48,21 +48,13 @@ class Options(JsonOptions, DeviceOptions, BeamOptions, ColumnOptions, ModelOptio
     test: str | None = option("instead of --data: labelled rows, or pairs to translate", metavar="FILE")
     report: str | None = option("of labelled rows: write it all as one HTML page", metavar="FILE")
     pairs: str | None = option("fields of source and target in FILE", metavar="A,B", otherwise="the two it has")
-    seed: int = option("random seed of the masks", 0, type=whole(0), metavar="S")
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="as in training"
-    )
-    memory: int | None = option(
-        "segment memory: tokens that the model remembers", type=whole(0), metavar="N", otherwise="as in training"
-    )
-    rounds: int | None = option("hash rounds of LSH attention", type=whole(), metavar="N", otherwise="as in training")
-    context: int | None = option(
-        "sliding-window evaluation: predict each token from a window of N tokens", type=whole(), metavar="N"
-    )
-    stride: int | None = option("tokens by which the window slides", type=whole(), metavar="K", otherwise=1)
-    max_tokens: int | None = option(
-        "read the first N tokens of the text by the window", type=whole(2), metavar="N", otherwise="all"
-    )
+    seed: int = integer("random seed of the masks", 0, least=0, metavar="S")
+    max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="as in training")
+    memory: int | None = integer("segment memory: tokens that the model remembers", least=0, otherwise="as in training")
+    rounds: int | None = integer("hash rounds of LSH attention", otherwise="as in training")
+    context: int | None = integer("sliding-window evaluation: predict each token from a window of N tokens")
+    stride: int | None = integer("tokens by which the window slides", metavar="K", otherwise=1)
+    max_tokens: int | None = integer("read the first N tokens of the text by the window", least=2, otherwise="all")
 
 
 def run(options: Options) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import RECIPE, SET, CommandOptions, argument, choice, option, whole
+from clozeworks.cli.arguments import RECIPE, CommandOptions, argument, changes, choice, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
 
@@ -35,19 +35,17 @@ class Options(CommandOptions):
     """
 
     recipe: str | None = argument("RECIPE", RECIPE, nargs="?")
-    set: list[str] = option(SET, repeat=True, metavar="PATH=VALUE")
+    set: list[str] = changes()
     data: str | None = option("what prepare wrote", metavar="DIR")
     run: str | None = option("instead of RECIPE and --data: a run, with --step", metavar="RUN")
-    step: int | None = option("exactly what this step of the run was trained on", type=whole(), metavar="N")
+    step: int | None = integer("exactly what this step of the run was trained on")
     parts: str | None = option("a file with parts of your own that the run is made of", metavar="FILE.py")
-    count: int | None = option(
-        "how many examples to show", type=whole(), metavar="N", otherwise="3; 1 with --index, all with --step"
+    count: int | None = integer("how many examples to show", otherwise="3; 1 with --index, all with --step")
+    index: int | None = integer("the first example to show", least=0, metavar="I", otherwise=0)
+    seed: int | None = integer(
+        "random seed of segments and masks", least=0, metavar="S", otherwise="the recipe's train.seed"
     )
-    index: int | None = option("the first example to show", type=whole(0), metavar="I", otherwise=0)
-    seed: int | None = option(
-        "random seed of segments and masks", type=whole(0), metavar="S", otherwise="the recipe's train.seed"
-    )
-    epoch: int = option("the epoch: each masks other tokens", 0, type=whole(0), metavar="E")
+    epoch: int = integer("the epoch: each masks other tokens", 0, least=0, metavar="E")
     split: str = choice("the part of the text", "train", "heldout", default="train")
     mark_words: bool = option("mark where words begin", False)
     json: bool = option("print machine-readable JSON only, one object a line", False)

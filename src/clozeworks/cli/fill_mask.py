@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, option, whole
+from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, integer
 
 
 @dataclass(kw_only=True)
@@ -16,7 +16,7 @@ class Options(JsonOptions, DeviceOptions, ModelOptions):
     """
 
     text: str = argument("TEXT", "a text with [MASK] (or what the tokenizer calls it) where a word is missing")
-    top: int = option("how many words to show for each mask", 5, type=whole(), metavar="N")
+    top: int = integer("how many words to show for each mask", 5)
 
 
 def run(options: Options) -> None:

@@ -13,12 +13,13 @@ from clozeworks.cli.arguments import (
     JsonOptions,
     PickleOptions,
     argument,
+    changes,
     choice,
+    integer,
     number,
     one_of,
     option,
     positive,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
@@ -89,27 +90,19 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     train: str = option("labelled rows to train on", required=True, metavar="FILE")
     dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="a tenth of --train")
     out: str | None = option("the run directory, a model directory in the end", metavar="RUN")
-    epochs: int | None = option(
-        "passes over the training rows", type=whole(), metavar="N", otherwise="3, more for few rows"
-    )
+    epochs: int | None = integer("passes over the training rows", otherwise="3, more for few rows")
     learning_rate: float | None = option(
         "peak learning rate (train.learning_rate)",
         type=positive,
         metavar="R",
         otherwise="as the model and task suggest",
     )
-    batch_size: int = option("rows of a step", 32, type=whole(), metavar="N")
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="512, or the model's"
-    )
-    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise=0)
-    seeds: int = option("N runs with different seeds; the best is the model of RUN", 1, type=whole(), metavar="N")
-    patience: int | None = option(
-        "early stopping: end after N epochs without a better metric", type=whole(), metavar="N", otherwise="never"
-    )
-    set: list[str] = option(
-        "change a field, such as train.warmup=0.1 or task.crf=CRF; may be repeated", repeat=True, metavar="PATH=VALUE"
-    )
+    batch_size: int = integer("rows of a step", 32)
+    max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="512, or the model's")
+    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise=0)
+    seeds: int = integer("N runs with different seeds; the best is the model of RUN", 1)
+    patience: int | None = integer("early stopping: end after N epochs without a better metric", otherwise="never")
+    set: list[str] = changes("train.warmup=0.1 or task.crf=CRF")
     freeze: bool = option("train the head alone, on features of the frozen encoder", False)
     features: str = choice(
         "what the head reads: the last layer, the last four summed or concatenated, a learned mix of all",
@@ -130,8 +123,8 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
         metavar="X",
     )
     gradual_unfreezing: bool = option("unfreeze one layer more each epoch, from the top, lower ones slower", False)
-    continue_pretraining: int | None = option(
-        "first continue pretraining on the text of --train (task-adaptive pretraining)", type=whole(), metavar="STEPS"
+    continue_pretraining: int | None = integer(
+        "first continue pretraining on the text of --train (task-adaptive pretraining)", metavar="STEPS"
     )
     lm_weight: float = option(
         "of causal models: weight of the language-model loss beside the task's, such as 0.5",
@@ -149,7 +142,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     decoder: str | None = option(
         "seq2seq: the model that the decoder begins as", metavar="M", otherwise="that of --model"
     )
-    limit: int | None = option("train on about N of the rows", type=whole(), metavar="N", otherwise="all")
+    limit: int | None = integer("train on about N of the rows", otherwise="all")
     dry_run: bool = option("say what was read and what would be done; train nothing", False)
     parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 

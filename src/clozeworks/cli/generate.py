@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, number, option, whole
+from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, integer, number, option
 from clozeworks.core.errors import InputError
 
 
@@ -20,21 +20,21 @@ class Options(JsonOptions, DeviceOptions, ModelOptions):
     """
 
     prompt: str = argument("PROMPT", "the text to continue (default: none)", nargs="?", default="")
-    max_new_tokens: int = option("tokens to add at most", 50, type=whole(), metavar="N")
+    max_new_tokens: int = integer("tokens to add at most", 50)
     temperature: float = option(
         "sampling temperature: below 1 less random, 0 greedy decoding", 1.0, type=number, metavar="T"
     )
-    top_k: int | None = option("sample from the K likeliest tokens", type=whole(), metavar="K", otherwise="all")
+    top_k: int | None = integer("sample from the K likeliest tokens", metavar="K", otherwise="all")
     top_p: float | None = option(
         "nucleus sampling: from the likeliest tokens that have the probability P together",
         type=number,
         metavar="P",
         otherwise=1,
     )
-    beams: int = option("beam search with N beams instead of sampling", 1, type=whole(), metavar="N")
+    beams: int = integer("beam search with N beams instead of sampling", 1)
     length_penalty: float = option("score beams by log p / length**A", 1.0, type=number, metavar="A")
-    count: int = option("how many texts to write", 1, type=whole(), metavar="N")
-    seed: int = option("random seed: another seed, another text", 0, type=whole(0), metavar="S")
+    count: int = integer("how many texts to write", 1)
+    seed: int = integer("random seed: another seed, another text", 0, least=0, metavar="S")
 
 
 def run(options: Options) -> None:

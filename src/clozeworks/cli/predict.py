@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import ColumnOptions, DeviceOptions, ModelOptions, argument, option, whole
+from clozeworks.cli.arguments import ColumnOptions, DeviceOptions, ModelOptions, argument, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -32,7 +32,7 @@ class Options(DeviceOptions, ColumnOptions, ModelOptions):
     file: str = argument("FILE", "rows; - for JSON lines of standard input (default: -)", nargs="?", default="-")
     text: bool = option("each line of FILE is a text; empty ones are left out", False)
     out: str | None = option("file to write, JSON lines", metavar="FILE", otherwise="standard output")
-    batch_size: int = option("rows that are read and predicted together", 512, type=whole(), metavar="N")
+    batch_size: int = integer("rows that are read and predicted together", 512)
 
 
 def run(options: Options) -> None:

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import JsonOptions, argument, choice, option, share, whole
+from clozeworks.cli.arguments import JsonOptions, argument, choice, integer, option, share
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -61,7 +61,7 @@ class Options(JsonOptions):
         "wordpiece",
         metavar="KIND|PATH",
     )
-    vocab: int | None = option("vocabulary size of a new tokenizer", type=whole(), metavar="N", otherwise=VOCAB)
+    vocab: int | None = integer("vocabulary size of a new tokenizer", otherwise=VOCAB)
     cased: bool = option("case-sensitive: keep capitals; a bytes tokenizer always does", False)
     add_tokens: str | None = option("words to add to a tokenizer that exists, one a line", metavar="FILE")
     lang: str | None = choice("language of the text", "en", "zh", otherwise="detected from its letters")
@@ -80,9 +80,7 @@ class Options(JsonOptions):
     )
     unicode: str = choice("normalise the characters", "none", "nfc", "nfkc", default="none")
     unwrap: bool = option("join the lines of a paragraph of .txt, as in old e-texts", False)
-    processes: int | None = option(
-        "number of processes on this machine", type=whole(), metavar="N", otherwise="as many as pay off"
-    )
+    processes: int | None = integer("number of processes on this machine", otherwise="as many as pay off")
     engine: str = choice(
         "where processes run; ray: on the cluster that RAY_ADDRESS names, or a local one",
         "local",

@@ -15,11 +15,12 @@ from clozeworks.cli.arguments import (
     JsonOptions,
     PickleOptions,
     argument,
+    changes,
     choice,
+    integer,
     one_of,
     option,
     positive,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
@@ -54,25 +55,16 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "what prepare wrote; several directories are mixed by weight", required=True, nargs="+", metavar="DIR[:WEIGHT]"
     )
     out: str | None = option("the run directory", metavar="RUN")
-    steps: int | None = option("training steps (train.steps)", type=whole(), metavar="N", otherwise="the recipe's")
+    steps: int | None = integer("training steps (train.steps)", otherwise="the recipe's")
     learning_rate: float | None = option(
         "peak learning rate (train.learning_rate)", type=positive, metavar="R", otherwise="the recipe's"
     )
-    batch_tokens: int | None = option(
-        "batch size: tokens of a step (train.batch_tokens)", type=whole(), metavar="N", otherwise="the recipe's"
+    batch_tokens: int | None = integer("batch size: tokens of a step (train.batch_tokens)", otherwise="the recipe's")
+    max_length: int | None = integer(
+        "sequence length: tokens of an example at most (objective.segments.length)", otherwise="the recipe's"
     )
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most (objective.segments.length)",
-        type=whole(),
-        metavar="N",
-        otherwise="the recipe's",
-    )
-    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise="the recipe's")
-    set: list[str] = option(
-        "change a field, such as encoder.stack.depth=4 or train.precision=bf16; may be repeated",
-        repeat=True,
-        metavar="PATH=VALUE",
-    )
+    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise="the recipe's")
+    set: list[str] = changes("encoder.stack.depth=4 or train.precision=bf16")
     source: str | None = option(
         "continue pretraining from a run, a model or a Hugging Face directory; the encoder is then that one",
         flag="--from",
@@ -89,16 +81,13 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         type=one_of("tensorboard", "wandb"),
         metavar="tensorboard|wandb",
     )
-    processes: int | None = option(
-        "data-parallel processes on this machine (train.processes)",
-        type=whole(),
-        metavar="N",
-        otherwise="the recipe's, 1",
+    processes: int | None = integer(
+        "data-parallel processes on this machine (train.processes)", otherwise="the recipe's, 1"
     )
     launch: str | None = choice(
         "with --dry-run: print what starts --processes on each of several machines", "slurm", "torchrun"
     )
-    nodes: int = option("number of machines, for --launch", 1, type=whole(), metavar="N")
+    nodes: int = integer("number of machines, for --launch", 1)
 
 
 def run(options: Options) -> int:

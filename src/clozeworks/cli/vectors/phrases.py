@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import number, option, whole
+from clozeworks.cli.arguments import integer, number, option
 from clozeworks.cli.vectors.text import STAGES, TextOptions, choose_source, how_to_read
 from clozeworks.cli.vectors.training import check_threshold
 
@@ -18,9 +18,9 @@ class Options(TextOptions):
     """
 
     out: str | None = option("file to write all phrases to, with their scores", metavar="FILE")
-    min_count: int = option("leave out words and phrases that occur less often", 5, type=whole(), metavar="N")
+    min_count: int = integer("leave out words and phrases that occur less often", 5)
     threshold: float = option("score above which two words are a phrase", 10.0, type=number, metavar="X")
-    top: int = option("how many phrases to show", 10, type=whole(), metavar="N")
+    top: int = integer("how many phrases to show", 10)
 
 
 def run(options: Options) -> None:

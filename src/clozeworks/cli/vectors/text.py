@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from clozeworks.cli.arguments import JsonOptions, argument, choice, option, whole
+from clozeworks.cli.arguments import JsonOptions, argument, choice, integer, option
 from clozeworks.core.errors import InputError
 
 STAGES = {
@@ -36,7 +36,7 @@ class TextOptions(JsonOptions):
     errors: str = choice(
         "what to do with bytes and rows that cannot be read", "strict", "replace", "skip", default="strict"
     )
-    processes: int = option("number of processes that read the text", 1, type=whole(), metavar="N")
+    processes: int = integer("number of processes that read the text", 1)
     engine: str = choice("where processes run", "local", "ray", default="local")
 
 

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import number, option, whole
+from clozeworks.cli.arguments import integer, number, option
 from clozeworks.cli.vectors.table import example_word, note_left_out
 from clozeworks.cli.vectors.text import STAGES, TextOptions, choose_source, how_to_read
 from clozeworks.core.errors import InputError
@@ -27,15 +27,13 @@ class TrainingOptions(TextOptions):
     """What every method has."""
 
     out: str | None = option("file to write: .safetensors, .txt, .vec or .bin", metavar="FILE")
-    dim: int = option("dimensions of a vector", 100, type=whole(), metavar="N")
-    min_count: int = option("leave out words that occur less often", 5, type=whole(), metavar="N")
-    max_words: int | None = option("vocabulary size at most", type=whole(), metavar="N", otherwise="all words")
-    phrase_passes: int | None = option(
-        "join phrases such as new_york, in N passes", type=whole(), metavar="N", otherwise=0
-    )
+    dim: int = integer("dimensions of a vector", 100)
+    min_count: int = integer("leave out words that occur less often", 5)
+    max_words: int | None = integer("vocabulary size at most", otherwise="all words")
+    phrase_passes: int | None = integer("join phrases such as new_york, in N passes", otherwise=0)
     threshold: float = option("score above which two words are a phrase", 10.0, type=number, metavar="X")
-    seed: int = option("random seed: another seed, other vectors", 0, type=whole(0), metavar="S")
-    workers: int | None = option("number of threads", type=whole(), metavar="N", otherwise="one a core")
+    seed: int = integer("random seed: another seed, other vectors", 0, least=0, metavar="S")
+    workers: int | None = integer("number of threads", otherwise="one a core")
     deterministic: bool = option("use one thread, for the same bytes each time", False)
     no_header: bool = option("write text without its first line, as GloVe's files are", False)
 
@@ -44,13 +42,13 @@ class TrainingOptions(TextOptions):
 class WindowOptions(TrainingOptions):
     """Of the methods that predict words from their neighbours."""
 
-    window: int | None = option("context window: words on each side", type=whole(), metavar="N", otherwise=5)
-    negative: int | None = option("negative samples for each word", type=whole(0), metavar="N", otherwise=5)
+    window: int | None = integer("context window: words on each side", otherwise=5)
+    negative: int | None = integer("negative samples for each word", least=0, otherwise=5)
     hs: bool = option("hierarchical softmax instead of negative sampling", False)
     sample: float | None = option(
         "subsampling: thin out words above this frequency", type=number, metavar="T", otherwise="1e-3"
     )
-    epochs: int | None = option("passes over the text", type=whole(), metavar="N", otherwise=5)
+    epochs: int | None = integer("passes over the text", otherwise=5)
 
 
 def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings: Any) -> None:
