@@ -83,7 +83,6 @@ def whole(least: int = 1) -> Callable[[str], int]:
     return _reads(convert, lambda value: value >= least, f"a whole number, {least} or more, is needed", "change it")
 
 
-RATE = "1e-4 is usual for a learning rate"
 share = _reads(float, lambda value: 0 <= value < 1, "a share from 0 up to 1 is needed", "0.02 is usual")
 positive = _reads(
     float, lambda value: 0 < value < math.inf, "a number above 0 is needed", "1e-4 is usual for a learning rate"
@@ -169,32 +168,44 @@ MODEL = "a run, a model directory, or a Hugging Face directory"
 
 @dataclass(kw_only=True)
 class CommandOptions:
+    """What every command has."""
+
     words: list[str] = dataclasses.field(default_factory=list)  # the command line, as it was typed
 
 
 @dataclass(kw_only=True)
 class JsonOptions(CommandOptions):
+    """Of commands whose result a program can read."""
+
     json: bool = option("print machine-readable JSON only", False)
 
 
 @dataclass(kw_only=True)
 class PickleOptions(CommandOptions):
+    """Of commands that read weights of others."""
+
     allow_pickle: bool = option("open a pickled weights file, tensors only, in a child process", False)
 
 
 @dataclass(kw_only=True)
 class ModelOptions(PickleOptions):
+    """Of commands that use one model."""
+
     model: str = argument("MODEL", MODEL)
     parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 
 
 @dataclass(kw_only=True)
 class DeviceOptions(CommandOptions):
+    """Of commands that compute."""
+
     device: str = option("the device to run on: cpu, cuda, cuda:1, ...", "auto", metavar="NAME")
 
 
 @dataclass(kw_only=True)
 class ColumnOptions(CommandOptions):
+    """Of commands that read labelled rows."""
+
     columns: list[str] = option(
         "which column of the file is which, such as text=review label=stars",
         nargs="+",
@@ -205,8 +216,18 @@ class ColumnOptions(CommandOptions):
 
 @dataclass(kw_only=True)
 class BeamOptions(CommandOptions):
+    """Of commands that translate by beam search."""
+
     beams: int = integer("beam search: keep the N best hypotheses of each text", 4)
     length_penalty: float = option("score hypotheses by log p / ((5 + length) / 6)**A", 0.6, type=number, metavar="A")
+
+
+def refuse_given(options: CommandOptions, names: Sequence[str], needed: str, todo: str) -> None:
+    """Refuse the first of these options that was given: it means nothing here."""
+    for name in names:
+        if (value := getattr(options, name)) not in (None, []):
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise InputError(f"--{name.replace('_', '-')}", shown, needed, todo)
 
 
 class Parser(argparse.ArgumentParser):

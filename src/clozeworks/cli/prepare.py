@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from clozeworks.cli.arguments import JsonOptions, argument, choice, integer, option, share
-from clozeworks.cli.paths import existing
+from clozeworks.cli.paths import read_lines
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -172,24 +172,10 @@ def choose_tokenizer(given: str, words: str | None, vocab: int | None, say: Call
         raise InputError("--vocab", f"{vocab:,}", needed, "leave --vocab out, or name a kind to train")
     if words is None:
         return ready
-    lines = read_words(words)
+    lines = [line.strip() for line in read_lines(words, "word", "leave --add-tokens out") if line.strip()]
     larger, count = ready.add_tokens(lines)
     say(f"{count:,} of {len(set(lines)):,} words were new to the tokenizer and have tokens of their own now")
     return larger
-
-
-def read_words(path: str) -> list[str]:
-    """The words of a file, one a line."""
-    file = existing(path, "a file with one word a line")
-    try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        raise InputError(file, f"not UTF-8 ({error.reason})", "one word a line is needed", "convert it") from None
-    except OSError as error:
-        raise InputError(file, error.strerror, "a file with one word a line is needed", "name one") from None
-    if not lines:
-        raise InputError(file, "an empty file", "one word a line is needed", "leave --add-tokens out")
-    return lines
 
 
 def as_json(done: Prepared) -> dict[str, Any]:

@@ -179,8 +179,8 @@ def launch(options: Options) -> int:
     if not options.dry_run:
         raise InputError("--launch", options.launch, "it prints a command and starts nothing", "add --dry-run")
     need_out(options)
-    count = options.processes or named.recipe(options.recipe, changes_of(options)).train.processes
-    print(cluster.line(options.launch, options.words, options.nodes, count))
+    recipe = named.recipe(options.recipe, changes_of(options))
+    print(cluster.line(options.launch, options.words, options.nodes, recipe.train.processes))
     return 0
 
 
@@ -191,11 +191,11 @@ def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]
     from clozeworks.train.pretrain import open_data
 
     if options.source is None:
-        return set_processes(named.recipe(options.recipe, changes_of(options)), options), None, []
+        return named.recipe(options.recipe, changes_of(options)), None, []
     encoder = named.model(options.source, options.parts, options.allow_pickle)
     _, tokenizer = open_data(data)
     recipe, encoder, notes = continue_recipe(named.recipe(options.recipe), encoder, tokenizer)
-    return set_processes(named.changed(recipe, changes_of(options)), options), encoder.model, notes
+    return named.changed(recipe, changes_of(options)), encoder.model, notes
 
 
 def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
@@ -216,12 +216,6 @@ def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
         raise InputError("--word-vectors", "together with --from", needed, "leave one of them out")
     recipe.encoder.embed.frozen |= options.freeze_word_vectors
     return load_vectors(existing(options.word_vectors, "a file of vectors"))
-
-
-def set_processes(recipe: Recipe, options: Options) -> Recipe:
-    if options.processes is not None:
-        recipe.train.processes = options.processes
-    return recipe
 
 
 def report(options: Options, recipe: Recipe, done: Result) -> None:
@@ -276,5 +270,6 @@ def changes_of(options: Options) -> list[str]:
         "train.batch_tokens": options.batch_tokens,
         "train.seed": options.seed,
         "objective.segments.length": options.max_length,
+        "train.processes": options.processes,
     }
     return [*(f"{path}={value}" for path, value in own.items() if value is not None), *options.set]

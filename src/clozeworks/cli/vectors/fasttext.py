@@ -36,10 +36,4 @@ def run(options: Options) -> None:
         options,
         cbow if options.cbow else skipgram,
         subwords=Subwords(**{name: value for name, value in grams.items() if value is not None}),
-        window=options.window,
-        negative=options.negative,
-        hs=options.hs,
-        sample=options.sample,
-        epochs=options.epochs,
-        rate=options.learning_rate,
     )

@@ -27,14 +27,7 @@ class Options(TrainingOptions):
 
 
 def run(options: Options) -> None:
+    """Count pairs, and fit vectors to them."""
     from clozeworks.vectors.least_squares import least_squares
 
-    train(
-        options,
-        least_squares,
-        window=options.window,
-        epochs=options.epochs,
-        rate=options.learning_rate,
-        x_max=options.x_max,
-        memory=options.memory_mb and options.memory_mb << 20,
-    )
+    train(options, least_squares, x_max=options.x_max, memory=options.memory_mb and options.memory_mb << 20)

@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from clozeworks.vectors.phrases import Phrases
     from clozeworks.vectors.table import Vectors
 
+# Options that a trainer calls by the same name; GloVe has not all of them.
+SETTINGS = ("dim", "min_count", "max_words", "seed", "workers", "deterministic",
+            "window", "negative", "hs", "sample", "epochs")  # fmt: skip
+
 
 @dataclass(kw_only=True)
 class TrainingOptions(TextOptions):
-    """What every method has."""
+    """What every method has; the default of --learning-rate is the method's own."""
 
+    learning_rate: float | None
     out: str | None = option("file to write: .safetensors, .txt, .vec or .bin", metavar="FILE")
     dim: int = integer("dimensions of a vector", 100)
     min_count: int = integer("leave out words that occur less often", 5)
@@ -53,7 +58,7 @@ class WindowOptions(TrainingOptions):
 
 def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings: Any) -> None:
     """Train vectors, save them, and say what came of it; settings that are None or False stay the method's own."""
-    from clozeworks.screen.console import emit, screen
+    from clozeworks.screen.console import closing, emit, screen
     from clozeworks.screen.progress_bar import Bar
     from clozeworks.vectors import formats
 
@@ -62,8 +67,8 @@ def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings:
         todo = "for example: --out words.safetensors"
         raise InputError(f"clozeworks {name}", "no --out", "a file to write is needed", todo)
     formats.check_writable(options.out, not options.no_header)
-    settings |= {key: getattr(options, key) for key in ("dim", "min_count", "max_words", "seed", "workers")}
-    settings |= {"deterministic": options.deterministic, "phrases": choose_phrases(options)}
+    settings |= {name: getattr(options, name) for name in SETTINGS if hasattr(options, name)}
+    settings |= {"rate": options.learning_rate, "phrases": choose_phrases(options)}
     given = {key: value for key, value in settings.items() if value is not None and value is not False}
     begin, console = time.perf_counter(), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
@@ -71,14 +76,19 @@ def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings:
     seconds = time.perf_counter() - begin
     made.save(options.out, header=not options.no_header)
     if options.json:
-        about = {"out": str(options.out), "vectors": len(made), "dim": made.dim, "seconds": round(seconds, 3)}
+        about = {"out": options.out, "vectors": len(made), "dim": made.dim, "seconds": round(seconds, 3)}
         emit({**about, **made.about})
         return
     show_training(console, made, name.split()[1], seconds)
-    report_file(console, made, options.out)
+    note_left_out(console, made, options.out)
+    out = shlex.quote(options.out)
+    similar = f"clozeworks vectors similar {out} {example_word(made)}"
+    evaluate = f"clozeworks vectors evaluate {out} --similarity PAIRS --analogies QUESTIONS"
+    closing(console, options.out, similar, evaluate)
 
 
 def choose_phrases(options: TrainingOptions) -> Phrases | None:
+    """How phrases are joined, where that is asked for."""
     from clozeworks.vectors.phrases import Phrases
 
     if options.phrase_passes is None:
@@ -108,12 +118,3 @@ def show_training(console: Console, made: Vectors, method: str, seconds: float) 
     if "pairs" in made.about:
         rows.insert(1, ("pairs", f"{made.about['pairs']:,} that stand near each other"))
     console.print(facts(rows))
-
-
-def report_file(console: Console, made: Vectors, path: str) -> None:
-    from clozeworks.screen.console import closing
-
-    note_left_out(console, made, path)
-    out = shlex.quote(str(path))
-    similar = f"clozeworks vectors similar {out} {example_word(made)}"
-    closing(console, str(path), similar, f"clozeworks vectors evaluate {out} --similarity PAIRS --analogies QUESTIONS")

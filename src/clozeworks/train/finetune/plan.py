@@ -107,7 +107,9 @@ def _reading(encoder: TextEncoder, tables: list[Table], task: Task) -> TextEncod
 
 def require_tokenizer(encoder: TextEncoder) -> Tokenizer:
     if encoder.tokenizer is None:
-        raise InputError(encoder.recipe.name, "a model without a tokenizer", "text needs one", "put one beside it")
+        raise InputError(
+            encoder.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
+        )
     return encoder.tokenizer
 
 
