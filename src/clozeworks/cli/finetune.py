@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,7 @@ READ = {
     "ScalarMix": "a mix of all layers",
 }
 PLACES = {"mean": "the mean of all tokens", "concat": "the last token, the largest units and the mean"}
+DENSE = {"pooler": "the encoder's pooler", "own": "a layer of its own"}
 SHOWN = 12  # labels that are shown with their counts
 
 
@@ -184,9 +186,7 @@ def finetune_options(options: Options) -> FinetuneOptions:
     from clozeworks.cli import named
     from clozeworks.train.finetune.options import FinetuneOptions
 
-    names = ("epochs", "batch_size", "max_length", "freeze", "features", "from_scratch", "gradual_unfreezing",
-             "layer_decay", "continue_pretraining", "lm_weight", "patience", "seeds", "limit", "architecture",
-             "decoder", "word_vectors", "freeze_word_vectors")  # fmt: skip
+    names = [field.name for field in dataclasses.fields(FinetuneOptions) if hasattr(options, field.name)]
     own = {"train.learning_rate": options.learning_rate, "train.seed": options.seed}
     changes = {path: str(value) for path, value in own.items() if value is not None}
     changes |= named.pairs(options.set, "--set")
@@ -222,7 +222,7 @@ def show_plan(console: Console, plan: Plan) -> None:
 
 
 def list_labels(counts: dict[str, int]) -> str:
-    """Labels with the number of rows that have them, the commonest first."""
+    """Labels with the number of rows that have them, the most frequent first."""
     shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:SHOWN])
     return f"{shown} and {len(counts) - SHOWN} more" if len(counts) > SHOWN else shown
 
@@ -237,26 +237,25 @@ def describe_head(task: Task) -> str:
     parts += [] if task.task_encoder is None else [f"a task encoder (BiLSTM) of {task.task_encoder.cells} cells"]
     if isinstance(summary, Summary):
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
-        parts += (
-            [{"pooler": "the encoder's pooler", "own": "a layer of its own"}[summary.dense]] if summary.dense else []
-        )
+        parts += [DENSE[summary.dense]] if summary.dense else []
     parts += task.describe()
     parts += [f"{len(task.labels)} labels"] if task.labels else []
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
+    """What --json prints of a plan."""
     from clozeworks.data.tables import balance
 
     train, tune = plan.recipe.train, plan.recipe.finetune
-    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
-    how = {"epochs": tune and tune.epochs, "steps": train.steps, "learning_rate": train.learning_rate}
     return {
         "task": plan.task.name,
-        "rows": rows,
+        "rows": plan.rows,
         "columns": plan.columns,
         "labels": balance(plan.train).counts,
-        **how,
+        "epochs": tune and tune.epochs,
+        "steps": train.steps,
+        "learning_rate": train.learning_rate,
     }
 
 

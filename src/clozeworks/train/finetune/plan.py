@@ -35,6 +35,8 @@ LAYERS = 4  # that features are summed or joined of (Devlin et al. 2018, 5.3)
 
 @dataclass(slots=True)
 class Plan:
+    """A model, rows, and the recipe of the run that trains one on the other."""
+
     encoder: TextEncoder
     tokenizer: Tokenizer
     train: Table
@@ -46,6 +48,11 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     word_vectors: Vectors | None = None  # that a table of words begins as
     decoder: TextEncoder | None = None  # that a decoder begins as, where it is another than the encoder
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {"train": len(self.train), **({"dev": len(self.dev)} if self.dev else {})}
 
     @property
     def task(self) -> Task:

@@ -35,7 +35,6 @@ def run_plan(
     """Train as planned; the same call goes on where it stopped, and in the end `out` is a model directory."""
     run, several = Path(out), plan.options.seeds > 1
     _expect(run, several)
-    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
     source, signal = plan.encoder, 0
     if plan.options.continue_pretraining:
@@ -43,7 +42,9 @@ def run_plan(
             run_dir.expect(run)
         done, source = continue_pretraining(plan, run, **how)
         if not done.finished:
-            return FinetuneResult(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
+            return FinetuneResult(
+                run, plan.task.name, plan.rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal
+            )
     first, runs = plan.recipe.train.seed, {}
     for seed in range(first, first + plan.options.seeds):
         place = run / f"seed-{seed}" if several else run
@@ -55,7 +56,7 @@ def run_plan(
     tuned = FinetuneResult(
         out=run,
         task=plan.task.name,
-        rows=rows,
+        rows=plan.rows,
         runs=runs,
         notes=list(dict.fromkeys(notes)),
         signal=signal,
