@@ -204,12 +204,8 @@ def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
 
     if options.word_vectors is None:
         if options.freeze_word_vectors:
-            raise InputError(
-                "--freeze-word-vectors",
-                "no --word-vectors",
-                "it keeps the vectors of a file",
-                "add --word-vectors FILE",
-            )
+            todo = "add --word-vectors FILE"
+            raise InputError("--freeze-word-vectors", "no --word-vectors", "it keeps the vectors of a file", todo)
         return None
     if options.source is not None:
         needed = "the model brings a table of words that it was trained with"

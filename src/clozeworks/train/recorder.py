@@ -29,7 +29,7 @@ class Recorder:
     ):
         self.file, self.setup, self.evaluator = run / run_dir.METRICS, setup, evaluator
         self.main = setup.policy.group.main
-        self.metrics: metrics_log.Metrics | metrics_log.Unwritten = metrics_log.Unwritten()
+        self.metrics: metrics_log.Metrics | None = None  # the main process opens the file
         self.writers = Writers(writers if self.main else (), say)
         self.pace = metrics_log.Pace()
         self.tokens, self.seconds = 0, 0.0
@@ -41,7 +41,7 @@ class Recorder:
 
     def __exit__(self, *_: object) -> None:
         self.writers.close()
-        self.metrics.close()
+        self._close()
 
     def enter(self, state: dict[str, Any]) -> None:
         """Take up the run at a state; rows of later steps are cut off, since they will be written again."""
@@ -50,7 +50,7 @@ class Recorder:
         self.heldout = metrics_log.last_metrics(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
         self.scores = {row["step"]: self.evaluator.score(row) for row in measured} if self.evaluator else {}
-        self.metrics.close()
+        self._close()
         if self.main:
             self.metrics = metrics_log.Metrics(self.file, state["step"])
 
@@ -87,11 +87,17 @@ class Recorder:
 
     def sync(self) -> None:
         """Put the rows on the disk."""
-        self.metrics.sync()
+        if self.metrics is not None:
+            self.metrics.sync()
 
     def _write(self, row: dict[str, Any]) -> None:
-        self.metrics.write(row)
+        if self.metrics is not None:
+            self.metrics.write(row)
         self.writers.write(row)
+
+    def _close(self) -> None:
+        if self.metrics is not None:
+            self.metrics.close()
 
 
 def read_rows(file: Path, step: int) -> list[dict[str, Any]]:

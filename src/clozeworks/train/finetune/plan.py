@@ -11,6 +11,7 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
 from clozeworks.exchange.grow import add_template_tokens
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import Finetune, LayerRates, SlantedTriangular, Train
 from clozeworks.recipe import Recipe
@@ -23,7 +24,6 @@ from clozeworks.train.finetune.recipe import (
     choose_epochs,
     choose_learning_rate,
     choose_optimizer,
-    infer_template,
     make_finetune_recipe,
     require_columns,
 )
@@ -67,10 +67,11 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
         needed = "its encoder was trained for its decoder"
         raise InputError(encoder.recipe.name, "a model with a decoder", needed, "take an encoder such as bert_mini")
     task, notes = make_task(kind, encoder, options), []
-    encoder = _reading(add_template_tokens(encoder, task.template), [train, *([dev] if dev else [])], task)
+    tables = [train, *([dev] if dev else [])]
+    encoder = _reading(add_template_tokens(encoder, task.template), tables, task)
     tokenizer = require_tokenizer(encoder)
     task = task.for_rows(train)
-    for table in (train, *([dev] if dev else [])):
+    for table in tables:
         require_columns(table, task)
     task = task.with_labels(train)
     if dev:
@@ -152,12 +153,11 @@ def limit_length(frame: InputTemplate, recipe: Recipe, length: int | None) -> In
 
 
 def choose_layers(recipe: Recipe, options: FinetuneOptions) -> Reading:
+    """The layers that the head reads."""
     depth = recipe.encoder.stack.depth
-    if options.features == "sum":
-        return SumLayers(min(LAYERS, depth))
-    if options.features == "concat":
-        return JoinLayers(min(LAYERS, depth))
-    return ScalarMix(depth) if options.features == "mix" else Reading()
+    few = min(LAYERS, depth)
+    readings = {"last": Reading(), "sum": SumLayers(few), "concat": JoinLayers(few), "mix": ScalarMix(depth)}
+    return readings[options.features]
 
 
 def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple[Finetune, Train]:
@@ -166,9 +166,8 @@ def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple
     if options.gradual_unfreezing and options.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
     tune = Finetune(epochs, options.batch_size, options.freeze, options.patience)
-    rate = (
-        FROZEN if options.freeze else base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
-    )
+    fresh = base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
+    rate = FROZEN if options.freeze else fresh
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
     if options.factor is not None:
         train.optimizer = LayerRates(train.optimizer, options.factor)

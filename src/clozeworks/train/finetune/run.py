@@ -80,7 +80,8 @@ def run_seed(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **h
 
 def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> FinetuneResult:
     """The best of the seeds as the model of the directory, and its figures."""
-    figures = {seed: _dev_metrics(done) for seed, done in tuned.runs.items()}
+    rows = {seed: metrics_log.read(done.run / run_dir.METRICS) for seed, done in tuned.runs.items()}
+    figures = {seed: metrics_log.last_metrics(rows[seed], done.best or 0) or {} for seed, done in tuned.runs.items()}
     if several:
         metric = plan.task.metric
         best = max(figures, key=lambda n: (figures[n].get(metric, 0.0), -(figures[n].get("loss") or 0.0), -n))
@@ -96,19 +97,11 @@ def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> Finetune
     return dataclasses.replace(tuned, metrics=scores.figures, intervals=scores.intervals, seeds=figures)
 
 
-def _dev_metrics(done: Result) -> dict[str, float]:
-    """Those of the evaluation that chose the model of a run."""
-    rows = [row for row in metrics_log.read(done.run / run_dir.METRICS) if row.get("split") == "heldout"]
-    found = [row for row in rows if row["step"] == done.best]
-    return {name: value for name, value in found[-1].items() if name not in ("step", "split")} if found else {}
-
-
 def _publish(run: Path, out: Path) -> None:
     for name, content in run_dir.model_files(run).items():
         atomic_io.write_bytes(out / name, content)
-    temporary = out / f".{tensors.FILE}"
-    tensors.write(temporary, tensors.read(run / tensors.FILE))
-    os.replace(temporary, out / tensors.FILE)
+    with atomic_io.file(out / tensors.FILE) as weights:
+        tensors.write(weights, tensors.read(run / tensors.FILE))
 
 
 def _expect(run: Path, several: bool) -> None:
