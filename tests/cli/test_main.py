@@ -1,9 +1,11 @@
 """The command line as its users meet it: quick help, suggestions, JSON, exit codes, and a road that goes on."""
 
+import contextlib
 import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -123,6 +125,39 @@ def test_misspelt_paths_get_the_near_name(road, capsys):
     assert f"did you mean {road}/run?" in refused(capsys, "fill-mask", f"{road}/rnu", "a [MASK]")
     assert f"did you mean {road}/data?" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/dat:2")
     assert "a number is needed after the colon" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/data:x")
+
+
+STUBBORN = """
+import contextlib, time
+import clozeworks.cli.main as c
+
+def run(words):
+    try:
+        print("ready", flush=True)
+        time.sleep(600)
+    finally:
+        while True:  # clean-up that an exception does not end, such as that of a library
+            with contextlib.suppress(KeyboardInterrupt):
+                time.sleep(600)
+
+c._run = run
+c.leave()
+"""
+
+
+def test_ctrl_c_again_ends_clean_up_that_would_wait_for_ever():
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        for _ in range(600):  # a minute, where the machine is busy
+            running.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(0.1)
+                break
+        else:
+            running.kill()
+            pytest.fail("it does not end")
+    assert running.returncode == -signal.SIGINT
 
 
 def test_a_bug_of_ours_is_a_traceback():

@@ -7,9 +7,10 @@ about this machine was applied.
 import errno
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 from clozeworks.cli.arguments import Parser, read_docstring
@@ -55,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return _report(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
         raise
     except KeyboardInterrupt:
-        print("\nstopped; the same command starts again, or goes on from its last checkpoint", file=sys.stderr)
+        print("\nstopped; the same command starts again, or resumes from its last checkpoint", file=sys.stderr)
         return 130
 
 
@@ -65,12 +66,20 @@ def leave() -> NoReturn:
     One of several that train together ends without the interpreter's farewell: threads of torch's communication still
     run in it, and a thread that meets a dying interpreter aborts the process.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it goes on ignoring it
+        signal.signal(signal.SIGINT, _interrupt)
     status = main()
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Unwind once. Ctrl-C again ends the process there and then: clean-up that is interrupted may wait for ever."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def _run(words: list[str]) -> int:

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import IO
 
+from clozeworks.train.stop import QUESTION, SIGNALS, SignalHandlers
+
 RESTARTS = 3
 LOST = 76  # the exit code of a process that could not go on because another was gone
 GRACE = 5.0  # seconds for the others to say why they end, too
-PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 LEFT = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # done, or saved and stopped
 KILLED = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)  # by others: the process had nothing to say
 
@@ -44,22 +45,18 @@ def run(words: Sequence[str], size: int) -> int:
     raise AssertionError("unreachable")
 
 
-class Group:
+class Group(SignalHandlers):
     """The processes of one attempt; whatever happens, none is left when it is closed."""
 
     def __init__(self, words: Sequence[str], size: int):
+        super().__init__((*SIGNALS, *QUESTION))
         self.words, self.size = list(words), size
         self.asked = False
         self.processes: list[subprocess.Popen[bytes]] = []
         self.errors: list[IO[bytes]] = []
-        self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Group":
-        for number in PASSED_ON:
-            self._before[number] = signal.signal(number, self._pass_on)
-        question: int | None = getattr(signal, "SIGUSR1", None)
-        if question is not None:
-            self._before[question] = signal.signal(question, self._ask)
+        super().__enter__()
         port = free_port()
         for rank in range(self.size):
             self.errors.append(tempfile.TemporaryFile())
@@ -84,8 +81,7 @@ class Group:
             process.wait()
         for file in self.errors:
             file.close()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+        super().__exit__()
 
     def wait(self) -> int:
         """The exit code of the group: 0 or more as a process gave it, below 0 the signal that one was lost by."""
@@ -116,15 +112,12 @@ class Group:
             sys.stderr.buffer.write(self.errors[rank].read())
             sys.stderr.buffer.flush()
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.asked = True
-        for process in self.processes:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Pass the signal on: a request to stop to all, the question where it is to the first."""
+        self.asked = self.asked or number in SIGNALS
+        for process in self.processes if number in SIGNALS else self.processes[:1]:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
-
-    def _ask(self, number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.processes[0].send_signal(number)
 
 
 def verdict(codes: Sequence[int | None]) -> tuple[int, int]:
