@@ -20,45 +20,37 @@ from typing import Any, NoReturn, TypeVar
 from clozeworks.core.errors import InputError, suggest
 
 T = TypeVar("T")
-HINTS = {  # what people type, and the options that are meant
-    "--lr": ("--learning-rate",),
-    "--rate": ("--learning-rate",),
-    "--batch": ("--batch-size", "--batch-tokens"),
-    "--bs": ("--batch-size", "--batch-tokens"),
-    "--batch-size": ("--batch-tokens",),
-    "--batch-tokens": ("--batch-size",),
-    "--length": ("--max-length", "--max-new-tokens"),
-    "--max-len": ("--max-length",),
-    "--seq-length": ("--max-length",),
-    "--max-seq-length": ("--max-length",),
-    "--max-steps": ("--steps",),
-    "--num-train-epochs": ("--epochs",),
-    "--num-epochs": ("--epochs",),
-    "--gpu": ("--device",),
-    "--cuda": ("--device",),
-    "--output": ("--out",),
-    "--output-dir": ("--out",),
-    "--num-beams": ("--beams",),
-    "--tokens": ("--max-new-tokens", "--max-tokens"),
-    "--penalty": ("--length-penalty",),
-    "--window": ("--context", "--attention-window"),
-    "--memory": ("--memory-mb",),
-    "--phrases": ("--phrase-passes",),
-    "--words": ("--word-vectors", "--mark-words"),
+HINTS = {  # options, and what people type who mean them
+    "--learning-rate": ("--lr", "--rate"),
+    "--batch-size": ("--batch", "--bs", "--batch-tokens"),
+    "--batch-tokens": ("--batch", "--bs", "--batch-size"),
+    "--max-length": ("--length", "--max-len", "--seq-length", "--max-seq-length"),
+    "--max-new-tokens": ("--length", "--tokens"),
+    "--max-tokens": ("--tokens",),
+    "--steps": ("--max-steps",),
+    "--epochs": ("--num-train-epochs", "--num-epochs"),
+    "--device": ("--gpu", "--cuda"),
+    "--out": ("--output", "--output-dir"),
+    "--beams": ("--num-beams",),
+    "--length-penalty": ("--penalty",),
+    "--context": ("--window",),
+    "--attention-window": ("--window",),
+    "--memory-mb": ("--memory",),
+    "--phrase-passes": ("--phrases",),
+    "--word-vectors": ("--words",),
+    "--mark-words": ("--words",),
 }
 
 
 # What may be given, as `type=` of an argument. argparse passes on the text of an ArgumentTypeError alone.
 
 
-def one_of(*names: str, meant: dict[str, str] | None = None) -> Callable[[str], str]:
-    """One of the names; `meant` are other words for them, which are answered with the right one."""
+def one_of(*names: str, advice: Callable[[str, Sequence[str]], str] = suggest) -> Callable[[str], str]:
+    """One of the names; `advice` says what to do about another one."""
 
     def read(text: str) -> str:
         if text not in names:
-            known = (meant or {}).get(text)
-            todo = f"did you mean {known}?" if known else suggest(text, names)
-            raise _wrong(text, f"one of {', '.join(names)} is needed", todo)
+            raise _wrong(text, f"one of {', '.join(names)} is needed", advice(text, names))
         return text
 
     return read
@@ -309,7 +301,7 @@ def _in_order(options: type[CommandOptions]) -> list[dataclasses.Field[Any]]:
 
 
 def _suggest_option(name: str, known: Sequence[str]) -> str:
-    for meant in HINTS.get(name, ()):
-        if meant in known:
-            return f"did you mean {meant}?"
+    meant = [option for option, typed in HINTS.items() if name in typed and option in known]
+    if meant:
+        return f"did you mean {meant[0]}?"
     return suggest(name, [each for each in known if each.startswith("--")])

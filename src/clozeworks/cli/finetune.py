@@ -24,6 +24,7 @@ from clozeworks.cli.arguments import (
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
+from clozeworks.tasks.names import TASKS, suggest_task
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,32 +34,6 @@ if TYPE_CHECKING:
     from clozeworks.train.finetune.plan import Plan
     from clozeworks.train.finetune.result import FinetuneResult
 
-TASKS = ("classify", "pair", "tag", "qa", "choice", "seq2seq", "embed")
-MEANT = {  # what people call the tasks
-    "classification": "classify",
-    "sentiment": "classify",
-    "text-classification": "classify",
-    "nli": "pair",
-    "mnli": "pair",
-    "paraphrase": "pair",
-    "ner": "tag",
-    "pos": "tag",
-    "token-classification": "tag",
-    "span": "qa",
-    "squad": "qa",
-    "question-answering": "qa",
-    "multiple-choice": "choice",
-    "write": "seq2seq",
-    "translate": "seq2seq",
-    "translation": "seq2seq",
-    "summarize": "seq2seq",
-    "summarization": "seq2seq",
-    "towers": "embed",
-    "sts": "embed",
-    "sentence": "embed",
-    "similarity": "embed",
-    "retrieval": "embed",
-}
 READ = {
     "SumLayers": "the last layers summed",
     "JoinLayers": "the last layers concatenated",
@@ -87,7 +62,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     clozeworks finetune pair --model run --train train.jsonl --out task --continue-pretraining 500 --seeds 3
     """
 
-    task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, meant=MEANT))
+    task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, advice=suggest_task))
     model: str = option(f"the model to fine-tune: {MODEL}", required=True, metavar="M")
     train: str = option("labelled rows to train on", required=True, metavar="FILE")
     dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="a tenth of --train")

@@ -16,6 +16,7 @@ from typing import NoReturn
 from clozeworks.cli.arguments import Parser, read_docstring
 from clozeworks.core.errors import InputError, suggest
 
+VECTORS = ("skipgram", "cbow", "fasttext", "glove", "phrases", "evaluate", "similar", "convert")
 GROUPS = {
     "get started": ("quickstart", "doctor"),
     "models": ("recipes", "show", "diff"),
@@ -24,16 +25,7 @@ GROUPS = {
     "fine-tuning": ("finetune", "predict"),
     "using a model": ("encode", "fill-mask", "generate", "translate"),
     "exchange": ("import", "export", "convert"),
-    "word vectors": (
-        "vectors skipgram",
-        "vectors cbow",
-        "vectors fasttext",
-        "vectors glove",
-        "vectors phrases",
-        "vectors evaluate",
-        "vectors similar",
-        "vectors convert",
-    ),
+    "word vectors": tuple(f"vectors {name}" for name in VECTORS),
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 HELP = ("--help", "-h", "help")

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.errors import InputError, RecipeError, suggest
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
@@ -23,6 +23,7 @@ from clozeworks.objectives.objective import Loss, LossLayer
 from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
+from clozeworks.tasks.names import suggest_task
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
@@ -261,7 +262,7 @@ def list_tasks() -> dict[str, type[Task]]:
 def find_task(name: str) -> type[Task]:
     kinds = list_tasks()
     if name not in kinds:
-        raise InputError("task", name, f"one of {', '.join(kinds)} is needed", suggest(name, kinds))
+        raise InputError("task", name, f"one of {', '.join(kinds)} is needed", suggest_task(name, kinds))
     return kinds[name]
 
 

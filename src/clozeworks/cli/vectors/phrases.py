@@ -4,12 +4,13 @@ import shlex
 from dataclasses import dataclass
 
 from clozeworks.cli.arguments import integer, number, option
-from clozeworks.cli.vectors.text import STAGES, TextOptions, choose_source, how_to_read
+from clozeworks.cli.text import choose_source
+from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
 from clozeworks.cli.vectors.training import check_threshold
 
 
 @dataclass(kw_only=True)
-class Options(TextOptions):
+class Options(WordOptions):
     """Find phrases: words that occur together
 
     Collocations such as new_york by falling score, as word2vec scores them.
@@ -35,7 +36,9 @@ def run(options: Options) -> None:
 
     how, console = Phrases(options.min_count, check_threshold(options.threshold), passes=1), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
-        words = read_words(choose_source(options), **how_to_read(options), progress=bar.update)
+        words = read_words(
+            choose_source(options, "vectors phrases", "phrases.tsv"), **how_to_read(options), progress=bar.update
+        )
         scores = sorted(scored(words, how, how.thresholds[0]).items(), key=lambda item: (-item[1], item[0]))
     rows = [(JOINT.join(words.words[at] for at in pair), score) for pair, score in scores]
     if options.out is not None:

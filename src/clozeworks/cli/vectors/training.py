@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clozeworks.cli.arguments import integer, number, option
+from clozeworks.cli.text import choose_source
 from clozeworks.cli.vectors.table import example_word, note_left_out
-from clozeworks.cli.vectors.text import STAGES, TextOptions, choose_source, how_to_read
+from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ SETTINGS = ("dim", "min_count", "max_words", "seed", "workers", "deterministic",
 
 
 @dataclass(kw_only=True)
-class TrainingOptions(TextOptions):
+class TrainingOptions(WordOptions):
     """What every method has; the default of --learning-rate is the method's own."""
 
     learning_rate: float | None
@@ -72,7 +73,8 @@ def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings:
     given = {key: value for key, value in settings.items() if value is not None and value is not False}
     begin, console = time.perf_counter(), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
-        made = trainer(choose_source(options), **given, **how_to_read(options), progress=bar.update)
+        source = choose_source(options, name, "words.safetensors")
+        made = trainer(source, **given, **how_to_read(options), progress=bar.update)
     seconds = time.perf_counter() - begin
     made.save(options.out, header=not options.no_header)
     if options.json:
