@@ -249,7 +249,7 @@ def report(console: Console, options: Options, done: FinetuneResult) -> None:
 
     console.print()
     if not done.finished:
-        console.print("stopped; run the same command again to go on")
+        console.print("stopped; run the same command again to resume")
         return
     rows = []
     for name, value in done.metrics.items():

@@ -26,11 +26,10 @@ from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
-    from clozeworks.inference.text_encoder import TextEncoder
-    from clozeworks.model import Model
     from clozeworks.recipe import Recipe
     from clozeworks.train.resources.dry_run import Forecast
     from clozeworks.train.run import Result
+    from clozeworks.train.startup.setup import Start
     from clozeworks.vectors.table import Vectors
 
 
@@ -100,31 +99,18 @@ def run(options: Options) -> int:
         return launch(options)
     named.check_device(options.device)
     data = named.weighted(options.data)
-    recipe, source, notes = start(options, data)
-    vectors = load_word_vectors(options, recipe)
-    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
+    recipe, start, notes = begin(options, data)
     if recipe.train.processes > 1 and not options.dry_run and not is_distributed():
         need_out(options)
         return processes.run(options.words, recipe.train.processes)
-    main = os.environ.get("RANK", "0") == "0"
     try:
-        kept = notes if main else []
-        return train(options, recipe, data, source=source, teacher=teacher, vectors=vectors, notes=kept)
+        return train(options, recipe, data, start, notes if os.environ.get("RANK", "0") == "0" else [])
     except LostError as error:
         print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
         return processes.LOST
 
 
-def train(
-    options: Options,
-    recipe: Recipe,
-    data: list,
-    *,
-    source: Model | None,
-    teacher: TextEncoder | None,
-    vectors: Vectors | None,
-    notes: list[str],
-) -> int:
+def train(options: Options, recipe: Recipe, data: list, start: Start, notes: list[str]) -> int:
     """In this process, alone or as one of several."""
     from clozeworks.screen.console import emit, note, screen
     from clozeworks.train import writers
@@ -136,7 +122,7 @@ def train(
         for text in notes:
             note(console, text)
     if options.dry_run:
-        cost = forecast(recipe, data, source, options.device, teacher)
+        cost = forecast(recipe, data, start.source, options.device, start.teacher)
         emit({"recipe": recipe.name, **asdict(cost), "notes": notes}) if options.json else show_forecast(cost)
         return 0
     out = need_out(options)
@@ -144,13 +130,13 @@ def train(
         recipe,
         data,
         out,
-        source=source,
-        teacher=teacher,
+        source=start.source,
+        teacher=start.teacher,
+        words=start.words,
         device=options.device,
         progress=not options.json,
         console=console,
         writers=writers.named(options.log, out),
-        words=vectors,
     )
     if os.environ.get("RANK", "0") != "0":
         pass  # the first process reports
@@ -163,6 +149,7 @@ def train(
 
 
 def need_out(options: Options) -> str:
+    """The run directory, which everything but a dry run needs."""
     if options.out is None:
         raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
     return options.out
@@ -184,22 +171,26 @@ def launch(options: Options) -> int:
     return 0
 
 
-def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
-    """The recipe to train, and the model it goes on from if there is one."""
+def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
+    """The recipe to train, what its weights begin from, and what to say of that."""
     from clozeworks.cli import named
     from clozeworks.exchange.continue_from import continue_recipe
     from clozeworks.train.pretrain import open_data
+    from clozeworks.train.startup.setup import Start
 
-    if options.source is None:
-        return named.recipe(options.recipe, changes_of(options)), None, []
-    encoder = named.model(options.source, options.parts, options.allow_pickle)
-    _, tokenizer = open_data(data)
-    recipe, encoder, notes = continue_recipe(named.recipe(options.recipe), encoder, tokenizer)
-    return named.changed(recipe, changes_of(options)), encoder.model, notes
+    recipe, source, notes = named.recipe(options.recipe), None, []
+    if options.source is not None:
+        encoder = named.model(options.source, options.parts, options.allow_pickle)
+        recipe, encoder, notes = continue_recipe(recipe, encoder, open_data(data)[1])
+        source = encoder.model
+    recipe = named.changed(recipe, changes_of(options))
+    words = load_word_vectors(options, recipe)
+    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
+    return recipe, Start(source=source, teacher=teacher, words=words), notes
 
 
 def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
-    """What the table of words begins as; that it never learns is a fact of the recipe."""
+    """What the token embeddings begin as; that they are frozen is a field of the recipe."""
     from clozeworks.vectors.table import load_vectors
 
     if options.word_vectors is None:
@@ -224,7 +215,7 @@ def report(options: Options, recipe: Recipe, done: Result) -> None:
     console = screen()
     console.print()
     if not done.finished:
-        console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to go on")
+        console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to resume")
         return
     rows = [("trained", f"{done.steps:,} steps, {short(done.tokens)} tokens, {span(done.seconds)}")]
     if done.heldout:

@@ -153,7 +153,7 @@ def _train(
         StopSignal() as stop,
         open_screen(view, setup, directory, done) as screen,
         Recorder(directory, setup, evaluator, writers=view.writers, say=screen.say) as recorder,
-        checkpoints,
+        checkpoints.saver,
     ):
         setup.policy.group.asked = lambda: stop.asked
         recorder.enter(state)
@@ -173,7 +173,7 @@ def _result(run: Path, setup: Setup, recorder: Recorder, done: int, resumed: int
     if early:
         setup.notes.append(f"ended at step {done:,} of {steps:,}: nothing got better any more")
     elif done < steps:
-        setup.notes.append(f"stopped at step {done:,} of {steps:,}; run the same command again to go on")
+        setup.notes.append(f"stopped at step {done:,} of {steps:,}; run the same command again to resume")
     return Result(
         run=run,
         checkpoint=run / checkpoint.name_of(done),

@@ -33,13 +33,6 @@ class Checkpoints:
         self.saver = Saver(run)
         self.due = False  # a step was to be saved, and was not yet
 
-    def __enter__(self) -> "Checkpoints":
-        self.saver.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self.saver.__exit__(kind, *rest)
-
     def restore(self, record: dict[str, Any]) -> State:
         """Take up the newest checkpoint that verifies, or the beginning; `record` is the content of run.json."""
         setup, run = self.setup, self.run
