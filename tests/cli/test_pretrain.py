@@ -19,12 +19,12 @@ def test_pretrain_goes_on_and_knows_when_it_is_done(road, tmp_path, capsys):
     assert (found["step"], found["finished"], found["resumed"]) == (4, True, None)
     again = facts(capsys, *words)
     assert again["resumed"] == 4
-    assert not any("going on" in note for note in again["notes"])
+    assert not any("resuming" in note for note in again["notes"])
     assert "keeps its recipe" in refused(capsys, *words, "--set", "train.steps=5")
     assert main([*map(str, words)]) == 0
     told = capsys.readouterr().out
     assert told.count("finished already, all 4 steps of it; to train it further, begin another run: --from ") == 1
-    assert "going on" not in told
+    assert "resuming" not in told
 
 
 REFUSED = [
@@ -172,7 +172,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(road, tmp_path):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
-    assert "run the same command again to go on" in out
+    assert "run the same command again to resume" in out
     assert list((tmp_path / "run").glob("step-*"))
 
 

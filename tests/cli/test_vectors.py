@@ -138,7 +138,7 @@ def test_mistakes_are_told(corpus, words, tmp_path, capsys):
         (("skipgram", corpus, "--out", "v.txt", "--x-max", "5"), "skipgram: --x-max; there is no such option"),
         (("gloove", corpus), "did you mean glove"),
         (("glove", corpus, "--out", "v.txt", "--min-count", "100000"), "none of"),
-        (("evaluate", words), "nothing to judge by"),
+        (("evaluate", words), "nothing to evaluate on"),
         (("evaluate", "--similarity", corpus), "no file of vectors"),
         (("evaluate", words, "--similarity", corpus), "two words and a number are needed"),
         (("evaluate", words, "--similarity", "nowhere.txt"), "no such path"),

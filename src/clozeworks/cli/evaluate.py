@@ -243,7 +243,7 @@ def evaluate_task(options: Options, encoder: TextEncoder) -> None:
 def check_task_options(options: Options, task: str) -> None:
     """Refuse what has no meaning for labelled rows."""
     if options.test is None:
-        needed = f"it was trained to {task}, and labelled rows tell how well"
+        needed = f"it was trained to {task}, and labelled rows show how well"
         raise InputError("--data", options.data, needed, "give them as --test FILE")
     refuse_given(options, UNLABELLED, "it is about text without labels", "leave it out")
     if options.report is not None and not options.report.endswith((".html", ".htm")):

@@ -10,7 +10,7 @@ from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, a
 class Options(JsonOptions, DeviceOptions, ModelOptions):
     """Predict the words behind each [MASK] of a text
 
-    Masked language modelling: the words that a pretrained model finds likeliest there.
+    Masked language modelling: the words that a pretrained model finds most likely there.
 
     clozeworks fill-mask run "The value must be a [MASK]."
     """

@@ -203,7 +203,7 @@ def list_labels(counts: dict[str, int]) -> str:
 
 
 def describe_head(task: Task) -> str:
-    """What the head reads, and how many labels it tells apart."""
+    """What the head reads, and how many labels it distinguishes."""
     from clozeworks.tasks.summary import Summary
 
     summary = getattr(task, "summary", None)

@@ -11,7 +11,7 @@ from clozeworks.core.errors import InputError
 class Options(JsonOptions, DeviceOptions, ModelOptions):
     """Continue a text with a causal language model
 
-    Tokens are sampled, the same ones for a seed: from all, from the --top-k likeliest, or by nucleus sampling
+    Tokens are sampled, the same ones for a seed: from all, from the --top-k most likely, or by nucleus sampling
     (--top-p). --temperature 0 is greedy decoding, --beams N is beam search.
 
     clozeworks generate run "Once upon a time" --max-new-tokens 60
@@ -24,9 +24,9 @@ class Options(JsonOptions, DeviceOptions, ModelOptions):
     temperature: float = option(
         "sampling temperature: below 1 less random, 0 greedy decoding", 1.0, type=number, metavar="T"
     )
-    top_k: int | None = integer("sample from the K likeliest tokens", metavar="K", otherwise="all")
+    top_k: int | None = integer("sample from the K most likely tokens", metavar="K", otherwise="all")
     top_p: float | None = option(
-        "nucleus sampling: from the likeliest tokens that have the probability P together",
+        "nucleus sampling: from the most likely tokens that have the probability P together",
         type=number,
         metavar="P",
         otherwise=1,
@@ -72,7 +72,7 @@ def check(options: Options) -> None:
     """Refuse options that contradict each other."""
     if options.beams > 1 and (options.top_k, options.top_p, options.temperature) != (None, None, 1.0):
         given = f"{options.beams} beams with --temperature, --top-k or --top-p"
-        raise InputError("--beams", given, "beams take the likeliest and draw nothing", "leave the others out")
+        raise InputError("--beams", given, "beams take the most likely and draw nothing", "leave the others out")
     if options.beams > 1 and options.count > options.beams:
         given = f"{options.count} texts of {options.beams} beams"
         raise InputError("--count", given, "there is a text for each beam at most", f"use --beams {options.count}")

@@ -44,7 +44,7 @@ def run(options: Options) -> None:
         closing(console, str(out) + (f" ({labels})" if labels else ""), f"clozeworks predict {out} rows.jsonl")
         return
     more = []
-    if heads and encoder.tokenizer is not None:  # what it has learned can be gone on with
+    if heads and encoder.tokenizer is not None:  # its pretraining can be continued
         more = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"]
         more += [f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"]
     closing(console, str(out), suggest_command(encoder.recipe, str(out), encoder.tokenizer), *more)

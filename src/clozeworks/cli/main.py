@@ -58,7 +58,7 @@ def leave() -> NoReturn:
     One of several that train together ends without the interpreter's farewell: threads of torch's communication still
     run in it, and a thread that meets a dying interpreter aborts the process.
     """
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it goes on ignoring it
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it keeps ignoring it
         signal.signal(signal.SIGINT, _interrupt)
     status = main()
     if "WORLD_SIZE" in os.environ:

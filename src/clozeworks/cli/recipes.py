@@ -104,7 +104,7 @@ def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
 
 
 def summary(changed: dict[str, tuple[Any, Any]]) -> list[str]:
-    """The fields of the model that changed; how it is trained, which `diff` tells, is only counted."""
+    """The fields of the model that changed; how it is trained, which `diff` shows, is only counted."""
     model = [f"{path}={shown(after)}" for path, (_, after) in changed.items() if not path.startswith("train.")]
     training = len(changed) - len(model)
     return [*model, *([f"{training} fields of train"] if training else [])]

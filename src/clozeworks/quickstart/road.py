@@ -42,7 +42,7 @@ VOCAB, HELDOUT = 4096, 0.05
 
 
 def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
-    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can go on."""
+    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can be resumed."""
     said = SAID[lang]
     say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
     recipe = recipe_for(lang, steps, seed)

@@ -72,7 +72,7 @@ class SpikeGuard:
         self.load({})
 
     def __call__(self, number: int, loss: float, grad_norm: float) -> Verdict:
-        """Judge a step before its update is made."""
+        """Check a step before its update is made."""
         if number - 1 in self.borders:  # another length has another loss
             self.losses.clear()
         reason = self._reason(loss, grad_norm)
@@ -110,7 +110,7 @@ class SpikeGuard:
         self.passed = [SkippedRange(**each) for each in state.get("passed", ())]
 
     def diverged(self, step: SkippedStep) -> InputError:
-        """Why the run cannot go on, and how to see what it was trained on."""
+        """Why the run cannot continue, and how to see what it was trained on."""
         names = ", ".join(map(str, step.examples[:8])) + (", ..." if len(step.examples) > 8 else "")
         again = self._same(self.first) if self.guard else None
         after = f", after going back {again.attempt} times" if again else ""

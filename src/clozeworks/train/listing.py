@@ -114,7 +114,7 @@ def _read_rows(rows: list[dict[str, Any]], run: Run) -> None:
 
 
 def _look_around(place: Path, run: Run) -> None:
-    """Checkpoints, sizes and times. Files may vanish meanwhile: a run that goes on deletes old checkpoints."""
+    """Checkpoints, sizes and times. Files may vanish meanwhile: a run that still trains deletes old checkpoints."""
     for folder, _, names in os.walk(place):
         for name in names:
             try:

@@ -16,7 +16,7 @@ TIMINGS = ("tokens_per_second", "tokens_per_cpu_second", "data_wait_share", "pea
 
 
 class Metrics:
-    """Appends rows. Opened for a run that goes on after `step`, it first cuts off the rows of later steps."""
+    """Appends rows. Opened for a run that resumes after `step`, it first cuts off the rows of later steps."""
 
     def __init__(self, path: Path, step: int = 0):
         self.path = path

@@ -80,7 +80,7 @@ class Run:
         )
 
     def roll_back(self, step: Step) -> int:
-        """Go back to before a spike that lasts; gives the step to go on from."""
+        """Go back to before a spike that lasts; gives the step to resume from."""
         state = self.checkpoints.roll_back(step)
         self.recorder.enter(state)
         self.screen.back(state["step"], self.setup.policy.guard.passed[-1])
@@ -98,7 +98,7 @@ class Result:
     tokens: int  # without padding, of the whole run
     seconds: float  # of training, of the whole run
     heldout: dict[str, Any] | None  # the last evaluation, where there is held-out text
-    resumed: int | None  # the step this call went on from
+    resumed: int | None  # the step this call resumed from
     signal: int = 0  # that asked it to stop
     best: int | None = None  # the step whose evaluation was the best
     stopped_early: bool = False  # early stopping: nothing got better any more before the last step

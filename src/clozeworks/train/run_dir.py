@@ -55,7 +55,7 @@ def expect(run: Path) -> None:
 
 
 def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
-    """Begin a run or go on with it: write down this session beside what `compare` gave."""
+    """Begin a run or resume it: write down this session beside what `compare` gave."""
     record["sessions"].append(_session())
     atomic_io.write_json(run / RUN, checksummed_json.add_checksum(record))
     atomic_io.write_json(run / RECIPE, to_dict(recipe))

@@ -68,7 +68,7 @@ class TextClassifier(*BASES):
             raise ValueError(f"X has {len(texts)} texts and y {len(classes)} classes; as many are needed")
         self.classes_, numbers = np.unique(classes, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"one class only, {self.classes_[0]!r}; two are needed to tell apart")
+            raise ValueError(f"one class only, {self.classes_[0]!r}; two are needed")
         width = len(str(len(self.classes_)))  # so that labels sort as the classes do
         rows = [{"text": text, "label": f"{number:0{width}}"} for text, number in zip(texts, numbers, strict=True)]
         seed = self.random_state
@@ -101,8 +101,9 @@ class TextClassifier(*BASES):
         return np.array(chances, np.float64).reshape(len(answers), len(self.classes_))
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
-        likeliest = self.predict_proba(X).argmax(1)
-        return self.classes_[likeliest]
+        """[n]: the most likely class of each text."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

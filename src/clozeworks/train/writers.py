@@ -48,7 +48,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of the project WANDB_PROJECT (clozeworks); WANDB_MODE=offline and the like are its own to heed.
 
-    A run that goes on keeps its identity. The step is a field of its own, for their counter cannot go back to a
+    A run that is resumed keeps its identity. The step is a field of its own, for their counter cannot go back to a
     checkpoint; rows that come a second time are equal to those that came first.
     """
 

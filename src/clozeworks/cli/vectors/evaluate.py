@@ -39,20 +39,20 @@ class Options(TableOptions):
 
 
 def run(options: Options) -> None:
-    """A table for each judged file, a column for each file of vectors."""
+    """A table for each evaluation file, a column for each file of vectors."""
     from clozeworks.screen.console import emit, screen
     from clozeworks.screen.progress_bar import Bar
 
     if not options.files or not (options.similarity or options.analogies):
         todo = "for example: clozeworks vectors evaluate words.txt --similarity ws353.txt"
-        given = "nothing to judge by" if options.files else "no file of vectors"
-        raise InputError("clozeworks vectors evaluate", given, "vectors and judged files are needed", todo)
+        given = "nothing to evaluate on" if options.files else "no file of vectors"
+        raise InputError("clozeworks vectors evaluate", given, "vectors and evaluation files are needed", todo)
     for file in (*options.similarity, *options.analogies):
-        existing(file, "a file of judged words")
+        existing(file, "an evaluation file")
     console, results = screen(), []
     with Bar(console, show=not options.json) as bar:
         for path in options.files:
-            bar.update(f"judging {Path(path).name}", 0, 1)
+            bar.update(f"evaluating {Path(path).name}", 0, 1)
             results.append(score(options, path))
     if options.json:
         emit({"files": results})
@@ -82,7 +82,7 @@ def score(options: Options, path: str) -> dict[str, Any]:
 
 
 def name_files(paths: Sequence[str]) -> list[str]:
-    """The names of files, with as much of their paths as tells them apart."""
+    """The names of files, with as much of their paths as makes them differ."""
     for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
         names = ["/".join(Path(path).parts[-parts:]) for path in paths]
         if len(set(names)) == len(set(paths)):
@@ -96,7 +96,7 @@ def _section(part: evaluate.Section) -> dict[str, Any]:
 
 
 def show(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any]]) -> None:
-    """A row for each judged file or section, a column for each file of vectors."""
+    """A row for each evaluation file or section, a column for each file of vectors."""
     from rich.text import Text
 
     from clozeworks.screen.console import closing, columns

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: where it goes on, what is saved, and where a spike that lasts sends it back to."""
+"""The checkpoints of a run: where it resumes, what is saved, and where a spike that lasts sends it back to."""
 
 import functools
 import shlex
@@ -25,7 +25,7 @@ class Checkpoints:
     """Saves and restores the model, the optimizer, the position in the data and the memory of the guard.
 
     Replicas are alike, so the main process saves, beside the training; shards stop until all have written. A restored
-    run goes on bit by bit as the uninterrupted one.
+    run continues bit by bit as the uninterrupted one.
     """
 
     def __init__(self, run: Path, setup: Setup, batches: Batches):
@@ -44,7 +44,7 @@ class Checkpoints:
         setup.notes += [f"damaged checkpoint passed over: {reason}" for reason in newest.damaged]
         if newest.checkpoint is None:
             if newest.damaged:
-                raise InputError(run, "; ".join(newest.damaged), "a sound checkpoint is needed to go on",
+                raise InputError(run, "; ".join(newest.damaged), "a sound checkpoint is needed to resume",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
             checkpoint.expect_room(run, setup.model, room)
             return self._enter(BEGINNING)
@@ -55,7 +55,7 @@ class Checkpoints:
         self._load(newest.checkpoint)
         if state["step"] < recipe.train.steps:
             checkpoint.expect_room(run, setup.model, room)
-            setup.notes.append(f"going on from step {state['step']:,}")
+            setup.notes.append(f"resuming from step {state['step']:,}")
         else:
             again = "--from" if recipe.task is None else "--model"
             setup.notes.append(

@@ -56,7 +56,7 @@ class Saver:
                 checkpoint.save(self.run, step, copies, state, files)
                 self.durable = step
                 checkpoint.prune(self.run, step, keep)
-            except BaseException as error:  # a thread has nobody to tell: the caller raises it
+            except BaseException as error:  # a thread has nobody to report to: the caller raises it
                 self._error = error
 
         self._thread = threading.Thread(target=write, name="clozeworks-saver", daemon=True)

@@ -1,4 +1,4 @@
-"""Pretraining that goes on with the text of the task (Howard & Ruder 2018, 3.2; Gururangan et al. 2020)."""
+"""Pretraining that continues with the text of the task (Howard & Ruder 2018, 3.2; Gururangan et al. 2020)."""
 
 import copy
 import hashlib
@@ -37,7 +37,7 @@ def continue_pretraining(plan: Plan, run: Path, **how: Any) -> tuple[Result, Tex
         prepare([{"text": each} for each in texts], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
         atomic_io.write_json(text / DIGEST, digest)
     elif not (text / DIGEST).is_file() or json.loads((text / DIGEST).read_text()) != digest:
-        raise InputError(text, "the text of other rows", "a run goes on with its own", "choose another --out")
+        raise InputError(text, "the text of other rows", "a run resumes with its own", "choose another --out")
     done = pretrain(recipe, [(text, 1.0)], pretrained, source=plan.encoder.model, **how)
     return done, load(pretrained) if done.finished else plan.encoder
 
@@ -50,7 +50,7 @@ def make_recipe(recipe: Recipe, steps: int, options: FinetuneOptions | None = No
     """
     if not recipe.objective.losses or recipe.task is not None:
         given = "a model without a pretraining objective" if recipe.task is None else "a fine-tuned model"
-        needed = "its own objective is what would go on"
+        needed = "its own objective is what would be continued"
         raise InputError(
             "--continue-pretraining", given, needed, "take the pretrained model, with its head, or leave it out"
         )

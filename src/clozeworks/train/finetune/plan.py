@@ -78,7 +78,7 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
         task = task.measured(dev)
     examples = task.examples(train, tokenizer)
     if dev is not None:
-        task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
+        task.examples(dev, tokenizer)  # what is wrong with them is reported now, and not after hours
     decoder = None if options.decoder is None else load(options.decoder)
     recipe = make_finetune_recipe(
         encoder.recipe,

@@ -32,7 +32,7 @@ def run_plan(
     progress: bool = True,
     console: Console | None = None,
 ) -> FinetuneResult:
-    """Train as planned; the same call goes on where it stopped, and in the end `out` is a model directory."""
+    """Train as planned; the same call resumes where it stopped, and in the end `out` is a model directory."""
     run, several = Path(out), plan.options.seeds > 1
     _expect(run, several)
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}

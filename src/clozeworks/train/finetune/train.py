@@ -50,7 +50,7 @@ def finetune_run(
     writers: Sequence[Writer] = (),
     words: Vectors | None = None,
 ) -> Result:
-    """Train a recipe that has a task on the rows of a table; go on by itself where `out` has a checkpoint.
+    """Train a recipe that has a task on the rows of a table; resume by itself where `out` has a checkpoint.
 
     `source` is what the encoder's weights come from; without one it begins fresh, its table of words from `words`.
     `examples` are the rows of `train` as the task makes them, where they have been made already. The best model by the

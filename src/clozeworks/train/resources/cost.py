@@ -60,7 +60,7 @@ class Cost:
 
     @property
     def saving(self) -> int:
-        """Bytes of the copy that is being written while training goes on."""
+        """Bytes of the copy that is being written while training continues."""
         return 4 * (1 + self.kept) * self.parameters
 
     @property

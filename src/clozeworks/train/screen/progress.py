@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a small live panel on a terminal, a plain line now and then elsewhere."""
+"""What the user sees while a run trains: a small live panel on a terminal, a plain line now and then elsewhere."""
 
 import contextlib
 import os
@@ -102,7 +102,7 @@ class ProgressLine:
         )
 
     def heldout(self, step: int, figures: dict[str, Any]) -> None:
-        """Loss, accuracies and what tasks are judged by; the rest is in metrics.jsonl and at the end."""
+        """Loss, accuracies and what tasks are evaluated by; the rest is in metrics.jsonl and at the end."""
         shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
         others = {name: figures[name] for name in ("f1", "spearman", "exact_match") if name in figures}
         shown = [f"{name} {value:.1%}" for name, value in shares.items()]

@@ -23,8 +23,8 @@ def line(launcher: str, words: Sequence[str], nodes: int, processes: int) -> str
 #SBATCH --open-mode=append
 #SBATCH --signal=TERM@300
 
-# Five minutes before the time is up every process is told to save and leave; put back into the queue, the same job goes
-# on from its newest checkpoint. --data and --out must lie on storage that all machines share.
+# Five minutes before the time is up every process is asked to save and leave; put back into the queue, the same job
+# resumes from its newest checkpoint. --data and --out must lie on storage that all machines share.
 export HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun {_torchrun(nodes, processes, '"$HEAD"', rest)}"""
 

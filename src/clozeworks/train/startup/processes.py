@@ -1,8 +1,8 @@
 """A command in several processes of this machine, which train together, watched until the last has ended.
 
 They get the environment variables that torchrun would set. torchrun itself starts a group again after any failure, bad
-input too, and gives it thirty seconds to save when it is told to stop; here a refusal is told once, and a save takes
-the time it takes. A process that is lost (killed by a signal, by a lack of memory) ends the others, and the group
+input too, and gives it thirty seconds to save when it is asked to stop; here a refusal is reported once, and a save
+takes the time it takes. A process that is lost (killed by a signal, by a lack of memory) ends the others, and the group
 begins again from its newest checkpoint.
 """
 
@@ -22,7 +22,7 @@ from typing import IO
 from clozeworks.train.stop import QUESTION, SIGNALS, SignalHandlers
 
 RESTARTS = 3
-LOST = 76  # the exit code of a process that could not go on because another was gone
+LOST = 76  # the exit code of a process that could not continue because another was gone
 GRACE = 5.0  # seconds for the others to say why they end, too
 LEFT = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # done, or saved and stopped
 KILLED = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)  # by others: the process had nothing to say
@@ -125,7 +125,7 @@ def verdict(codes: Sequence[int | None]) -> tuple[int, int]:
     # The first leaves after the last thing that all do together: how another process ends then changes nothing.
     if codes[0] in LEFT:
         return codes[0], 0
-    # A process that lost the others only tells of it; what ended the others counts, a signal before all.
+    # A process that lost the others only reports it; what ended the others counts, a signal before all.
     causes = [(code > 0, rank) for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
     if not causes:
         return LOST, 0

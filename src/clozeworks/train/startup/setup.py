@@ -110,7 +110,7 @@ def set_up(
 
 
 def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Start) -> tuple[Model, list[str]]:
-    """The model as the run begins with it, and what to tell of that."""
+    """The model as the run begins with it, and what to report of that."""
     model, notes = begin_model(recipe, start.source, start.teacher, tokenizer)
     if start.words is not None:
         notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
@@ -122,7 +122,7 @@ def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Sta
 def begin_model(
     recipe: Recipe, source: Model | None, teacher: Bundle | None, tokenizer: Tokenizer | None = None
 ) -> tuple[Model, list[str]]:
-    """The weights of a source, of a teacher's layers, or fresh ones, and what to tell of that: a source comes first.
+    """The weights of a source, of a teacher's layers, or fresh ones, and what to report of that: a source comes first.
 
     A model that reads characters learns here how the tokenizer's words are written.
     """
