@@ -184,6 +184,9 @@ def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
         recipe, encoder, notes = continue_recipe(recipe, encoder, open_data(data)[1])
         source = encoder.model
     recipe = named.changed(recipe, changes_of(options))
+    if options.max_length is not None and recipe.train.phases:
+        given, needed = f"{options.max_length} for {recipe.name}", "each of its train.phases has a sequence length"
+        raise InputError("--max-length", given, needed, "set these, or add --set 'train.phases=[]'")
     words = load_word_vectors(options, recipe)
     teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     return recipe, Start(source=source, teacher=teacher, words=words), notes
