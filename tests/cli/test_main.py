@@ -131,8 +131,10 @@ def test_misspelt_paths_get_the_near_name(road, capsys):
 
 
 STUBBORN = """
-import contextlib, time
+import contextlib, signal, time
 import clozeworks.cli.main as c
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
 def run(words):
     try:

@@ -132,7 +132,7 @@ def test_mistakes_are_told(corpus, words, tmp_path, capsys):
     for given, told in [
         (("glove", corpus), "no --out"),
         (("glove", "--out", "v.txt"), "no text"),
-        (("glove", corpus, "--corpus", "en", "--out", "v.txt"), "both files and --corpus"),
+        (("glove", corpus, "--corpus", "en", "--out", "v.txt"), "both TEXT and --corpus"),
         (("glove", corpus, "--out", "v.npz"), "the ending .npz"),
         (("glove", corpus, "--out", "v.txt", "--negative", "5", "--hs"), "glove: --negative; there is no such option"),
         (("skipgram", corpus, "--out", "v.txt", "--x-max", "5"), "skipgram: --x-max; there is no such option"),

@@ -293,7 +293,7 @@ def _grow(axes: "Axes", lines: Growing, across: str, unit: str) -> None:
     finish(axes)
 
 
-def line_style(number: int, name: str) -> dict[str, str]:
+def line_style(number: int, name: str) -> dict[str, Any]:
     """The colour of the line of this number, and its name in the legend."""
     label = without_boxes(name, f"{number + 1}")
     label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
