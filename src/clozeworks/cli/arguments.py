@@ -195,6 +195,11 @@ class DeviceOptions(CommandOptions):
 
 
 @dataclass(kw_only=True)
+class InferenceOptions(JsonOptions, DeviceOptions, ModelOptions):
+    """Of commands that compute something with one model."""
+
+
+@dataclass(kw_only=True)
 class ColumnOptions(CommandOptions):
     """Of commands that read labelled rows."""
 

@@ -7,16 +7,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import (
-    ColumnOptions,
-    DeviceOptions,
-    JsonOptions,
-    ModelOptions,
-    argument,
-    choice,
-    integer,
-    option,
-)
+from clozeworks.cli.arguments import ColumnOptions, InferenceOptions, argument, choice, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -36,7 +27,7 @@ LINES = (".jsonl", ".ndjson")
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ColumnOptions, ModelOptions):
+class Options(ColumnOptions, InferenceOptions):
     """Encode texts as sentence embeddings
 
     One vector a text, in the order given: of the lines of a .txt, or of the column text of records (.jsonl, .csv, .tsv,

@@ -8,16 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import (
-    BeamOptions,
-    ColumnOptions,
-    DeviceOptions,
-    JsonOptions,
-    ModelOptions,
-    integer,
-    option,
-    refuse_given,
-)
+from clozeworks.cli.arguments import BeamOptions, ColumnOptions, InferenceOptions, integer, option, refuse_given
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -31,7 +22,7 @@ UNLABELLED = ("context", "stride", "max_tokens", "memory", "rounds", "pairs")  #
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, BeamOptions, ColumnOptions, ModelOptions):
+class Options(BeamOptions, ColumnOptions, InferenceOptions):
     """Evaluate a model on held-out text or labelled rows
 
     A pretrained model: loss, perplexity and accuracy on held-out text, beside those of word frequencies alone. A causal
@@ -93,13 +84,12 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
     refuse_given(options, ("stride", "max_tokens"), "it is about a sliding window", "give --context, too")
     assert options.data is not None
     directory = existing(options.data, "a prepared directory")
-    if options.json:
+    with screen(stderr=True).status("reading held-out text"):
         metrics = evaluate_text(encoder, directory, options.seed)
+    if options.json:
         emit({"model": options.model, "data": options.data, "split": "heldout", **metrics})
         return
     console = screen()
-    with console.status("reading held-out text"):
-        metrics = evaluate_text(encoder, directory, options.seed)
     ahead = "next_token" in metrics
     console.print(f"{metrics['count']:,} {'' if ahead else 'masked '}tokens of the held-out text of {directory}")
     if "streams" in metrics:

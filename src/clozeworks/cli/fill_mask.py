@@ -3,11 +3,11 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, integer
+from clozeworks.cli.arguments import InferenceOptions, argument, integer
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ModelOptions):
+class Options(InferenceOptions):
     """Predict the words behind each [MASK] of a text
 
     Masked language modelling: the words that a pretrained model finds most likely there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from clozeworks.cli.arguments import (
     MODEL,
@@ -25,12 +25,12 @@ from clozeworks.cli.arguments import (
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 from clozeworks.tasks.names import TASKS, suggest_task
+from clozeworks.train.finetune.options import Architecture, Features, FinetuneOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from clozeworks.tasks.task import Task
-    from clozeworks.train.finetune.options import FinetuneOptions
     from clozeworks.train.finetune.plan import Plan
     from clozeworks.train.finetune.result import FinetuneResult
 
@@ -83,10 +83,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     freeze: bool = option("train the head alone, on features of the frozen encoder", False)
     features: str = choice(
         "what the head reads: the last layer, the last four summed or concatenated, a learned mix of all",
-        "last",
-        "sum",
-        "concat",
-        "mix",
+        *get_args(Features),
         default="last",
     )
     from_scratch: bool = option("begin with random weights, to compare: what is pretraining worth?", False)
@@ -112,8 +109,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     )
     architecture: str = choice(
         "seq2seq: an encoder with a decoder made of it, or one stack as a prefix language model",
-        "decoder",
-        "prefix",
+        *get_args(Architecture),
         default="decoder",
     )
     decoder: str | None = option(
@@ -159,7 +155,6 @@ def run(options: Options) -> int:
 def finetune_options(options: Options) -> FinetuneOptions:
     """The options as the library takes them; --set has the last word."""
     from clozeworks.cli import named
-    from clozeworks.train.finetune.options import FinetuneOptions
 
     names = [field.name for field in dataclasses.fields(FinetuneOptions) if hasattr(options, field.name)]
     own = {"train.learning_rate": options.learning_rate, "train.seed": options.seed}

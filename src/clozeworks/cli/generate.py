@@ -3,12 +3,12 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, integer, number, option
+from clozeworks.cli.arguments import InferenceOptions, argument, integer, number, option
 from clozeworks.core.errors import InputError
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ModelOptions):
+class Options(InferenceOptions):
     """Continue a text with a causal language model
 
     Tokens are sampled, the same ones for a seed: from all, from the --top-k most likely, or by nucleus sampling

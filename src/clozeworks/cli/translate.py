@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import BeamOptions, DeviceOptions, JsonOptions, ModelOptions, argument, option
+from clozeworks.cli.arguments import BeamOptions, InferenceOptions, argument, option
 from clozeworks.cli.paths import read_lines
 from clozeworks.core.errors import InputError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, BeamOptions, ModelOptions):
+class Options(BeamOptions, InferenceOptions):
     """Translate texts with an encoder-decoder
 
     By beam search; texts of like length are searched together, which changes none of them.

@@ -109,11 +109,12 @@ def _expect(run: Path, several: bool) -> None:
     if not several or not run.is_dir():
         return
     own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json", *run_dir.STAGES}
+    strange = [path.name for path in run.iterdir() if path.name not in own]
+    strange = [name for name in strange if not name.startswith((".", "seed-"))]
+    given = ""
     if (run / tensors.FILE).exists() and not (run / SEEDS).exists() and not list(run.glob("seed-*")):
-        raise InputError(
-            run, "a model", "a run of each seed goes into a directory of their own", "choose another --out"
-        )
-    for path in run.iterdir():
-        if path.name not in own and not path.name.startswith((".", "seed-")):
-            what = "one run" if path.name == run_dir.RUN else f"a directory that holds {path.name}"
-            raise InputError(run, what, "a run of each seed goes into a directory of their own", "choose another --out")
+        given = "a model"
+    elif strange:
+        given = "one run" if run_dir.RUN in strange else f"a directory that holds {strange[0]}"
+    if given:
+        raise InputError(run, given, "a run of each seed goes into a directory of their own", "choose another --out")

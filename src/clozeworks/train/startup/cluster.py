@@ -39,12 +39,10 @@ def _torchrun(nodes: int, processes: int, head: str, rest: str) -> str:
 def without(words: Sequence[str]) -> list[str]:
     """The words of the command itself."""
     kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in OURS:
-            skip = True
+    rest = iter(words)
+    for word in rest:
+        if word in OURS:
+            next(rest, None)  # its value
         elif word != "--dry-run" and word.split("=")[0] not in OURS:
             kept.append(word)
     return kept
