@@ -21,6 +21,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Print what the second recipe changes of the first."""
     from clozeworks.cli import named
     from clozeworks.screen.console import closing, columns, emit, screen
 

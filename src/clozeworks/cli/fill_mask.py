@@ -20,6 +20,7 @@ class Options(InferenceOptions):
 
 
 def run(options: Options) -> None:
+    """Print the most likely words of each mask."""
     from rich.text import Text
 
     from clozeworks.cli import named

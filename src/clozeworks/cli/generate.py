@@ -38,6 +38,7 @@ class Options(InferenceOptions):
 
 
 def run(options: Options) -> None:
+    """Print the texts that the model continues the prompt with."""
     from rich.text import Text
 
     from clozeworks.cli import named

@@ -17,6 +17,7 @@ class Options(JsonOptions, PickleOptions):
 
 
 def run(options: Options) -> None:
+    """Write a model directory of ours, and say what was and what was not taken over."""
     from clozeworks.cli import named
     from clozeworks.cli.next_command import suggest_command
     from clozeworks.inference.text_encoder import save

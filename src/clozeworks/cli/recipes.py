@@ -26,6 +26,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Print every recipe in a table or as a tree."""
     from clozeworks.recipes import named
     from clozeworks.screen.console import closing, columns, emit, screen
 

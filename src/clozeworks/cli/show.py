@@ -32,6 +32,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Print the parts of a recipe, and what it takes to train it."""
     from rich.text import Text
 
     from clozeworks.cli import named

@@ -47,6 +47,7 @@ def find(directories: Iterable[Path]) -> list[Run]:
 
 
 def describe(place: Path) -> Run:
+    """A run as far as its files can be read."""
     run = Run(str(place))
     run.process = atomic_io.holder(place)
     if (record := _json(place / RUN, run)) is not None and not record.get("sessions"):

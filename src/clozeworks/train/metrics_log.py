@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from clozeworks.core import atomic_io
 
 if TYPE_CHECKING:  # torch comes with it, and whoever only reads rows does without
-    from clozeworks.train.loop import Step
+    from clozeworks.train.step import Step
 
 TIMINGS = ("tokens_per_second", "tokens_per_cpu_second", "data_wait_share", "peak_memory_mb")
 

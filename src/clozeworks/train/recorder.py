@@ -6,9 +6,9 @@ from typing import Any
 
 from clozeworks.optim.keep import Score
 from clozeworks.train import metrics_log, run_dir
-from clozeworks.train.loop import Step
 from clozeworks.train.protocols import Evaluator
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 from clozeworks.train.writers import Writer, Writers
 
 

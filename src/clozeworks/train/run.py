@@ -10,13 +10,14 @@ from clozeworks.core import atomic_io
 from clozeworks.exchange import checkpoint
 from clozeworks.train import run_dir
 from clozeworks.train.checkpoint.checkpoints import Checkpoints
-from clozeworks.train.loop import Step, fit
+from clozeworks.train.loop import fit
 from clozeworks.train.protocols import Batches, Evaluator
 from clozeworks.train.recorder import Recorder
 from clozeworks.train.resources import allocator, memory_check
 from clozeworks.train.screen.progress import ProgressLine
 from clozeworks.train.screen.view import View, open_screen
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 from clozeworks.train.stop import StopSignal
 
 

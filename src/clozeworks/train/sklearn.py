@@ -9,7 +9,7 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.inference.features import list_texts
-from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.train.finetune.entry import finetune
 
 try:
@@ -80,16 +80,13 @@ class TextClassifier(*BASES):
         }
         names = ("epochs", "batch_size", "max_length", "freeze", "features", "dev_share", "patience")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "run" if self.out is None else self.out
-            tuned = finetune("classify", self._source(), rows, out=out, progress=False, changes=changes, **options)
-            self.encoder_: TextEncoder = tuned.model
-        return self
-
-    def _source(self) -> TextEncoder:
         if not str(self.model):
             raise InputError("TextClassifier", "no model", "a pretrained model is needed", "give model=DIRECTORY")
-        return load(self.model)
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run" if self.out is None else self.out
+            tuned = finetune("classify", self.model, rows, out=out, progress=False, changes=changes, **options)
+            self.encoder_: TextEncoder = tuned.model
+        return self
 
     def predict_proba(self, X: Sequence[str]) -> np.ndarray:
         """[n, classes], in the order of `classes_`."""

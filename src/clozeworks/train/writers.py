@@ -57,6 +57,7 @@ class WeightsAndBiases:
         self.run, self._inner = run, None
 
     def write(self, row: Row) -> None:
+        """Log a row; the first one opens the run there."""
         if self._inner is None:
             import wandb  # pyright: ignore[reportMissingImports]
 

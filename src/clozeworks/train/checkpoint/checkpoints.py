@@ -13,9 +13,9 @@ from clozeworks.optim.keep import Score
 from clozeworks.train import run_dir
 from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.checkpoint.saver import Saver
-from clozeworks.train.loop import Step
 from clozeworks.train.protocols import Batches
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 
 State = dict[str, Any]  # of a run after a step: what its checkpoint holds beside tensors
 BEGINNING: State = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": {}}

@@ -12,9 +12,9 @@ from rich.live import Live
 
 from clozeworks.core.batch import Batch
 from clozeworks.train.guard import SkippedRange
-from clozeworks.train.loop import Step
 from clozeworks.train.metrics_log import peak_memory
 from clozeworks.train.screen.panel import Curve, Guess, Panel
+from clozeworks.train.step import Step
 
 PAUSE = 15.0  # seconds between two plain lines
 REDRAW = 0.5  # seconds between two drawings of the panel, each a few milliseconds
