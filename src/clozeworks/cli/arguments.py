@@ -79,7 +79,7 @@ share = _reads(float, lambda value: 0 <= value < 1, "a share from 0 up to 1 is n
 positive = _reads(
     float, lambda value: 0 < value < math.inf, "a number above 0 is needed", "1e-4 is usual for a learning rate"
 )
-number = _reads(float, lambda value: True, "a number is needed", "change it")
+number = _reads(float, math.isfinite, "a number is needed", "change it")
 
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:

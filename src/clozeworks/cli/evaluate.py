@@ -173,10 +173,8 @@ def read_test(
         file = existing(options.test, "a file of pairs")
         fields = choose_fields(file, options.pairs)
         pairs = read_pairs(file, fields)
-        text = PairText(tokenizer, pairs)
-        metrics = heldout.evaluate(
-            encoder.model, text, encoder.recipe.objective, encoder.vocabulary(), seed=options.seed
-        )
+        text, objective = PairText(tokenizer, pairs), encoder.recipe.objective
+        metrics = heldout.evaluate(encoder.model, text, objective, encoder.vocabulary(), seed=options.seed)
         return pairs, metrics, {"test": options.test, "pairs": ",".join(fields)}
     assert options.data is not None
     directory = existing(options.data, "a prepared directory")

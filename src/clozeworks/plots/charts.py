@@ -82,7 +82,6 @@ def loss_curve(
     Training rows give a faint line and a smoothed one, rows with `"split": "heldout"` the points of the held-out text,
     `baseline` a dashed line: the loss of always predicting by word frequency.
     """
-    check_ending(path)
     write(draw_loss(list(rows), title, baseline, lang), path)
 
 
@@ -258,13 +257,8 @@ def alignment(
 Growing = Mapping[str, Sequence[tuple[float, float, float, float]]]  # by line: at, value, lowest, highest
 
 
-def growth(lines: Growing, path: atomic_io.StrPath, title: str, across: str, unit: str) -> None:
-    """How something grows, on axes where each step is a doubling."""
-    growths({unit: lines}, path, title, across)
-
-
 def growths(panels: Mapping[str, Growing], path: atomic_io.StrPath, title: str, across: str) -> None:
-    """How several things grow, one beside the other, by their units."""
+    """How several things grow, one beside the other, by their units, on axes where each step is a doubling."""
     figure = new_figure(2.4 + 4.6 * len(panels))
     for number, (unit, lines) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(1, len(panels), number)

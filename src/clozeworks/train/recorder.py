@@ -1,5 +1,6 @@
 """What a run counts and writes down as it goes: tokens, seconds, rows of metrics, evaluations and their scores."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from clozeworks.train.step import Step
 from clozeworks.train.writers import Writer, Writers
 
 
-class Recorder:
+class Recorder(contextlib.AbstractContextManager["Recorder"]):
     """The rows of metrics.jsonl, which the main process writes, and what is known of the run so far.
 
     `say` is given what goes wrong with one of the other `writers`, which get the same rows.
@@ -35,9 +36,6 @@ class Recorder:
         self.tokens, self.seconds = 0, 0.0
         self.heldout: dict[str, Any] | None = None  # the metrics of the last evaluation
         self.scores: dict[int, Score] = {}  # of each evaluation, by its step
-
-    def __enter__(self) -> "Recorder":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.writers.close()

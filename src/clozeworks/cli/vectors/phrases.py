@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from clozeworks.cli.arguments import integer, number, option
 from clozeworks.cli.text import choose_source
 from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
-from clozeworks.cli.vectors.training import check_threshold
 
 
 @dataclass(kw_only=True)
@@ -34,7 +33,7 @@ def run(options: Options) -> None:
     from clozeworks.vectors.phrases import JOINT, Phrases, scored
     from clozeworks.vectors.reading import read_words
 
-    how, console = Phrases(options.min_count, check_threshold(options.threshold), passes=1), screen()
+    how, console = Phrases(options.min_count, options.threshold, passes=1), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
         words = read_words(
             choose_source(options, "vectors phrases", "phrases.tsv"), **how_to_read(options), progress=bar.update

@@ -95,13 +95,7 @@ def choose_phrases(options: TrainingOptions) -> Phrases | None:
 
     if options.phrase_passes is None:
         return None
-    return Phrases(options.min_count, check_threshold(options.threshold), passes=options.phrase_passes)
-
-
-def check_threshold(threshold: float) -> float:
-    if not math.isfinite(threshold):
-        raise InputError("--threshold", threshold, "a number is needed", "10 is usual")
-    return threshold
+    return Phrases(options.min_count, options.threshold, passes=options.phrase_passes)
 
 
 def show_training(console: Console, made: Vectors, method: str, seconds: float) -> None:
