@@ -138,9 +138,11 @@ def changes(such_as: str = "train.steps=500 or encoder.stack.depth=4") -> Any:
     return option(f"change a field, such as {such_as}; may be repeated", repeat=True, metavar="PATH=VALUE")
 
 
-def choice(help: str, *names: str, default: str | None = None, otherwise: str | None = None) -> Any:
+def choice(
+    help: str, *names: str, default: str | None = None, otherwise: str | None = None, repeat: bool = False
+) -> Any:
     """An option that is one of a few words."""
-    return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise)
+    return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise, repeat=repeat)
 
 
 def _field(flag: str | None, given: dict[str, Any], default: Any, nargs: str | None) -> Any:

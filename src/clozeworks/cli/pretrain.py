@@ -18,12 +18,12 @@ from clozeworks.cli.arguments import (
     changes,
     choice,
     integer,
-    one_of,
     option,
     positive,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
+from clozeworks.train.writers import KINDS
 
 if TYPE_CHECKING:
     from clozeworks.recipe import Recipe
@@ -74,12 +74,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     freeze_word_vectors: bool = option("keep the token embeddings of --word-vectors as they are", False)
     parts: str | None = option("a file with parts of your own, of --from and --teacher", metavar="FILE.py")
     dry_run: bool = option("print tokens, epochs, hours and memory; train nothing", False)
-    log: list[str] = option(
-        "write the metrics to this tracker, too; may be repeated",
-        repeat=True,
-        type=one_of("tensorboard", "wandb"),
-        metavar="tensorboard|wandb",
-    )
+    log: list[str] = choice("write the metrics to this tracker, too; may be repeated", *KINDS, repeat=True)
     processes: int | None = integer(
         "data-parallel processes on this machine (train.processes)", otherwise="the recipe's, 1"
     )
