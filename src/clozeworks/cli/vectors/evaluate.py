@@ -97,10 +97,10 @@ def show(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any
     from clozeworks.screen.console import closing, columns
 
     heads = name_files(paths)
-    tables = {"spearman": [each["similarity"] for each in results]} if results[0]["similarity"] else {}
-    tables |= {name: [each["analogies"][name] for each in results] for name in results[0]["analogies"]}
-    for title, scored in tables.items():
-        if title in results[0]["analogies"]:
+    tables = [("spearman", [each["similarity"] for each in results])] if results[0]["similarity"] else []
+    tables += [(name, [each["analogies"][name] for each in results]) for name in results[0]["analogies"]]
+    for number, (title, scored) in enumerate(tables):
+        if number:
             console.print()
         table = columns(title, *heads, "covered", right=(*heads, "covered"))
         for name, first in scored[0].items():
