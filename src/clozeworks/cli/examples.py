@@ -98,7 +98,7 @@ def show_recipe(options: Options, name: str, directory: Path) -> None:
     examples = [Example(ragged, at, int(number), options.epoch) for at, number in enumerate(index)]
     which = f"{index[0]:,}" if len(index) == 1 else f"{index[0]:,} to {index[-1]:,}"
     about = f"{which} of {len(epoch.plan):,} in epoch {options.epoch} of {recipe.name} on {directory}"
-    show(options, recipe, tokenizer, examples, [("examples", about)])
+    show(options, recipe, tokenizer, examples, about=[("examples", about)])
     if options.json:
         return
     refused = refused or refusal(recipe, directory, tokenizer)
@@ -125,7 +125,8 @@ def show_step(options: Options, run: Path, step: int) -> None:
     rows = find_rows(run, recipe, tokenizer, step)
     about = f"{step:,} of {recipe.train.steps:,} of {run}: {len(rows):,} rows"
     examples = [each for row in rows for each in iterate_examples(row)][: options.count]
-    show(options, recipe, tokenizer, examples, [("step", about), *read_outcome(run, step)], {"step": step})
+    header = [("step", about), *read_outcome(run, step)]
+    show(options, recipe, tokenizer, examples, about=header, more={"step": step})
 
 
 def show(
@@ -133,6 +134,7 @@ def show(
     recipe: Recipe,
     tokenizer: Tokenizer,
     examples: list[Example],
+    *,
     about: list[tuple[str, str]],
     more: Mapping[str, int] = MappingProxyType({}),
 ) -> None:
