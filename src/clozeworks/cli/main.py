@@ -61,6 +61,8 @@ def leave() -> NoReturn:
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it keeps ignoring it
         signal.signal(signal.SIGINT, _interrupt)
     status = main()
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's farewell is not worth a traceback
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
