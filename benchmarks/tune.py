@@ -100,10 +100,11 @@ def make(folder: Path) -> dict[str, Any]:
     import clozeworks as cw
     from benchmarks import peer
     from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.exchange.templates import infer_template
     from clozeworks.inference.text_encoder import TextEncoder, save
     from clozeworks.recipe import build
     from clozeworks.tasks.classify import Classify
-    from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+    from clozeworks.train.finetune.recipe import make_finetune_recipe
 
     setting = Setting.read(folder)
     table = _table()

@@ -237,18 +237,10 @@ def draw(results: dict[str, Any], path: str) -> None:
     """The ratio by length of context, beside the published one."""
     lengths = [int(length) for length in results]
     ratios = [each["ratio"] for each in results.values()]
-    plot.growth(
-        {
-            "this machine": [
-                (at, r["median"], r["lowest"], r["highest"]) for at, r in zip(lengths, ratios, strict=True)
-            ],
-            "published, one GPU": [(at, ratio, ratio, ratio) for at, ratio in PUBLISHED.items()],
-        },
-        path,
-        "A token by a sliding window, by one with a memory",
-        "tokens of context",
-        "times as long",
-    )
+    here = [(at, r["median"], r["lowest"], r["highest"]) for at, r in zip(lengths, ratios, strict=True)]
+    published = [(at, ratio, ratio, ratio) for at, ratio in PUBLISHED.items()]
+    panels = {"times as long": {"this machine": here, "published, one GPU": published}}
+    plot.growths(panels, path, "A token by a sliding window, by one with a memory", "tokens of context")
 
 
 def render(results: dict[str, Any]) -> "RenderableType":

@@ -67,7 +67,7 @@ def draw(results: dict[str, Any], path: str) -> None:
         kind: [(depth, size / 1e6, size / 1e6, size / 1e6) for depth, size in sizes.items()]
         for kind, sizes in results["bytes"].items()
     }
-    charts.growth(lines, path, "What is kept for the way back", "layers", "MB")
+    charts.growths({"MB": lines}, path, "What is kept for the way back", "layers")
 
 
 STUDY = Study(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from clozeworks.cli.main import main
 from clozeworks.inference.text_encoder import load
@@ -27,6 +28,17 @@ def test_lines_and_records_give_the_vectors_of_the_library(road: Path, tmp_path:
     assert [line["text"] for line in lines] == TEXTS
     unit = wanted / np.linalg.norm(wanted, axis=1, keepdims=True)
     np.testing.assert_allclose([line["embedding"] for line in lines], unit, atol=1e-5)
+
+
+def test_max_pooling_is_the_maximum_over_the_vectors_of_tokens(road: Path, tmp_path: Path, capsys):
+    (tmp_path / "lines.txt").write_text("\n".join(TEXTS) + "\n")
+    out = tmp_path / "v.npy"
+    facts(capsys, "encode", road / "run", tmp_path / "lines.txt", "--pooling", "max", "--out", out)
+    encoder = load(road / "run")
+    for text, vector in zip(TEXTS, np.load(out), strict=True):
+        ids, _ = encoder.add_special_tokens(encoder.tokenizer.encode([text])[0].ids.tolist())
+        last = encoder.forward(torch.tensor([ids])).last_hidden_state[0]
+        np.testing.assert_allclose(vector, last.max(0).values.detach().numpy(), atol=1e-5)
 
 
 def test_another_ending_is_refused(road: Path, tmp_path: Path, capsys):

@@ -46,7 +46,7 @@ def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path
 
 
 def test_what_does_not_go_together_is_refused(tuned: Path, road: Path, test_file: Path, tmp_path: Path, capsys):
-    assert "labelled rows tell how well" in refused(capsys, "evaluate", tuned, "--data", road / "data")
+    assert "labelled rows show how well" in refused(capsys, "evaluate", tuned, "--data", road / "data")
     assert "text without labels" in refused(capsys, "evaluate", tuned, "--test", test_file, "--context", "8")
     assert "one HTML page" in refused(capsys, "evaluate", tuned, "--test", test_file, "--report", "report.pdf")
     told = refused(capsys, "evaluate", road / "run", "--data", road / "data", "--report", tmp_path / "r.html")

@@ -79,7 +79,7 @@ def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path
     [
         (["--freeze", "--gradual-unfreezing"], "a frozen encoder never learns"),
         (["--freeze", "--from-scratch"], "leave one of them out"),
-        (["--from-scratch", "--continue-pretraining", "3"], "no pretraining that could go on"),
+        (["--from-scratch", "--continue-pretraining", "3"], "no pretraining that could be continued"),
         (["--max-length", "4000"], "the model has 512 positions"),
         (["--layer-decay", "2"], "at most 1"),
         (["--layer-decay", "0"], "above 0"),

@@ -1,9 +1,11 @@
 """The command line as its users meet it: quick help, suggestions, JSON, exit codes, and a road that goes on."""
 
+import contextlib
 import json
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -21,9 +23,12 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 # ---- help
 
 
-def test_help_is_quick_and_imports_nothing_heavy():
+@pytest.mark.parametrize("words", [["--help"], ["finetune", "--help"]], ids=" ".join)
+def test_help_is_quick_and_imports_nothing_heavy(words):
     code = (
-        "import sys, clozeworks.cli.main as c; c.main(['--help']); print(sorted(set(sys.modules) & set(sys.argv[1:])))"
+        "import contextlib, sys, clozeworks.cli.main as c\n"
+        f"with contextlib.suppress(SystemExit): c.main({words!r})\n"
+        "print(sorted(set(sys.modules) & set(sys.argv[1:])))"
     )
     heavy = ["torch", "numpy", "tokenizers", "rich", "matplotlib", "safetensors"]
     done = subprocess.run([sys.executable, "-c", code, *heavy], capture_output=True, text=True, check=True)
@@ -31,7 +36,7 @@ def test_help_is_quick_and_imports_nothing_heavy():
     times = []
     for _ in range(4):
         begin = time.perf_counter()
-        assert child("--help").returncode == 0
+        assert child(*words).returncode == 0
         times.append(time.perf_counter() - begin)
     assert min(times) < 0.5
 
@@ -123,6 +128,41 @@ def test_misspelt_paths_get_the_near_name(road, capsys):
     assert f"did you mean {road}/run?" in refused(capsys, "fill-mask", f"{road}/rnu", "a [MASK]")
     assert f"did you mean {road}/data?" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/dat:2")
     assert "a number is needed after the colon" in refused(capsys, "pretrain", "bert_tiny", "--data", f"{road}/data:x")
+
+
+STUBBORN = """
+import contextlib, signal, time
+import clozeworks.cli.main as c
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+
+def run(words):
+    try:
+        print("ready", flush=True)
+        time.sleep(600)
+    finally:
+        while True:  # clean-up that an exception does not end, such as that of a library
+            with contextlib.suppress(KeyboardInterrupt):
+                time.sleep(600)
+
+c._run = run
+c.leave()
+"""
+
+
+def test_ctrl_c_again_ends_clean_up_that_would_wait_for_ever():
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "ready\n"
+        for _ in range(600):  # a minute, where the machine is busy
+            running.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                running.wait(0.1)
+                break
+        else:
+            running.kill()
+            pytest.fail("it does not end")
+    assert running.returncode == -signal.SIGINT
 
 
 def test_a_bug_of_ours_is_a_traceback():

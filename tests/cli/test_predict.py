@@ -37,6 +37,15 @@ def test_rows_keep_their_order_and_what_else_they_have(tuned: Path, tmp_path: Pa
     assert alone[3]["scores"]["warm"] == pytest.approx(found[3]["scores"]["warm"], abs=1e-5)
 
 
+def test_out_is_what_standard_output_would_be(tuned: Path, tmp_path: Path, capsys):
+    file, out = write(tmp_path / "rows.jsonl", rows(20, 6)), tmp_path / "predictions.jsonl"
+    assert main(["predict", str(tuned), str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert main(["predict", str(tuned), str(file), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == ""
+    assert out.read_text(encoding="utf-8") == printed
+
+
 def test_other_formats(tuned: Path, tmp_path: Path, capsys):
     (tmp_path / "lines.txt").write_text("the red fox\n\na blue hen\n")
     plain = told(capsys, tuned, tmp_path / "lines.txt", "--text")

@@ -1,6 +1,8 @@
-"""clozeworks pretrain: going on, refusing, beginning from a model."""
+"""clozeworks pretrain: resuming, refusing, beginning from a model, starting processes elsewhere."""
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -8,7 +10,10 @@ import time
 import pytest
 
 from clozeworks.cli.main import main
+from clozeworks.core import spec
+from clozeworks.train.startup import setup
 from tests.command_line import OWN_PART, SMALL, facts, refused, size
+from tests.train.conftest import tiny_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -19,12 +24,12 @@ def test_pretrain_goes_on_and_knows_when_it_is_done(road, tmp_path, capsys):
     assert (found["step"], found["finished"], found["resumed"]) == (4, True, None)
     again = facts(capsys, *words)
     assert again["resumed"] == 4
-    assert not any("going on" in note for note in again["notes"])
+    assert not any("resuming" in note for note in again["notes"])
     assert "keeps its recipe" in refused(capsys, *words, "--set", "train.steps=5")
     assert main([*map(str, words)]) == 0
     told = capsys.readouterr().out
     assert told.count("finished already, all 4 steps of it; to train it further, begin another run: --from ") == 1
-    assert "going on" not in told
+    assert "resuming" not in told
 
 
 REFUSED = [
@@ -57,6 +62,60 @@ def test_dry_run_writes_nothing(road, tmp_path, capsys):
     assert found["seconds"] > 0
     assert found["memory_bytes"] > 16 * found["parameters"]
     assert "no --out" in refused(capsys, "pretrain", "bert_tiny", "--data", road / "data")
+
+
+NAMED = [
+    ("--steps", "3", "train.steps", 3),
+    ("--learning-rate", "0.003", "train.learning_rate", 0.003),
+    ("--batch-tokens", "512", "train.batch_tokens", 512),
+    ("--max-length", "16", "objective.segments.length", 16),
+    ("--seed", "7", "train.seed", 7),
+]
+
+
+@pytest.fixture(scope="module")
+def plain(road, tmp_path_factory):
+    """The rows of a run that is called with none of these options."""
+    return train_rows(road, tmp_path_factory.mktemp("plain") / "run")
+
+
+def train_rows(road, run, *words):
+    """The rows of metrics that a short run writes of its steps."""
+    small = ["--steps", "4", "--batch-tokens", "256", "--max-length", "32", "--set", "train.log_every=1"]
+    assert main([*map(str, ["pretrain", "bert_tiny", "--data", road / "data", "--out", run, *small, *words])]) == 0
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [row for row in rows if "split" not in row]
+
+
+@pytest.mark.parametrize(("option", "value", "path", "set_to"), NAMED, ids=[name for name, *_ in NAMED])
+def test_an_option_sets_its_field_and_the_run_shows_it(option, value, path, set_to, road, plain, tmp_path):
+    rows = train_rows(road, tmp_path / "run", option, value)
+    field = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    for name in path.split("."):
+        field = field[name]
+    assert field == set_to
+    if option == "--steps":
+        assert [row["step"] for row in rows] == [1, 2, 3]
+    elif option == "--learning-rate":
+        assert rows[0]["loss"] == plain[0]["loss"], "the same weights before the first update"
+        peaks = [max(row["learning_rate"] for row in each) for each in (rows, plain)]
+        assert peaks[0] / peaks[1] == pytest.approx(0.003 / json.loads(recipe_text(road))["train"]["learning_rate"])
+    elif option == "--batch-tokens":
+        assert rows[-1]["tokens"] == pytest.approx(2 * plain[-1]["tokens"], rel=0.1)
+    else:
+        assert [row["loss"] for row in rows] != [row["loss"] for row in plain]
+
+
+def recipe_text(road):
+    return (road / "run" / "recipe.json").read_text()
+
+
+def test_the_sequence_length_of_phases_is_theirs(road, tmp_path, capsys):
+    phases = ["--set", "train.phases=[Phase(share=0.5, length=16), Phase(share=0.5, length=32)]"]
+    words = ["pretrain", "bert_tiny", "--data", road / "data", "--out", tmp_path / "run", *SMALL, "--max-length", "24"]
+    assert "each of its train.phases has a sequence length" in refused(capsys, *words, *phases)
+    assert not list(tmp_path.iterdir())
+    assert facts(capsys, *words, *phases, "--set", "train.phases=[]")["finished"]
 
 
 def test_corpora_are_mixed_by_weight(road, tmp_path, capsys):
@@ -172,7 +231,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(road, tmp_path):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=120)
     assert running.returncode == 130, err
-    assert "run the same command again to go on" in out
+    assert "run the same command again to resume" in out
     assert list((tmp_path / "run").glob("step-*"))
 
 
@@ -201,3 +260,43 @@ def test_a_student_learns_from_a_run(road, tmp_path, capsys):
     assert main(["export", f"{tmp_path}/run", "--to", "hf", "--out", f"{tmp_path}/hf"]) == 0
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
     assert facts(capsys, "fill-mask", tmp_path / "hf", "the [MASK] fox")["masks"]
+
+
+def test_a_script_for_slurm_is_printed(road, capsys):
+    words = ["pretrain", "bert_tiny", "--data", f"{road}/data", "--out", "my run", *SMALL]
+    assert main([*words, "--launch", "slurm", "--nodes", "4", "--processes=8", "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("#!/bin/bash\n")
+    assert "#SBATCH --nodes=4\n" in printed
+    assert "#SBATCH --gpus-per-node=8\n" in printed
+    last = shlex.split(printed.splitlines()[-1])
+    assert last[:6] == ["srun", "torchrun", "--nnodes", "4", "--nproc-per-node", "8"]
+    assert last[last.index("-m") :] == ["-m", "clozeworks", *words]
+
+
+def test_a_line_of_torchrun_is_printed(road, capsys):
+    words = ["pretrain", "bert_tiny", "--data", f"{road}/data", "--out", "run"]
+    assert main([*words, "--dry-run", "--set", "train.processes=3", "--launch", "torchrun", "--nodes", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("torchrun --nnodes 2 --nproc-per-node 3 --max-restarts 3 --rdzv-backend c10d")
+    assert printed.endswith(f"$HEAD:29400 -m clozeworks {shlex.join(words)} --set train.processes=3\n")
+
+
+def test_launch_only_prints(road, capsys):
+    words = ["pretrain", "bert_tiny", "--data", f"{road}/data", "--out", f"{road}/far"]
+    assert "it prints a command and starts nothing; add --dry-run" in refused(capsys, *words, "--launch", "slurm")
+    assert "--nodes: 2 machines" in refused(capsys, *words, "--nodes", "2")
+    assert "no --out" in refused(capsys, *words[:4], "--processes", "2")
+    assert not (road / "far").exists()
+
+
+def test_a_hopeless_run_ends_with_2_and_a_command_that_works(road, tmp_path, capsys, monkeypatch):
+    (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(tiny_recipe(99))))
+    monkeypatch.setattr(setup, "learning_rate", lambda step, train, width: 1e38)
+    words = ["pretrain", tmp_path / "recipe.json", "--data", road / "data", "--out", tmp_path / "my run"]
+    said = refused(capsys, *words, "--set", "train.guard.patience=2", "--set", "train.guard.rollbacks=1")
+    assert re.search(r"step \d+: loss (nan|inf), gradient norm \S+ \(not finite\), and so for 2 steps in a row", said)
+    command = re.search(r"see `clozeworks (.*?)`", said)
+    assert command is not None
+    assert main(shlex.split(command[1])) == 0
+    assert "not finite" in capsys.readouterr().out

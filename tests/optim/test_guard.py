@@ -12,7 +12,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.optim.guard import PATIENCE, Guard
 from clozeworks.train.guard import HIGH, NOT_FINITE, SPIKE, SkippedRange, SpikeGuard, Verdict
-from clozeworks.train.loop import Step
+from clozeworks.train.step import Step
 
 SMALL = Guard(window=8, patience=3, rollbacks=2)
 

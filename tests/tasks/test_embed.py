@@ -13,6 +13,7 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.metrics.scores import pearson, spearman
@@ -22,7 +23,7 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.embed import SentenceEmbedding
 from clozeworks.tasks.layer_selection import SumLayers
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 from tests.tasks.test_families import FAMILIES, known

@@ -9,6 +9,7 @@ import torch
 import clozeworks as cw
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
@@ -17,7 +18,7 @@ from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.task import Task
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 
 WORDS = ["fine", "sweet", "warm", "poor", "sour", "cold"]

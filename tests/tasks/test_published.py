@@ -10,6 +10,7 @@ import torch
 from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.text_encoder import load
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
@@ -17,7 +18,7 @@ from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.summary import Summary, choose_summary
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 
 transformers = pytest.importorskip("transformers")
 

@@ -18,13 +18,14 @@ from clozeworks.core.spec import check
 from clozeworks.data.batches.labelled import Labelled, make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.layer_selection import JoinLayers
 from clozeworks.tasks.qa import END, START, QuestionAnswering
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 
 FOOD, OTHER = ["apple", "bread", "rice"], ["ann", "bob", "cy", "has", "milk", "tea", "and"]

@@ -19,6 +19,7 @@ from clozeworks.core.examples import NOTHING
 from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
@@ -28,7 +29,7 @@ from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix
 from clozeworks.tasks.tag import Tag, TagLayer
 from clozeworks.tasks.template import InputTemplate
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from tests.tasks.test_families import FAMILIES, WORDS, known
 

@@ -252,7 +252,7 @@ def test_a_run_goes_on_after_a_lost_process(way, recipe_file, data, reference, t
     assert child.returncode == 0, err
     assert "a process was lost (SIGKILL); starting all 2 again (1 of 3)" in err
     assert "Traceback" not in err
-    assert "going on from step" in out
+    assert "resuming from step" in out
     same(run, reference)
 
 
@@ -276,7 +276,7 @@ def test_stopped_it_saves_and_another_number_of_processes_goes_on(number, recipe
         assert "Traceback" not in err
         if at < 3:
             assert child.returncode in (130, 143), (out, err)
-            assert "run the same command again to go on" in out
+            assert "run the same command again to resume" in out
         else:
             assert child.returncode == 0, err
     same(run, reference)

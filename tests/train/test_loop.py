@@ -19,8 +19,9 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.optim import parameter_groups
 from clozeworks.optim.guard import PATIENCE
 from clozeworks.recipe import Recipe, build
-from clozeworks.train.loop import Policy, Step, accumulate, fit
+from clozeworks.train.loop import Policy, accumulate, fit
 from clozeworks.train.pretrain import fit_to_data
+from clozeworks.train.step import Step
 
 
 def loader(recipe: Recipe, data: Path, micro_tokens: int | None) -> Loader:

@@ -14,8 +14,8 @@ from rich.console import Console
 from clozeworks.core.batch import from_padded
 from clozeworks.core.errors import InputError
 from clozeworks.train import metrics_log
-from clozeworks.train.loop import Step
 from clozeworks.train.screen.progress import ProgressLine, clock
+from clozeworks.train.step import Step
 
 
 def step(number: int, steps: int = 10, **more: object) -> Step:

@@ -165,7 +165,7 @@ def test_a_finished_run_says_so_again(whole: Path, data: Path, tiny: Tiny, tmp_p
     assert (
         "was finished already, all 14 steps of it; to train it further, begin another run: --from" in result.notes[-1]
     )
-    assert not any("going on" in note for note in result.notes)
+    assert not any("resuming" in note for note in result.notes)
     last = [row for row in rows(whole) if row.get("split") == "heldout"][-1]
     assert {"step": 14, "split": "heldout", **(result.heldout or {})} == last
     assert rows(run) == rows(whole)
@@ -316,7 +316,7 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     assert found is not None
     assert 3 <= found.step < 40_000
     assert rows(run)[-1]["step"] == found.step
-    assert f"stopped at step {found.step:,} of 40,000; run the same command again to go on" in out
+    assert f"stopped at step {found.step:,} of 40,000; run the same command again to resume" in out
 
 
 @pytest.mark.slow

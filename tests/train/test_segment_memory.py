@@ -25,9 +25,10 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
 from clozeworks.train import metrics_log
 from clozeworks.train.checkpoint import distributed_checkpoint
-from clozeworks.train.loop import Policy, Step, fit
+from clozeworks.train.loop import Policy, fit
 from clozeworks.train.pretrain import fit_to_data, open_data, pretrain
 from clozeworks.train.pretraining_batches import PretrainingBatches
+from clozeworks.train.step import Step
 from tests.train.conftest import tiny_recipe
 from tests.train.test_distributed import group
 

@@ -33,7 +33,6 @@ from clozeworks.train import metrics_log
 from clozeworks.train.pretrain import pretrain
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
-from clozeworks.train.startup.setup import begin_model
 from clozeworks.train.teacher import check_teacher
 from tests.train.conftest import tiny_recipe
 
@@ -262,7 +261,7 @@ def test_trouble_goes_back_to_the_teachers_layers(data: Path, teacher: TextEncod
     batches = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     start = Start(teacher=teacher)
     setup = set_up(tmp_path / "run", recipe, tokenizer, batches, device="cpu", start=start)
-    again, _ = begin_model(setup.recipe, None, teacher)
+    again = setup.begin()
     for (name, a), b in zip(setup.model.named_parameters(), again.parameters(), strict=True):
         assert torch.equal(a, b), name
     block = dict(setup.model.encoder.stack.blocks[1].named_parameters())["ffn.up.weight"]

@@ -7,98 +7,79 @@ beside our sentences, and it reflows the examples of a help page.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from clozeworks.core.errors import InputError, suggest
 
-HINTS = {  # what people type, and the options that are meant
-    "--lr": ("--learning-rate",),
-    "--rate": ("--learning-rate",),
-    "--batch": ("--batch-size", "--batch-tokens"),
-    "--bs": ("--batch-size", "--batch-tokens"),
-    "--batch-size": ("--batch-tokens",),
-    "--batch-tokens": ("--batch-size",),
-    "--length": ("--max-length", "--max-new-tokens"),
-    "--max-len": ("--max-length",),
-    "--seq-length": ("--max-length",),
-    "--max-seq-length": ("--max-length",),
-    "--max-steps": ("--steps",),
-    "--num-train-epochs": ("--epochs",),
-    "--num-epochs": ("--epochs",),
-    "--gpu": ("--device",),
-    "--cuda": ("--device",),
-    "--output": ("--out",),
-    "--output-dir": ("--out",),
-    "--num-beams": ("--beams",),
-    "--tokens": ("--max-new-tokens", "--max-tokens"),
-    "--penalty": ("--length-penalty",),
-    "--window": ("--context", "--attention-window"),
-    "--memory": ("--memory-mb",),
-    "--phrases": ("--phrase-passes",),
-    "--words": ("--word-vectors", "--mark-words"),
+T = TypeVar("T")
+HINTS = {  # options, and what people type who mean them
+    "--learning-rate": ("--lr", "--rate"),
+    "--batch-size": ("--batch", "--bs", "--batch-tokens"),
+    "--batch-tokens": ("--batch", "--bs", "--batch-size"),
+    "--max-length": ("--length", "--max-len", "--seq-length", "--max-seq-length"),
+    "--max-new-tokens": ("--length", "--tokens"),
+    "--max-tokens": ("--tokens",),
+    "--steps": ("--max-steps",),
+    "--epochs": ("--num-train-epochs", "--num-epochs"),
+    "--device": ("--gpu", "--cuda"),
+    "--out": ("--output", "--output-dir"),
+    "--beams": ("--num-beams",),
+    "--length-penalty": ("--penalty",),
+    "--context": ("--window",),
+    "--attention-window": ("--window",),
+    "--memory-mb": ("--memory",),
+    "--phrase-passes": ("--phrases",),
+    "--word-vectors": ("--words",),
+    "--mark-words": ("--words",),
 }
 
 
 # What may be given, as `type=` of an argument. argparse passes on the text of an ArgumentTypeError alone.
 
 
-def one_of(*names: str, meant: dict[str, str] | None = None) -> Callable[[str], str]:
-    """One of the names; `meant` are other words for them, which are answered with the right one."""
+def one_of(*names: str, advice: Callable[[str, Sequence[str]], str] = suggest) -> Callable[[str], str]:
+    """One of the names; `advice` says what to do about another one."""
 
     def read(text: str) -> str:
         if text not in names:
-            known = (meant or {}).get(text)
-            todo = f"did you mean {known}?" if known else suggest(text, names)
-            raise _wrong(text, f"one of {', '.join(names)} is needed", todo)
+            raise _wrong(text, f"one of {', '.join(names)} is needed", advice(text, names))
         return text
 
     return read
 
 
-def whole(least: int = 1) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        try:
-            number = int(text.replace(",", "").replace("_", ""))
-        except ValueError:
-            number = least - 1
-        if number < least:
-            raise _wrong(text, f"a whole number, {least} or more, is needed", "change it")
-        return number
+def _reads(convert: Callable[[str], T], fits: Callable[[T], bool], needed: str, todo: str) -> Callable[[str], T]:
+    """What converts and fits; anything else is refused in these words."""
+
+    def read(text: str) -> T:
+        with contextlib.suppress(ValueError):
+            value = convert(text)
+            if fits(value):
+                return value
+        raise _wrong(text, needed, todo)
 
     return read
 
 
-def share(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1:
-        raise _wrong(text, "a share from 0 up to 1 is needed", "0.02 is usual")
-    return number
+def whole(least: int = 1) -> Callable[[str], int]:
+    """A whole number, in which commas and underscores may part the thousands."""
+    convert = lambda text: int(text.replace(",", "").replace("_", ""))  # noqa: E731
+    return _reads(convert, lambda value: value >= least, f"a whole number, {least} or more, is needed", "change it")
 
 
-def positive(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise _wrong(text, "a number above 0 is needed", "1e-4 is usual for a learning rate")
-    return number
-
-
-def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise _wrong(text, "a number is needed", "change it") from None
+share = _reads(float, lambda value: 0 <= value < 1, "a share from 0 up to 1 is needed", "0.02 is usual")
+positive = _reads(
+    float, lambda value: 0 < value < math.inf, "a number above 0 is needed", "1e-4 is usual for a learning rate"
+)
+number = _reads(float, math.isfinite, "a number is needed", "change it")
 
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:
@@ -145,9 +126,23 @@ def option(
     return _field(flag, given, default, "+" if repeat else nargs)
 
 
-def choice(help: str, *names: str, default: str | None = None, otherwise: str | None = None) -> Any:
+def integer(
+    help: str, default: int | None = None, *, least: int = 1, metavar: str = "N", otherwise: object = None
+) -> Any:
+    """An option that is a whole number."""
+    return option(help, default, metavar=metavar, type=whole(least), otherwise=otherwise)
+
+
+def changes(such_as: str = "train.steps=500 or encoder.stack.depth=4") -> Any:
+    """The option --set of a command that takes a recipe."""
+    return option(f"change a field, such as {such_as}; may be repeated", repeat=True, metavar="PATH=VALUE")
+
+
+def choice(
+    help: str, *names: str, default: str | None = None, otherwise: str | None = None, repeat: bool = False
+) -> Any:
     """An option that is one of a few words."""
-    return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise)
+    return option(help, default, metavar="|".join(names), type=one_of(*names), otherwise=otherwise, repeat=repeat)
 
 
 def _field(flag: str | None, given: dict[str, Any], default: Any, nargs: str | None) -> Any:
@@ -163,37 +158,53 @@ def _field(flag: str | None, given: dict[str, Any], default: Any, nargs: str | N
 
 RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
 MODEL = "a run, a model directory, or a Hugging Face directory"
-SET = "change a field, such as train.steps=500 or encoder.stack.depth=4; may be repeated"
 
 
 @dataclass(kw_only=True)
 class CommandOptions:
+    """What every command has."""
+
     words: list[str] = dataclasses.field(default_factory=list)  # the command line, as it was typed
 
 
 @dataclass(kw_only=True)
 class JsonOptions(CommandOptions):
+    """Of commands whose result a program can read."""
+
     json: bool = option("print machine-readable JSON only", False)
 
 
 @dataclass(kw_only=True)
 class PickleOptions(CommandOptions):
+    """Of commands that read weights of others."""
+
     allow_pickle: bool = option("open a pickled weights file, tensors only, in a child process", False)
 
 
 @dataclass(kw_only=True)
 class ModelOptions(PickleOptions):
+    """Of commands that use one model."""
+
     model: str = argument("MODEL", MODEL)
     parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 
 
 @dataclass(kw_only=True)
 class DeviceOptions(CommandOptions):
+    """Of commands that compute."""
+
     device: str = option("the device to run on: cpu, cuda, cuda:1, ...", "auto", metavar="NAME")
 
 
 @dataclass(kw_only=True)
+class InferenceOptions(JsonOptions, DeviceOptions, ModelOptions):
+    """Of commands that compute something with one model."""
+
+
+@dataclass(kw_only=True)
 class ColumnOptions(CommandOptions):
+    """Of commands that read labelled rows."""
+
     columns: list[str] = option(
         "which column of the file is which, such as text=review label=stars",
         nargs="+",
@@ -204,8 +215,18 @@ class ColumnOptions(CommandOptions):
 
 @dataclass(kw_only=True)
 class BeamOptions(CommandOptions):
-    beams: int = option("beam search: keep the N best hypotheses of each text", 4, type=whole(), metavar="N")
+    """Of commands that translate by beam search."""
+
+    beams: int = integer("beam search: keep the N best hypotheses of each text", 4)
     length_penalty: float = option("score hypotheses by log p / ((5 + length) / 6)**A", 0.6, type=number, metavar="A")
+
+
+def refuse_given(options: CommandOptions, names: Sequence[str], needed: str, todo: str) -> None:
+    """Refuse the first of these options that was given: it means nothing here."""
+    for name in names:
+        if (value := getattr(options, name)) not in (None, []):
+            shown = " ".join(value) if isinstance(value, list) else value
+            raise InputError(f"--{name.replace('_', '-')}", shown, needed, todo)
 
 
 class Parser(argparse.ArgumentParser):
@@ -287,7 +308,7 @@ def _in_order(options: type[CommandOptions]) -> list[dataclasses.Field[Any]]:
 
 
 def _suggest_option(name: str, known: Sequence[str]) -> str:
-    for meant in HINTS.get(name, ()):
-        if meant in known:
-            return f"did you mean {meant}?"
+    meant = [option for option, typed in HINTS.items() if name in typed and option in known]
+    if meant:
+        return f"did you mean {meant[0]}?"
     return suggest(name, [each for each in known if each.startswith("--")])

@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import JsonOptions, ModelOptions, choice, option, whole
+from clozeworks.cli.arguments import JsonOptions, ModelOptions, choice, integer, option
 from clozeworks.core.errors import InputError
 
 
@@ -20,12 +20,8 @@ class Options(JsonOptions, ModelOptions):
     """
 
     to: str = choice("the architecture to make", "longformer", default="longformer")
-    max_length: int | None = option(
-        "sequence length: tokens of a text at most", type=whole(), metavar="N", otherwise=4096
-    )
-    attention_window: int | None = option(
-        "tokens that a token attends to, half of them on either side", type=whole(), metavar="N", otherwise=512
-    )
+    max_length: int | None = integer("sequence length: tokens of a text at most", otherwise=4096)
+    attention_window: int | None = integer("tokens that a token attends to, half of them on either side", otherwise=512)
     refresh_global: bool = option(
         "of a converted model: copy the projections of global tokens again, which pretraining leaves behind", False
     )

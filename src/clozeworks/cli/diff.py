@@ -21,6 +21,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Print what the second recipe changes of the first."""
     from clozeworks.cli import named
     from clozeworks.screen.console import closing, columns, emit, screen
 
@@ -50,12 +51,19 @@ def differences(before: Spec, after: Spec) -> dict[str, tuple[Any, Any]]:
         if not isinstance(old, Spec) or not isinstance(new, tuple) or {type(part) for part in new} != {type(old)}:
             changed[path] = old, new
             continue
-        layers = [spec.diff(old, part) for part in new]
-        for below in dict.fromkeys(name for changes in layers for name in changes):
-            was = next(changes[below][0] for changes in layers if below in changes)
-            now = tuple(changes[below][1] if below in changes else was for changes in layers)
+        for below, (was, now) in _differ(old, new).items():
             changed[f"{path}.{below}"] = was, now[0] if all(each == now[0] for each in now) else now
     return changed
+
+
+def _differ(first: Spec, parts: tuple[Spec, ...]) -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Where any of several parts differs from a first one: what that has there, and what each of them has."""
+    differences = [spec.diff(first, part) for part in parts]
+    values = {}
+    for path in dict.fromkeys(path for each in differences for path in each):
+        was = next(each[path][0] for each in differences if path in each)
+        values[path] = was, tuple(each[path][1] if path in each else was for each in differences)
+    return values
 
 
 def shown(value: Any) -> str:
@@ -74,15 +82,10 @@ def shown(value: Any) -> str:
 
 def _alike(parts: tuple[Spec, ...]) -> str:
     """Several parts as the first, and what each has where they differ: `3 x Window(left=1) with left=1, 2, 4`."""
-    changed = [spec.diff(parts[0], part) for part in parts]
-    paths = dict.fromkeys(path for changes in changed for path in changes)
-    if "" in paths:  # parts of another kind
+    different = _differ(parts[0], parts)
+    if "" in different:  # parts of another kind
         return "(" + ", ".join(map(shown, parts)) + ")"
-    rows = []
-    for path in paths:
-        first = next(changes[path][0] for changes in changed if path in changes)
-        each = [changes[path][1] if path in changes else first for changes in changed]
-        rows.append(f"{path}={', '.join(map(shown, each))}")
+    rows = [f"{path}={', '.join(map(shown, each))}" for path, (_, each) in different.items()]
     return f"{len(parts)} x {shown(parts[0])}" + (f" with {'; '.join(rows)}" if rows else "")
 
 

@@ -9,6 +9,7 @@ from clozeworks.cli.arguments import JsonOptions, option
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from clozeworks.machine.doctor import Verdict
 
@@ -27,17 +28,15 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Measure where no verdict is kept, and show it."""
     from clozeworks.machine import doctor
     from clozeworks.screen.console import closing, screen
 
     console = screen()
     verdict = None if options.again else doctor.remembered()
     if verdict is None:
-        if options.json:
+        with screen(stderr=True).status("measuring threads, bf16, devices and windows, about seventeen seconds"):
             verdict = doctor.probe()
-        else:
-            with console.status("measuring threads, bf16, devices and windows, about seventeen seconds"):
-                verdict = doctor.probe()
     if options.json:
         print(doctor.as_json(verdict))
         return
@@ -49,33 +48,38 @@ def run(options: Options) -> None:
 def render(verdict: Verdict) -> RenderableType:
     """The verdict for a terminal."""
     from rich.console import Group
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
-    table.add_column()
-    facts, software = verdict.facts, verdict.facts.get("software", {})
-    table.add_row("precision", verdict.precision)
-    table.add_row("threads", str(verdict.threads))
-    table.add_row("device", " ".join(filter(None, [verdict.device, software.get("accelerator")])))
+    from clozeworks.screen.console import facts
+
+    measured, software = verdict.facts, verdict.facts.get("software", {})
+    rows: list[tuple[str, object]] = [
+        ("precision", verdict.precision),
+        ("threads", verdict.threads),
+        ("device", " ".join(filter(None, [verdict.device, software.get("accelerator")]))),
+    ]
     if verdict.window is not None:
-        table.add_row("windows", f"in pieces where a row is longer than a piece by more than {verdict.window} tokens")
+        rows.append(("windows", f"in pieces where a row is longer than a piece by more than {verdict.window} tokens"))
     if verdict.isa:
-        table.add_row("instruction set", f"ONEDNN_MAX_CPU_ISA={verdict.isa}")
-    if facts:
-        table.add_row(
-            "processor", f"{facts['processor']}, {facts['cores']} of {facts['cores_of_machine']} cores usable"
-        )
-        table.add_row("memory", f"{facts['memory_gb']} GB, {facts['memory_available_gb']} GB available")
-        table.add_row("disk", f"{facts['disk_free_gb']} GB free here")
+        rows.append(("instruction set", f"ONEDNN_MAX_CPU_ISA={verdict.isa}"))
+    if measured:
+        cores = f"{measured['cores']} of {measured['cores_of_machine']} cores usable"
         versions = [f"{name} {software[name]}" for name in ("python", "torch", "numpy") if name in software]
-        table.add_row("software", ", ".join(versions) or software.get("died", ""))
-        for extra, packages in facts["extras"].items():
-            missing = [package for package, version in packages.items() if version is None]
-            there = ", ".join(f"{package} {version}" for package, version in packages.items() if version)
-            hint = f"pip install 'clozeworks[{extra}]'"
-            table.add_row(
-                f"extra {extra}", Text(f"{', '.join(missing)} missing: {hint}", style="yellow") if missing else there
-            )
-    return Group(table, "", *(Text(f"- {reason}") for reason in verdict.reasons))
+        rows += [
+            ("processor", f"{measured['processor']}, {cores}"),
+            ("memory", f"{measured['memory_gb']} GB, {measured['memory_available_gb']} GB available"),
+            ("disk", f"{measured['disk_free_gb']} GB free here"),
+            ("software", ", ".join(versions) or software.get("died", "")),
+            *((f"extra {extra}", describe_extra(extra, packages)) for extra, packages in measured["extras"].items()),
+        ]
+    return Group(facts(rows), "", *(Text(f"- {reason}") for reason in verdict.reasons))
+
+
+def describe_extra(extra: str, packages: dict[str, str | None]) -> Text:
+    """The versions of its packages, or how to install those that are missing."""
+    from rich.text import Text
+
+    missing = [package for package, version in packages.items() if version is None]
+    if missing:
+        return Text(f"{', '.join(missing)} missing: pip install 'clozeworks[{extra}]'", style="yellow")
+    return Text(", ".join(f"{package} {version}" for package, version in packages.items()))

@@ -7,32 +7,27 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import (
-    ColumnOptions,
-    DeviceOptions,
-    JsonOptions,
-    ModelOptions,
-    argument,
-    choice,
-    option,
-    whole,
-)
+from clozeworks.cli.arguments import ColumnOptions, InferenceOptions, argument, choice, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
+    from typing import TextIO
 
     import numpy as np
 
     from clozeworks.inference.text_encoder import TextEncoder
+
+    Pieces = Iterator[tuple[list[str], np.ndarray]]  # texts, and a vector for each
 
 RECORDS = 4096  # read and encoded together
 LINES = (".jsonl", ".ndjson")
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ColumnOptions, ModelOptions):
+class Options(ColumnOptions, InferenceOptions):
     """Encode texts as sentence embeddings
 
     One vector a text, in the order given: of the lines of a .txt, or of the column text of records (.jsonl, .csv, .tsv,
@@ -48,52 +43,57 @@ class Options(JsonOptions, DeviceOptions, ColumnOptions, ModelOptions):
     file: str = argument("FILE", "texts: lines, or records; - for JSON lines of standard input")
     out: str | None = option("file to write: .npy or .jsonl", metavar="FILE", otherwise="JSON lines to standard output")
     pooling: str | None = choice(
-        "how tokens become a vector", "mean", "first", "pooled", otherwise="the model's, or mean"
+        "how tokens become a vector", "mean", "first", "max", "pooled", otherwise="the model's, or mean"
     )
     normalize: bool = option("scale vectors to length 1, so that a dot product is their cosine", False)
-    batch_tokens: int = option("batch size in tokens", 8192, type=whole(), metavar="N")
+    batch_tokens: int = integer("batch size in tokens", 8192)
 
 
 def run(options: Options) -> None:
     """Encode piece by piece, and write arrays or lines."""
     from clozeworks.cli import named
     from clozeworks.core import atomic_io
+    from clozeworks.screen.console import closing, emit, screen
 
-    if options.out is not None and not options.out.endswith((".npy", *LINES)):
-        raise InputError("--out", options.out, "an ending of .npy or .jsonl is needed", "use vectors.npy")
-    if options.json and options.out is None:
+    out = options.out
+    if out is not None and not out.endswith((".npy", *LINES)):
+        raise InputError("--out", out, "an ending of .npy or .jsonl is needed", "use vectors.npy")
+    if options.json and out is None:
         raise InputError("--json", "no --out", "the vectors themselves go to standard output", "add --out FILE")
     given = options.file if options.file == "-" else existing(options.file, "a file of texts")
     encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
     pieces = encode_texts(options, encoder, given)
-    if options.out is None:
+    if out is None:
         write_lines(pieces, sys.stdout)
         return
-    with atomic_io.file(options.out) as part:
-        count = write_array(pieces, part) if options.out.endswith(".npy") else write_file(pieces, part)
-    report(options, options.out, count, encoder.model.encoder.width)
+    with atomic_io.file(out) as part:
+        if out.endswith(".npy"):
+            count = write_array(pieces, part)
+        else:
+            with part.open("w", encoding="utf-8") as stream:
+                count = write_lines(pieces, stream)
+    width = encoder.model.encoder.width
+    if options.json:
+        emit({"model": options.model, "out": out, "texts": count, "width": width})
+        return
+    console = screen()
+    console.print(f"{count:,} texts, {width:,} numbers each")
+    load = f"""python3 -c 'import numpy; print(numpy.load("{out}").shape)'"""
+    closing(console, out, *([load] if out.endswith(".npy") else []))
 
 
-def encode_texts(options: Options, encoder: TextEncoder, given: Any) -> Iterator[tuple[list[str], np.ndarray]]:
+def encode_texts(options: Options, encoder: TextEncoder, given: Path | str) -> Pieces:
     """Some texts at a time, with their vectors."""
     from clozeworks.cli import named
     from clozeworks.data.tables import stream
 
-    columns = named.pairs(options.columns, "--columns")
-    for table in stream(given, ("text",), columns, rows=RECORDS):
+    pooling: Any = options.pooling
+    for table in stream(given, ("text",), named.pairs(options.columns, "--columns"), rows=RECORDS):
         texts = [record["text"] for record in table.rows]
-        yield (
-            texts,
-            encoder.encode(
-                texts,
-                options.pooling,  # pyright: ignore[reportArgumentType]
-                options.batch_tokens,
-                options.normalize or None,
-            ),
-        )
+        yield texts, encoder.encode(texts, pooling, options.batch_tokens, options.normalize or None)
 
 
-def write_lines(pieces: Iterator[tuple[list[str], np.ndarray]], stream: Any) -> int:
+def write_lines(pieces: Pieces, stream: TextIO) -> int:
     """A JSON object a line: the text and its vector."""
     count = 0
     for texts, vectors in pieces:
@@ -104,28 +104,11 @@ def write_lines(pieces: Iterator[tuple[list[str], np.ndarray]], stream: Any) -> 
     return count
 
 
-def write_file(pieces: Iterator[tuple[list[str], np.ndarray]], path: Any) -> int:
-    with path.open("w", encoding="utf-8") as stream:
-        return write_lines(pieces, stream)
-
-
-def write_array(pieces: Iterator[tuple[list[str], np.ndarray]], path: Any) -> int:
+def write_array(pieces: Pieces, path: Path) -> int:
+    """All vectors as one array."""
     import numpy as np
 
-    vectors = [piece for _, piece in pieces]
-    whole_array = np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
+    array = np.concatenate([vectors for _, vectors in pieces] or [np.zeros((0, 0), np.float32)])
     with path.open("wb") as stream:
-        np.save(stream, whole_array)
-    return len(whole_array)
-
-
-def report(options: Options, out: str, count: int, width: int) -> None:
-    from clozeworks.screen.console import closing, emit, screen
-
-    if options.json:
-        emit({"model": options.model, "out": out, "texts": count, "width": width})
-        return
-    console = screen()
-    console.print(f"{count:,} texts, {width:,} numbers each")
-    load = f"""python3 -c 'import numpy; print(numpy.load("{out}").shape)'"""
-    closing(console, out, *([load] if out.endswith(".npy") else []))
+        np.save(stream, array)
+    return len(array)

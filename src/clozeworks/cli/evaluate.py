@@ -8,19 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import (
-    BeamOptions,
-    ColumnOptions,
-    DeviceOptions,
-    JsonOptions,
-    ModelOptions,
-    option,
-    whole,
-)
+from clozeworks.cli.arguments import BeamOptions, ColumnOptions, InferenceOptions, integer, option, refuse_given
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
+    from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.evaluate.examination import Examination
     from clozeworks.evaluate.mistakes import Mistakes
     from clozeworks.inference.text_encoder import TextEncoder
@@ -29,7 +22,7 @@ UNLABELLED = ("context", "stride", "max_tokens", "memory", "rounds", "pairs")  #
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, BeamOptions, ColumnOptions, ModelOptions):
+class Options(BeamOptions, ColumnOptions, InferenceOptions):
     """Evaluate a model on held-out text or labelled rows
 
     A pretrained model: loss, perplexity and accuracy on held-out text, beside those of word frequencies alone. A causal
@@ -48,24 +41,17 @@ class Options(JsonOptions, DeviceOptions, BeamOptions, ColumnOptions, ModelOptio
     test: str | None = option("instead of --data: labelled rows, or pairs to translate", metavar="FILE")
     report: str | None = option("of labelled rows: write it all as one HTML page", metavar="FILE")
     pairs: str | None = option("fields of source and target in FILE", metavar="A,B", otherwise="the two it has")
-    seed: int = option("random seed of the masks", 0, type=whole(0), metavar="S")
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="as in training"
-    )
-    memory: int | None = option(
-        "segment memory: tokens that the model remembers", type=whole(0), metavar="N", otherwise="as in training"
-    )
-    rounds: int | None = option("hash rounds of LSH attention", type=whole(), metavar="N", otherwise="as in training")
-    context: int | None = option(
-        "sliding-window evaluation: predict each token from a window of N tokens", type=whole(), metavar="N"
-    )
-    stride: int | None = option("tokens by which the window slides", type=whole(), metavar="K", otherwise=1)
-    max_tokens: int | None = option(
-        "read the first N tokens of the text by the window", type=whole(2), metavar="N", otherwise="all"
-    )
+    seed: int = integer("random seed of the masks", 0, least=0, metavar="S")
+    max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="as in training")
+    memory: int | None = integer("segment memory: tokens that the model remembers", least=0, otherwise="as in training")
+    rounds: int | None = integer("hash rounds of LSH attention", otherwise="as in training")
+    context: int | None = integer("sliding-window evaluation: predict each token from a window of N tokens")
+    stride: int | None = integer("tokens by which the window slides", metavar="K", otherwise=1)
+    max_tokens: int | None = integer("read the first N tokens of the text by the window", least=2, otherwise="all")
 
 
 def run(options: Options) -> None:
+    """Measure by what the model was trained for: words, translations, or a task."""
     from clozeworks.cli import named
     from clozeworks.evaluate.text import adapt
 
@@ -76,14 +62,11 @@ def run(options: Options) -> None:
     if encoder.recipe.task is not None:
         evaluate_task(options, encoder)
         return
-    for name in ("report", "columns"):
-        if getattr(options, name):
-            needed = "it is about labelled rows, and the model has no task"
-            raise InputError(f"--{name}", options.model, needed, "leave it out, or see clozeworks finetune")
+    needed, todo = "it is about labelled rows, and the model has no task", "leave it out, or see clozeworks finetune"
+    refuse_given(options, ("report", "columns"), needed, todo)
     encoder = adapt(encoder, options.max_length, options.memory, options.rounds)
     if options.test is not None or encoder.recipe.decoder is not None:
-        if options.context is not None:
-            raise InputError("--context", options.context, "it slides over text of one side", "leave it out")
+        refuse_given(options, ("context",), "it slides over text of one side", "leave it out")
         evaluate_pairs(options, encoder)
     elif options.context is not None:
         evaluate_context(options, encoder, options.context)
@@ -98,19 +81,15 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
     from clozeworks.screen.console import closing, emit, screen
     from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
 
-    for name in ("stride", "max_tokens"):
-        if getattr(options, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(flag, getattr(options, name), "it is about a sliding window", "give --context, too")
+    refuse_given(options, ("stride", "max_tokens"), "it is about a sliding window", "give --context, too")
     assert options.data is not None
     directory = existing(options.data, "a prepared directory")
-    if options.json:
+    with screen(stderr=True).status("reading held-out text"):
         metrics = evaluate_text(encoder, directory, options.seed)
+    if options.json:
         emit({"model": options.model, "data": options.data, "split": "heldout", **metrics})
         return
     console = screen()
-    with console.status("reading held-out text"):
-        metrics = evaluate_text(encoder, directory, options.seed)
     ahead = "next_token" in metrics
     console.print(f"{metrics['count']:,} {'' if ahead else 'masked '}tokens of the held-out text of {directory}")
     if "streams" in metrics:
@@ -159,14 +138,13 @@ def evaluate_pairs(options: Options, encoder: TextEncoder) -> None:
     from clozeworks.metrics.bleu import bleu
     from clozeworks.screen.console import closing, emit, note, screen
     from clozeworks.screen.translations import show_translations
+    from clozeworks.train.finetune.plan import require_tokenizer
 
-    tokenizer = encoder.tokenizer
     if encoder.recipe.decoder is None:
         given, needed = encoder.recipe.name, "a model with a decoder translates, and this one has none"
         raise InputError("--test", given, needed, "use --data, or pretrain transformer_mini on pairs")
-    if tokenizer is None:
-        raise InputError(options.model, "no tokenizer", "text needs one", "put tokenizer.json beside it")
-    pairs, metrics, about = read_test(options, encoder)
+    tokenizer = require_tokenizer(encoder)
+    pairs, metrics, about = read_test(options, encoder, tokenizer)
     console = screen()
     how = {"beams": options.beams, "length_penalty": options.length_penalty}
     translations = translate_texts(encoder, [a for a, _ in pairs], console=console, show=not options.json, **how)
@@ -182,23 +160,21 @@ def evaluate_pairs(options: Options, encoder: TextEncoder) -> None:
     closing(console, None, f"clozeworks translate {shlex.quote(options.model)} {shlex.quote(pairs[0][0])}")
 
 
-def read_test(options: Options, encoder: TextEncoder) -> tuple[list[tuple[str, str]], dict[str, Any], dict[str, str]]:
+def read_test(
+    options: Options, encoder: TextEncoder, tokenizer: Tokenizer
+) -> tuple[list[tuple[str, str]], dict[str, Any], dict[str, str]]:
     """The pairs to translate, the metrics of their tokens, and where they are from."""
     from clozeworks.data.shards.corpus import Corpus
     from clozeworks.evaluate import heldout
     from clozeworks.evaluate.pair_text import PairText, choose_fields, decode_pairs, read_pairs
     from clozeworks.evaluate.text import evaluate_text
 
-    tokenizer = encoder.tokenizer
-    assert tokenizer is not None
     if options.test is not None:
         file = existing(options.test, "a file of pairs")
         fields = choose_fields(file, options.pairs)
         pairs = read_pairs(file, fields)
-        text = PairText(tokenizer, pairs)
-        metrics = heldout.evaluate(
-            encoder.model, text, encoder.recipe.objective, encoder.vocabulary(), seed=options.seed
-        )
+        text, objective = PairText(tokenizer, pairs), encoder.recipe.objective
+        metrics = heldout.evaluate(encoder.model, text, objective, encoder.vocabulary(), seed=options.seed)
         return pairs, metrics, {"test": options.test, "pairs": ",".join(fields)}
     assert options.data is not None
     directory = existing(options.data, "a prepared directory")
@@ -210,18 +186,19 @@ def read_test(options: Options, encoder: TextEncoder) -> tuple[list[tuple[str, s
 def evaluate_task(options: Options, encoder: TextEncoder) -> None:
     """A fine-tuned model on labelled rows."""
     from clozeworks.cli import named
+    from clozeworks.core import atomic_io
     from clozeworks.data.tables import balance, read_table
     from clozeworks.evaluate.examination import examine
     from clozeworks.evaluate.mistakes import mistakes
+    from clozeworks.evaluate.report import page
     from clozeworks.inference.predict import get_task, match_columns
     from clozeworks.screen.console import closing, emit, note, screen
     from clozeworks.screen.task_metrics import show_task_metrics
-    from clozeworks.train.finetune.plan import limit_length
+    from clozeworks.train.finetune.plan import limit_length, require_tokenizer
 
-    task, tokenizer = get_task(encoder.recipe), encoder.tokenizer
+    task = get_task(encoder.recipe)
     check_task_options(options, task.name)
-    if tokenizer is None:
-        raise InputError(options.model, "no tokenizer", "text needs one", "put tokenizer.json beside it")
+    tokenizer = require_tokenizer(encoder)
     if options.max_length is not None:
         task = dataclasses.replace(task, template=limit_length(task.template, encoder.recipe, options.max_length))
         task.template.check("--max-length")
@@ -230,9 +207,12 @@ def evaluate_task(options: Options, encoder: TextEncoder) -> None:
     rows = read_table(file, match_columns(task), task.truth, columns, maybe=task.maybe)
     result = examine(encoder.model, task, rows.table, tokenizer, encoder.kind, options.seed)
     wrong = mistakes(task, result.answers, rows.table)
-    baseline = commonest(balance(rows.table).counts) if wrong.confusion is not None else {}
+    baseline = measure_majority(balance(rows.table).counts) if wrong.confusion is not None else {}
     if options.report is not None:
-        write_report(options, options.report, task.name, len(rows.table), result, wrong, baseline)
+        about = [("model", options.model), ("task", task.name), ("rows", f"{len(rows.table):,} of {options.test}")]
+        about += [("always the same", f"{name}: accuracy {share:.4f}") for name, share in baseline.items()]
+        title = f"{Path(options.model).name}: {task.name}"
+        atomic_io.write_text(Path(options.report), page(title, about, result, wrong))
     if options.json:
         outcome = as_json(task.name, result, wrong, baseline, rows.notes)
         emit({"model": options.model, "test": options.test, **outcome})
@@ -251,35 +231,15 @@ def evaluate_task(options: Options, encoder: TextEncoder) -> None:
 def check_task_options(options: Options, task: str) -> None:
     """Refuse what has no meaning for labelled rows."""
     if options.test is None:
-        needed = f"it was trained to {task}, and labelled rows tell how well"
+        needed = f"it was trained to {task}, and labelled rows show how well"
         raise InputError("--data", options.data, needed, "give them as --test FILE")
-    for name in UNLABELLED:
-        if getattr(options, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(flag, getattr(options, name), "it is about text without labels", "leave it out")
+    refuse_given(options, UNLABELLED, "it is about text without labels", "leave it out")
     if options.report is not None and not options.report.endswith((".html", ".htm")):
         raise InputError("--report", options.report, "it is one HTML page", "use an ending of .html")
 
 
-def write_report(
-    options: Options,
-    file: str,
-    task: str,
-    rows: int,
-    result: Examination,
-    wrong: Mistakes,
-    baseline: dict[str, float],
-) -> None:
-    from clozeworks.core import atomic_io
-    from clozeworks.evaluate.report import page
-
-    about = [("model", options.model), ("task", task), ("rows", f"{rows:,} of {options.test}")]
-    about += [("always the same", f"{name}: accuracy {share:.4f}") for name, share in baseline.items()]
-    atomic_io.write_text(Path(file), page(f"{Path(options.model).name}: {task}", about, result, wrong))
-
-
-def commonest(counts: dict[str, int]) -> dict[str, float]:
-    """The commonest class with the accuracy of always saying so."""
+def measure_majority(counts: dict[str, int]) -> dict[str, float]:
+    """The most frequent class, with the accuracy of always predicting it."""
     name = next(iter(counts))
     return {name: counts[name] / sum(counts.values())}
 
@@ -287,6 +247,7 @@ def commonest(counts: dict[str, int]) -> dict[str, float]:
 def as_json(
     name: str, result: Examination, wrong: Mistakes, baseline: dict[str, float], notes: list[str]
 ) -> dict[str, Any]:
+    """What --json prints of labelled rows."""
     matrix = wrong.confusion
     return {
         "task": name,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import RECIPE, SET, CommandOptions, argument, choice, option, whole
+from clozeworks.cli.arguments import RECIPE, CommandOptions, argument, changes, choice, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import numpy as np
 
@@ -35,69 +36,126 @@ class Options(CommandOptions):
     """
 
     recipe: str | None = argument("RECIPE", RECIPE, nargs="?")
-    set: list[str] = option(SET, repeat=True, metavar="PATH=VALUE")
+    set: list[str] = changes()
     data: str | None = option("what prepare wrote", metavar="DIR")
     run: str | None = option("instead of RECIPE and --data: a run, with --step", metavar="RUN")
-    step: int | None = option("exactly what this step of the run was trained on", type=whole(), metavar="N")
+    step: int | None = integer("exactly what this step of the run was trained on")
     parts: str | None = option("a file with parts of your own that the run is made of", metavar="FILE.py")
-    count: int | None = option(
-        "how many examples to show", type=whole(), metavar="N", otherwise="3; 1 with --index, all with --step"
+    count: int | None = integer("how many examples to show", otherwise="3; 1 with --index, all with --step")
+    index: int | None = integer("the first example to show", least=0, metavar="I", otherwise=0)
+    seed: int | None = integer(
+        "random seed of segments and masks", least=0, metavar="S", otherwise="the recipe's train.seed"
     )
-    index: int | None = option("the first example to show", type=whole(0), metavar="I", otherwise=0)
-    seed: int | None = option(
-        "random seed of segments and masks", type=whole(0), metavar="S", otherwise="the recipe's train.seed"
-    )
-    epoch: int = option("the epoch: each masks other tokens", 0, type=whole(0), metavar="E")
+    epoch: int = integer("the epoch: each masks other tokens", 0, least=0, metavar="E")
     split: str = choice("the part of the text", "train", "heldout", default="train")
     mark_words: bool = option("mark where words begin", False)
     json: bool = option("print machine-readable JSON only, one object a line", False)
 
 
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example to show, with the examples it was made among."""
+
+    ragged: RaggedBatch
+    at: int  # its place among them
+    index: int
+    epoch: int
+    of: str = ""  # the text it is from, where there are several
+
+
 def run(options: Options) -> None:
     """Draw the examples of a recipe on a text, or those of a step of a run."""
-    from clozeworks.cli import named
-    from clozeworks.data.shards.corpus import Corpus
-    from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.screen.console import closing, emit, note, screen
-    from clozeworks.train.pretraining_batches import make_epoch
-
     if options.run is not None or options.step is not None:
-        run_of_step(options)
-        return
-    if options.recipe is None or options.data is None:
+        # A run knows its recipe and its text: nothing else may be said about them.
+        names = ("recipe", "data", "set", "index", "seed")
+        other = [name for name in names if getattr(options, name) not in (None, [])]
+        if options.run is None or options.step is None or other:
+            given = f"also {other[0]}" if other else "one without the other"
+            raise InputError("--run, --step", given, "a run and one of its steps are needed", "give these two alone")
+        show_step(options, existing(options.run, "a run"), options.step)
+    elif options.recipe is None or options.data is None:
         missing = "RECIPE" if options.recipe is None else "--data"
         todo = "or --run RUN --step N for the examples of a step of a run"
         raise InputError("clozeworks examples", f"no {missing}", "a recipe and prepared text are needed", todo)
-    recipe, refused = change_recipe(named.recipe(options.recipe), options.set)
-    directory = existing(options.data, "a prepared directory")
+    else:
+        show_recipe(options, options.recipe, existing(options.data, "a prepared directory"))
+
+
+def show_recipe(options: Options, name: str, directory: Path) -> None:
+    """Some examples that a recipe makes of a text, and how to train on them, or why that would be refused."""
+    from clozeworks.cli import named
+    from clozeworks.data.shards.corpus import Corpus
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.screen.console import closing, note, screen
+    from clozeworks.train.pretraining_batches import make_epoch
+
+    recipe, refused = change_recipe(named.recipe(name), options.set)
     text, tokenizer = Corpus.open(directory, options.split), Tokenizer.load(directory)
     seed = recipe.train.seed if options.seed is None else options.seed
     epoch = make_epoch(recipe, text, tokenizer, seed, options.epoch)
     index = choose(options, len(epoch.plan))
     ragged = epoch.examples(index, sentences=True)
+    examples = [Example(ragged, at, int(number), options.epoch) for at, number in enumerate(index)]
+    which = f"{index[0]:,}" if len(index) == 1 else f"{index[0]:,} to {index[-1]:,}"
+    about = f"{which} of {len(epoch.plan):,} in epoch {options.epoch} of {recipe.name} on {directory}"
+    show(options, recipe, tokenizer, examples, about=[("examples", about)])
     if options.json:
-        for at in range(len(index)):
-            emit(as_json(ragged, at, tokenizer, int(index[at]), options.epoch))
         return
-    show(options, recipe, tokenizer, ragged=ragged, total=len(epoch.plan), index=index, directory=directory)
     refused = refused or refusal(recipe, directory, tokenizer)
     if refused is not None:
         screen().print()
         note(screen(), f"to look at, not to train: {refused}")
         return
-    changes = " ".join(f"--set {shlex.quote(change)}" for change in options.set)
-    command = f"clozeworks pretrain {options.recipe} {changes}".strip()
-    closing(screen(), None, f"{command} --data {shlex.quote(str(options.data))} --out run")
+    changed = " ".join(f"--set {shlex.quote(change)}" for change in options.set)
+    command = f"clozeworks pretrain {name} {changed}".strip()
+    closing(screen(), None, f"{command} --data {shlex.quote(str(directory))} --out run")
 
 
-def run_of_step(options: Options) -> None:
-    """A run knows its recipe and its text: nothing else may be said about them."""
-    names = ("recipe", "data", "set", "index", "seed")
-    other = [name for name in names if getattr(options, name) not in (None, [])]
-    if options.run is None or options.step is None or other:
-        given = f"also {other[0]}" if other else "one without the other"
-        raise InputError("--run, --step", given, "a run and one of its steps are needed", "give these two alone")
-    show_step(options, options.run, options.step)
+def show_step(options: Options, run: Path, step: int) -> None:
+    """The examples of one step of a run: the same text, the same masks, in the order of its rows."""
+    from clozeworks.cli import named
+    from clozeworks.data.tokens.tokenizer import Tokenizer
+    from clozeworks.exchange import files
+    from clozeworks.train import run_dir
+
+    recipe = files.read_recipe(run / run_dir.RECIPE, named.parts(options.parts))
+    if step > recipe.train.steps:
+        raise InputError("--step", step, f"this run has {recipe.train.steps:,} steps", "give one of them")
+    tokenizer = Tokenizer.load(run)
+    rows = find_rows(run, recipe, tokenizer, step)
+    about = f"{step:,} of {recipe.train.steps:,} of {run}: {len(rows):,} rows"
+    examples = [each for row in rows for each in iterate_examples(row)][: options.count]
+    header = [("step", about), *read_outcome(run, step)]
+    show(options, recipe, tokenizer, examples, about=header, more={"step": step})
+
+
+def show(
+    options: Options,
+    recipe: Recipe,
+    tokenizer: Tokenizer,
+    examples: list[Example],
+    *,
+    about: list[tuple[str, str]],
+    more: Mapping[str, int] = MappingProxyType({}),
+) -> None:
+    """The examples, drawn below what they are made by, or as JSON, each with `more`."""
+    from clozeworks.screen.console import emit, facts, screen
+    from clozeworks.screen.drawing import brief, drawn, legend
+
+    if options.json:
+        for one in examples:
+            emit({**as_json(one, tokenizer), **more, **({"data": one.of} if one.of else {})})
+        return
+    console, objective = screen(), recipe.objective
+    made_by = [("segments", brief(objective.segments)), ("corruption", brief(objective.corruption))]
+    console.print(facts([*about, *made_by]))
+    if examples:
+        legend(console, tokenizer, ragged=examples[0].ragged, words=options.mark_words)
+    for one in examples:
+        where = f" in epoch {one.epoch} of {one.of}" if one.of else ""
+        console.print(f"\n{one.index:,}{where}", style="bold", markup=False)
+        for line in drawn(one.ragged, one.at, tokenizer, objective.segments, options.mark_words, console.width):
+            console.print(line)
 
 
 def change_recipe(recipe: Recipe, changes: list[str]) -> tuple[Recipe, RecipeError | None]:
@@ -143,38 +201,9 @@ def choose(options: Options, there: int) -> np.ndarray:
     return np.arange(options.index, min(options.index + (options.count or 1), there))
 
 
-def show(
-    options: Options,
-    recipe: Recipe,
-    tokenizer: Tokenizer,
-    *,
-    ragged: RaggedBatch,
-    total: int,
-    index: np.ndarray,
-    directory: Path,
-) -> None:
-    """The examples, drawn, below what they are made by."""
-    from clozeworks.screen.console import facts, screen
-    from clozeworks.screen.drawing import brief, drawn, legend
-
-    console = screen()
-    objective = recipe.objective
-    which = f"{index[0]:,}" if len(index) == 1 else f"{index[0]:,} to {index[-1]:,}"
-    rows = [
-        ("examples", f"{which} of {total:,} in epoch {options.epoch} of {recipe.name} on {directory}"),
-        ("segments", brief(objective.segments)),
-        ("corruption", brief(objective.corruption)),
-    ]
-    console.print(facts(rows))
-    legend(console, tokenizer, ragged=ragged, words=options.mark_words)
-    for at in range(len(index)):
-        console.print(f"\n{index[at]:,}", style="bold")
-        for line in drawn(ragged, at, tokenizer, objective.segments, options.mark_words, console.width):
-            console.print(line)
-
-
-def as_json(ragged: RaggedBatch, at: int, tokenizer: Tokenizer, index: int, epoch: int) -> dict[str, Any]:
+def as_json(example: Example, tokenizer: Tokenizer) -> dict[str, Any]:
     """One example, unpadded."""
+    ragged, at = example.ragged, example.at
     here = slice(ragged.first[at], ragged.first[at + 1])
     sentences = ragged.sentence_starts
     row = {
@@ -184,8 +213,8 @@ def as_json(ragged: RaggedBatch, at: int, tokenizer: Tokenizer, index: int, epoc
         "segment_ids": ragged.segment[here].tolist(),
         "word_starts": ragged.word_starts[here].tolist(),
         "sentence_starts": sentences[here].tolist() if sentences is not None else [],
-        "index": index,
-        "epoch": epoch,
+        "index": example.index,
+        "epoch": example.epoch,
     }
     if ragged.span is not None:
         row["spans"] = [list(each) for each in ragged.spans(at)]
@@ -194,45 +223,6 @@ def as_json(ragged: RaggedBatch, at: int, tokenizer: Tokenizer, index: int, epoc
     if ragged.units is not None:
         row["units"] = ragged.units[here].tolist()
     return row | {name: values[at].item() for name, values in ragged.fields.items()}
-
-
-def show_step(options: Options, path: str, step: int) -> None:
-    """The examples of one step of a run: the same text, the same masks, in the order of its rows."""
-    from clozeworks.cli import named
-    from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.exchange import files
-    from clozeworks.screen.console import emit, facts, screen
-    from clozeworks.screen.drawing import brief, drawn, legend
-    from clozeworks.train import run_dir
-
-    run = existing(path, "a run")
-    recipe = files.read_recipe(run / run_dir.RECIPE, named.parts(options.parts))
-    if step > recipe.train.steps:
-        raise InputError("--step", step, f"this run has {recipe.train.steps:,} steps", "give one of them")
-    tokenizer = Tokenizer.load(run)
-    rows = find_rows(run, recipe, tokenizer, step)
-    examples = [each for row in rows for each in iterate_examples(row)]
-    examples = examples[: options.count or len(examples)]
-    if options.json:
-        for row, ragged, at in examples:
-            example = as_json(ragged, at, tokenizer, int(row.index[at]), row.epoch.number)
-            emit({**example, "step": step, "data": name_text(row)})
-        return
-    console = screen()
-    about = [
-        ("step", f"{step:,} of {recipe.train.steps:,} of {run}: {len(rows):,} rows"),
-        *read_outcome(run, step),
-        ("segments", brief(recipe.objective.segments)),
-        ("corruption", brief(recipe.objective.corruption)),
-    ]
-    console.print(facts(about))
-    for place, (row, ragged, at) in enumerate(examples):
-        if not place:
-            legend(console, tokenizer, ragged=ragged, words=options.mark_words)
-        title = f"\n{row.index[at]:,} in epoch {row.epoch.number} of {name_text(row)}"
-        console.print(title, style="bold", markup=False)
-        for line in drawn(ragged, at, tokenizer, recipe.objective.segments, options.mark_words, console.width):
-            console.print(line)
 
 
 def find_rows(run: Path, recipe: Recipe, tokenizer: Tokenizer, step: int) -> list[Row]:
@@ -254,17 +244,12 @@ def find_rows(run: Path, recipe: Recipe, tokenizer: Tokenizer, step: int) -> lis
     return PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), start, position).rows_at(step)
 
 
-def iterate_examples(row: Row) -> Iterator[tuple[Row, RaggedBatch, int]]:
-    ragged = row.epoch.examples(row.index, sentences=True)
-    for at in range(len(row.index)):
-        yield row, ragged, at
-
-
-def name_text(row: Row) -> str:
-    from clozeworks.data.shards.corpus import Corpus
-
-    text = row.epoch.source.text
-    return str(text.directory) if isinstance(text, Corpus) else "text"
+def iterate_examples(row: Row) -> Iterator[Example]:
+    """The examples that one row of a batch holds."""
+    ragged, text = row.epoch.examples(row.index, sentences=True), row.epoch.source.text
+    of = str(getattr(text, "directory", "text"))
+    for at, index in enumerate(row.index):
+        yield Example(ragged, at, int(index), row.epoch.number, of)
 
 
 def read_outcome(run: Path, step: int) -> list[tuple[str, str]]:

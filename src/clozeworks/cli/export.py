@@ -24,6 +24,7 @@ class Options(JsonOptions, ModelOptions):
 
 
 def run(options: Options) -> None:
+    """Write the model in the format that was asked for, and say how to use it there."""
     from clozeworks.cli import named
     from clozeworks.exchange.card import PIPELINES
     from clozeworks.inference.text_encoder import save

@@ -3,23 +3,24 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, option, whole
+from clozeworks.cli.arguments import InferenceOptions, argument, integer
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ModelOptions):
+class Options(InferenceOptions):
     """Predict the words behind each [MASK] of a text
 
-    Masked language modelling: the words that a pretrained model finds likeliest there.
+    Masked language modelling: the words that a pretrained model finds most likely there.
 
     clozeworks fill-mask run "The value must be a [MASK]."
     """
 
     text: str = argument("TEXT", "a text with [MASK] (or what the tokenizer calls it) where a word is missing")
-    top: int = option("how many words to show for each mask", 5, type=whole(), metavar="N")
+    top: int = integer("how many words to show for each mask", 5)
 
 
 def run(options: Options) -> None:
+    """Print the most likely words of each mask."""
     from rich.text import Text
 
     from clozeworks.cli import named

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from clozeworks.cli.arguments import (
     MODEL,
@@ -13,56 +14,33 @@ from clozeworks.cli.arguments import (
     JsonOptions,
     PickleOptions,
     argument,
+    changes,
     choice,
+    integer,
     number,
     one_of,
     option,
     positive,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
+from clozeworks.tasks.names import TASKS, suggest_task
+from clozeworks.train.finetune.options import Architecture, Features, FinetuneOptions
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from clozeworks.tasks.task import Task
-    from clozeworks.train.finetune.options import FinetuneOptions
     from clozeworks.train.finetune.plan import Plan
     from clozeworks.train.finetune.result import FinetuneResult
 
-TASKS = ("classify", "pair", "tag", "qa", "choice", "seq2seq", "embed")
-MEANT = {  # what people call the tasks
-    "classification": "classify",
-    "sentiment": "classify",
-    "text-classification": "classify",
-    "nli": "pair",
-    "mnli": "pair",
-    "paraphrase": "pair",
-    "ner": "tag",
-    "pos": "tag",
-    "token-classification": "tag",
-    "span": "qa",
-    "squad": "qa",
-    "question-answering": "qa",
-    "multiple-choice": "choice",
-    "write": "seq2seq",
-    "translate": "seq2seq",
-    "translation": "seq2seq",
-    "summarize": "seq2seq",
-    "summarization": "seq2seq",
-    "towers": "embed",
-    "sts": "embed",
-    "sentence": "embed",
-    "similarity": "embed",
-    "retrieval": "embed",
-}
 READ = {
     "SumLayers": "the last layers summed",
     "JoinLayers": "the last layers concatenated",
     "ScalarMix": "a mix of all layers",
 }
 PLACES = {"mean": "the mean of all tokens", "concat": "the last token, the largest units and the mean"}
+DENSE = {"pooler": "the encoder's pooler", "own": "a layer of its own"}
 SHOWN = 12  # labels that are shown with their counts
 
 
@@ -84,39 +62,28 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     clozeworks finetune pair --model run --train train.jsonl --out task --continue-pretraining 500 --seeds 3
     """
 
-    task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, meant=MEANT))
+    task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, advice=suggest_task))
     model: str = option(f"the model to fine-tune: {MODEL}", required=True, metavar="M")
     train: str = option("labelled rows to train on", required=True, metavar="FILE")
     dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="a tenth of --train")
     out: str | None = option("the run directory, a model directory in the end", metavar="RUN")
-    epochs: int | None = option(
-        "passes over the training rows", type=whole(), metavar="N", otherwise="3, more for few rows"
-    )
+    epochs: int | None = integer("passes over the training rows", otherwise="3, more for few rows")
     learning_rate: float | None = option(
         "peak learning rate (train.learning_rate)",
         type=positive,
         metavar="R",
         otherwise="as the model and task suggest",
     )
-    batch_size: int = option("rows of a step", 32, type=whole(), metavar="N")
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most", type=whole(), metavar="N", otherwise="512, or the model's"
-    )
-    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise=0)
-    seeds: int = option("N runs with different seeds; the best is the model of RUN", 1, type=whole(), metavar="N")
-    patience: int | None = option(
-        "early stopping: end after N epochs without a better metric", type=whole(), metavar="N", otherwise="never"
-    )
-    set: list[str] = option(
-        "change a field, such as train.warmup=0.1 or task.crf=CRF; may be repeated", repeat=True, metavar="PATH=VALUE"
-    )
+    batch_size: int = integer("rows of a step", 32)
+    max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="512, or the model's")
+    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise=0)
+    seeds: int = integer("N runs with different seeds; the best is the model of RUN", 1)
+    patience: int | None = integer("early stopping: end after N epochs without a better metric", otherwise="never")
+    set: list[str] = changes("train.warmup=0.1 or task.crf=CRF")
     freeze: bool = option("train the head alone, on features of the frozen encoder", False)
     features: str = choice(
         "what the head reads: the last layer, the last four summed or concatenated, a learned mix of all",
-        "last",
-        "sum",
-        "concat",
-        "mix",
+        *get_args(Features),
         default="last",
     )
     from_scratch: bool = option("begin with random weights, to compare: what is pretraining worth?", False)
@@ -130,8 +97,8 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
         metavar="X",
     )
     gradual_unfreezing: bool = option("unfreeze one layer more each epoch, from the top, lower ones slower", False)
-    continue_pretraining: int | None = option(
-        "first continue pretraining on the text of --train (task-adaptive pretraining)", type=whole(), metavar="STEPS"
+    continue_pretraining: int | None = integer(
+        "first continue pretraining on the text of --train (task-adaptive pretraining)", metavar="STEPS"
     )
     lm_weight: float = option(
         "of causal models: weight of the language-model loss beside the task's, such as 0.5",
@@ -142,14 +109,13 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     )
     architecture: str = choice(
         "seq2seq: an encoder with a decoder made of it, or one stack as a prefix language model",
-        "decoder",
-        "prefix",
+        *get_args(Architecture),
         default="decoder",
     )
     decoder: str | None = option(
         "seq2seq: the model that the decoder begins as", metavar="M", otherwise="that of --model"
     )
-    limit: int | None = option("train on about N of the rows", type=whole(), metavar="N", otherwise="all")
+    limit: int | None = integer("train on about N of the rows", otherwise="all")
     dry_run: bool = option("say what was read and what would be done; train nothing", False)
     parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 
@@ -189,11 +155,8 @@ def run(options: Options) -> int:
 def finetune_options(options: Options) -> FinetuneOptions:
     """The options as the library takes them; --set has the last word."""
     from clozeworks.cli import named
-    from clozeworks.train.finetune.options import FinetuneOptions
 
-    names = ("epochs", "batch_size", "max_length", "freeze", "features", "from_scratch", "gradual_unfreezing",
-             "layer_decay", "continue_pretraining", "lm_weight", "patience", "seeds", "limit", "architecture",
-             "decoder", "word_vectors", "freeze_word_vectors")  # fmt: skip
+    names = [field.name for field in dataclasses.fields(FinetuneOptions) if hasattr(options, field.name)]
     own = {"train.learning_rate": options.learning_rate, "train.seed": options.seed}
     changes = {path: str(value) for path, value in own.items() if value is not None}
     changes |= named.pairs(options.set, "--set")
@@ -229,13 +192,13 @@ def show_plan(console: Console, plan: Plan) -> None:
 
 
 def list_labels(counts: dict[str, int]) -> str:
-    """Labels with the number of rows that have them, the commonest first."""
+    """Labels with the number of rows that have them, the most frequent first."""
     shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:SHOWN])
     return f"{shown} and {len(counts) - SHOWN} more" if len(counts) > SHOWN else shown
 
 
 def describe_head(task: Task) -> str:
-    """What the head reads, and how many labels it tells apart."""
+    """What the head reads, and how many labels it distinguishes."""
     from clozeworks.tasks.summary import Summary
 
     summary = getattr(task, "summary", None)
@@ -244,26 +207,25 @@ def describe_head(task: Task) -> str:
     parts += [] if task.task_encoder is None else [f"a task encoder (BiLSTM) of {task.task_encoder.cells} cells"]
     if isinstance(summary, Summary):
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
-        parts += (
-            [{"pooler": "the encoder's pooler", "own": "a layer of its own"}[summary.dense]] if summary.dense else []
-        )
+        parts += [DENSE[summary.dense]] if summary.dense else []
     parts += task.describe()
     parts += [f"{len(task.labels)} labels"] if task.labels else []
     return f"{task.name}: {', '.join(parts)}" if parts else task.name
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
+    """What --json prints of a plan."""
     from clozeworks.data.tables import balance
 
     train, tune = plan.recipe.train, plan.recipe.finetune
-    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
-    how = {"epochs": tune and tune.epochs, "steps": train.steps, "learning_rate": train.learning_rate}
     return {
         "task": plan.task.name,
-        "rows": rows,
+        "rows": plan.rows,
         "columns": plan.columns,
         "labels": balance(plan.train).counts,
-        **how,
+        "epochs": tune and tune.epochs,
+        "steps": train.steps,
+        "learning_rate": train.learning_rate,
     }
 
 
@@ -282,7 +244,7 @@ def report(console: Console, options: Options, done: FinetuneResult) -> None:
 
     console.print()
     if not done.finished:
-        console.print("stopped; run the same command again to go on")
+        console.print("stopped; run the same command again to resume")
         return
     rows = []
     for name, value in done.metrics.items():

@@ -3,15 +3,15 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import DeviceOptions, JsonOptions, ModelOptions, argument, number, option, whole
+from clozeworks.cli.arguments import InferenceOptions, argument, integer, number, option
 from clozeworks.core.errors import InputError
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, ModelOptions):
+class Options(InferenceOptions):
     """Continue a text with a causal language model
 
-    Tokens are sampled, the same ones for a seed: from all, from the --top-k likeliest, or by nucleus sampling
+    Tokens are sampled, the same ones for a seed: from all, from the --top-k most likely, or by nucleus sampling
     (--top-p). --temperature 0 is greedy decoding, --beams N is beam search.
 
     clozeworks generate run "Once upon a time" --max-new-tokens 60
@@ -20,24 +20,25 @@ class Options(JsonOptions, DeviceOptions, ModelOptions):
     """
 
     prompt: str = argument("PROMPT", "the text to continue (default: none)", nargs="?", default="")
-    max_new_tokens: int = option("tokens to add at most", 50, type=whole(), metavar="N")
+    max_new_tokens: int = integer("tokens to add at most", 50)
     temperature: float = option(
         "sampling temperature: below 1 less random, 0 greedy decoding", 1.0, type=number, metavar="T"
     )
-    top_k: int | None = option("sample from the K likeliest tokens", type=whole(), metavar="K", otherwise="all")
+    top_k: int | None = integer("sample from the K most likely tokens", metavar="K", otherwise="all")
     top_p: float | None = option(
-        "nucleus sampling: from the likeliest tokens that have the probability P together",
+        "nucleus sampling: from the most likely tokens that have the probability P together",
         type=number,
         metavar="P",
         otherwise=1,
     )
-    beams: int = option("beam search with N beams instead of sampling", 1, type=whole(), metavar="N")
+    beams: int = integer("beam search with N beams instead of sampling", 1)
     length_penalty: float = option("score beams by log p / length**A", 1.0, type=number, metavar="A")
-    count: int = option("how many texts to write", 1, type=whole(), metavar="N")
-    seed: int = option("random seed: another seed, another text", 0, type=whole(0), metavar="S")
+    count: int = integer("how many texts to write", 1)
+    seed: int = integer("random seed: another seed, another text", 0, least=0, metavar="S")
 
 
 def run(options: Options) -> None:
+    """Print the texts that the model continues the prompt with."""
     from rich.text import Text
 
     from clozeworks.cli import named
@@ -72,7 +73,7 @@ def check(options: Options) -> None:
     """Refuse options that contradict each other."""
     if options.beams > 1 and (options.top_k, options.top_p, options.temperature) != (None, None, 1.0):
         given = f"{options.beams} beams with --temperature, --top-k or --top-p"
-        raise InputError("--beams", given, "beams take the likeliest and draw nothing", "leave the others out")
+        raise InputError("--beams", given, "beams take the most likely and draw nothing", "leave the others out")
     if options.beams > 1 and options.count > options.beams:
         given = f"{options.count} texts of {options.beams} beams"
         raise InputError("--count", given, "there is a text for each beam at most", f"use --beams {options.count}")

@@ -17,6 +17,7 @@ class Options(JsonOptions, PickleOptions):
 
 
 def run(options: Options) -> None:
+    """Write a model directory of ours, and say what was and what was not taken over."""
     from clozeworks.cli import named
     from clozeworks.cli.next_command import suggest_command
     from clozeworks.inference.text_encoder import save
@@ -44,7 +45,7 @@ def run(options: Options) -> None:
         closing(console, str(out) + (f" ({labels})" if labels else ""), f"clozeworks predict {out} rows.jsonl")
         return
     more = []
-    if heads and encoder.tokenizer is not None:  # what it has learned can be gone on with
+    if heads and encoder.tokenizer is not None:  # its pretraining can be continued
         more = [f"clozeworks prepare TEXT --tokenizer {out} --out DATA"]
         more += [f"clozeworks pretrain {out} --from {out} --data DATA --out RUN"]
     closing(console, str(out), suggest_command(encoder.recipe, str(out), encoder.tokenizer), *more)

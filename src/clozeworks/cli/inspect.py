@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import MODEL, DeviceOptions, JsonOptions, PickleOptions, argument, one_of, option
+from clozeworks.cli.arguments import (
+    MODEL,
+    DeviceOptions,
+    JsonOptions,
+    PickleOptions,
+    argument,
+    one_of,
+    option,
+    refuse_given,
+)
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -15,7 +24,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from clozeworks.data.shards.corpus import Corpus
-    from clozeworks.evaluate.layers import Changes
     from clozeworks.inference.text_encoder import TextEncoder
 
 READ = 65_536  # held-out tokens that are looked at, at most
@@ -43,48 +51,50 @@ class Options(JsonOptions, DeviceOptions, PickleOptions):
 
 
 def run(options: Options) -> None:
-    from clozeworks.plots import charts
-
-    if options.out and (options.data or options.what == "spans"):
-        charts.check_ending(options.out)
-    if options.what == "spans":
-        inspect_spans(options)
-    else:
-        inspect_layers(options)
-
-
-def inspect_layers(options: Options) -> None:
-    """What each layer does to held-out text."""
+    """Look into each model, draw it where that is asked for, and print it."""
     from clozeworks.cli import named
     from clozeworks.data.shards.corpus import Corpus
     from clozeworks.plots import charts
     from clozeworks.screen.console import closing, emit, screen
 
-    if not options.data:
+    if options.what == "spans":
+        refuse_given(options, ("data",), "spans are parameters: no text is read", "leave it out")
+    elif not options.data:
         todo = "give the directory that prepare wrote"
         raise InputError("inspect layers", "no --data", "layers are looked at while they read a text", todo)
-    directory = existing(options.data, "a prepared directory")
-    text = Corpus.open(directory, "heldout")
-    names = list(dict.fromkeys(options.models))
-    console = screen()
-    measured, recipes = {}, {}
-    for name in names:
-        encoder = named.model(name, options.parts, options.allow_pickle, options.device)
-        recipes[name] = encoder.recipe.name
-        measured[name] = measure_layers(encoder, text)
     if options.out:
-        lines = {label: {name: getattr(measured[name], field) for name in names} for field, label in MEASURES.items()}
+        charts.check_ending(options.out)
+    text = Corpus.open(existing(options.data, "a prepared directory"), "heldout") if options.data else None
+    console, models = screen(), []
+    for name in dict.fromkeys(options.models):
+        encoder = named.model(name, options.parts, options.allow_pickle, options.device)
+        models.append(read_spans(name, encoder) if text is None else measure_layers(name, encoder, text))
+    if options.out and options.data:
+        lines = {
+            label: {each["model"]: [layer[name] for layer in each["layers"]] for each in models}
+            for name, label in MEASURES.items()
+        }
         charts.layer_lines(lines, options.out, "From the input of a layer to its output", "layer")
+    elif options.out:
+        charts.head_dots({each["model"]: each["layers"] for each in models}, options.out)
     if options.json:
-        emit({"data": options.data, "models": [as_json(name, recipes[name], measured[name]) for name in names]})
+        emit({**({"data": options.data} if options.data else {}), "models": models})
         return
-    show_layers(console, measured, directory)
-    given = " ".join(options.models)
-    another = "" if options.out else f"clozeworks inspect layers {given} --data {options.data} --out layers.svg"
-    closing(console, options.out, *filter(None, [another, f"clozeworks evaluate {names[0]} --data {options.data}"]))
+    for number, each in enumerate(models):
+        if number:
+            console.print()
+        if options.data:
+            longest = max(layer["distance"] for one in models for layer in one["layers"])
+            show_layers(console, each, options.data, longest)
+        else:
+            show_spans(console, each)
+    data = ["--data", options.data] if options.data else []
+    again = ["inspect", options.what, *options.models, *data, "--out", f"{options.what}.svg"]
+    commands = [*([] if options.out else [again]), *([["evaluate", options.models[0], *data]] if data else [])]
+    closing(console, options.out, *(shlex.join(["clozeworks", *words]) for words in commands))
 
 
-def measure_layers(encoder: TextEncoder, text: Corpus) -> Changes:
+def measure_layers(model: str, encoder: TextEncoder, text: Corpus) -> dict[str, Any]:
     """What the layers of a model do to held-out text, in examples as it was trained on, nothing masked."""
     from clozeworks.evaluate import heldout
     from clozeworks.evaluate.layers import measure, open_text
@@ -93,60 +103,34 @@ def measure_layers(encoder: TextEncoder, text: Corpus) -> Changes:
     check_tokenizer(encoder, text)
     objective = open_text(encoder.recipe.objective)
     batches = heldout.batches(text, objective, encoder.vocabulary(), limit_tokens=READ)
-    return measure(encoder.model.encoder, batches)
-
-
-def as_json(model: str, recipe: str, changes: Changes) -> dict[str, Any]:
+    changes = measure(encoder.model.encoder, batches)
     rows = zip(changes.distance, changes.cosine, strict=True)
-    layers = [{"layer": at, "distance": distance, "cosine": cosine} for at, (distance, cosine) in enumerate(rows, 1)]
-    deviation = dict(zip(MEASURES, changes.deviation, strict=True))
-    return {"model": model, "recipe": recipe, "tokens": changes.tokens, "layers": layers, "deviation": deviation}
+    return {
+        "model": model,
+        "recipe": encoder.recipe.name,
+        "tokens": changes.tokens,
+        "layers": [{"layer": at, "distance": far, "cosine": cosine} for at, (far, cosine) in enumerate(rows, 1)],
+        "deviation": dict(zip(MEASURES, changes.deviation, strict=True)),
+    }
 
 
-def show_layers(console: Console, measured: dict[str, Changes], directory: Path) -> None:
-    from rich.table import Table
+def show_layers(console: Console, model: dict[str, Any], data: str, longest: float) -> None:
+    """The layers of a model, with bars of which the longest is as far as any layer goes."""
+    from clozeworks.screen.console import columns
 
-    longest = max(value for each in measured.values() for value in each.distance)
-    for number, (name, each) in enumerate(measured.items()):
-        console.print(f"{chr(10) if number else ''}{name}: {each.tokens:,} tokens of the held-out text of {directory}")
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for heading in ("layer", *MEASURES.values()):
-            table.add_column(heading, justify="right")
-            if heading != "layer":
-                table.add_column("", no_wrap=True)
-        for layer, (distance, cosine) in enumerate(zip(each.distance, each.cosine, strict=True), 1):
-            bars = bar(console, distance / longest if longest else 0.0), bar(console, cosine)
-            table.add_row(str(layer), f"{distance:.2f}", bars[0], f"{cosine:.3f}", bars[1])
-        uneven = each.deviation
-        table.add_row("deviation", f"{uneven[0]:.2f}", "", f"{uneven[1]:.3f}", "", style="dim")
-        console.print(table)
+    console.print(f"{model['model']}: {model['tokens']:,} tokens of the held-out text of {data}")
+    table = columns("layer", MEASURES["distance"], "", MEASURES["cosine"], "", right=("layer", *MEASURES.values()))
+    for row in model["layers"]:
+        bars = bar(console, row["distance"] / longest if longest else 0.0), bar(console, row["cosine"])
+        table.add_row(str(row["layer"]), f"{row['distance']:.2f}", bars[0], f"{row['cosine']:.3f}", bars[1])
+    uneven = model["deviation"]
+    table.add_row("deviation", f"{uneven['distance']:.2f}", "", f"{uneven['cosine']:.3f}", "", style="dim")
+    console.print(table)
 
 
 def bar(console: Console, share: float) -> str:
     """A share of BAR columns; what is below nothing has no length."""
     return ("#" if console.options.ascii_only else "█") * round(BAR * max(0.0, share))
-
-
-def inspect_spans(options: Options) -> None:
-    """How far back each head has learned to attend."""
-    from clozeworks.cli import named
-    from clozeworks.plots import charts
-    from clozeworks.screen.console import closing, emit, screen
-
-    if options.data:
-        raise InputError("--data", options.data, "spans are parameters: no text is read", "leave it out")
-    names = list(dict.fromkeys(options.models))
-    console = screen()
-    spans = {name: read_spans(name, named.model(name, options.parts, options.allow_pickle)) for name in names}
-    if options.out:
-        charts.head_dots({name: each["layers"] for name, each in spans.items()}, options.out)
-    if options.json:
-        emit({"models": list(spans.values())})
-        return
-    for number, each in enumerate(spans.values()):
-        show_spans(console, each, number)
-    another = "" if options.out else f"clozeworks inspect spans {' '.join(options.models)} --out spans.svg"
-    closing(console, options.out, *filter(None, [another]))
 
 
 def read_spans(model: str, encoder: TextEncoder) -> dict[str, Any]:
@@ -171,19 +155,15 @@ def read_spans(model: str, encoder: TextEncoder) -> dict[str, Any]:
     }
 
 
-def show_spans(console: Console, spans: dict[str, Any], number: int) -> None:
-    from rich.table import Table
+def show_spans(console: Console, model: dict[str, Any]) -> None:
+    """The spans of the heads of each layer."""
+    from clozeworks.screen.console import columns
 
-    about = (
-        f"on average {spans['average_span']:.0f} of {spans['limit']:,} tokens, the ramp of {spans['ramp']} with them"
-    )
-    console.print(f"{chr(10) if number else ''}{spans['model']}: {about}")
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("layer", "average", "longest", "spans of its heads, the longest first"):
-        table.add_column(heading, justify="left" if heading.startswith("spans") else "right")
-    for row in spans["layers"]:
-        each = sorted(row["spans"], reverse=True)
-        table.add_row(
-            str(row["layer"]), f"{row['average_span']:.0f}", f"{each[0]:.0f}", " ".join(f"{z:.0f}" for z in each)
-        )
+    average = f"on average {model['average_span']:.0f} of {model['limit']:,} tokens"
+    console.print(f"{model['model']}: {average}, the ramp of {model['ramp']} with them")
+    numbers = ("layer", "average", "longest")
+    table = columns(*numbers, "spans of its heads, the longest first", right=numbers)
+    for row in model["layers"]:
+        spans = [f"{z:.0f}" for z in sorted(row["spans"], reverse=True)]
+        table.add_row(str(row["layer"]), f"{row['average_span']:.0f}", spans[0], " ".join(spans))
     console.print(table)

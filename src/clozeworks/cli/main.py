@@ -8,14 +8,16 @@ import errno
 import functools
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import NoReturn
 
 from clozeworks.cli.arguments import Parser, read_docstring
 from clozeworks.core.errors import InputError, suggest
 
+VECTORS = ("skipgram", "cbow", "fasttext", "glove", "phrases", "evaluate", "similar", "convert")
 GROUPS = {
     "get started": ("quickstart", "doctor"),
     "models": ("recipes", "show", "diff"),
@@ -24,16 +26,7 @@ GROUPS = {
     "fine-tuning": ("finetune", "predict"),
     "using a model": ("encode", "fill-mask", "generate", "translate"),
     "exchange": ("import", "export", "convert"),
-    "word vectors": (
-        "vectors skipgram",
-        "vectors cbow",
-        "vectors fasttext",
-        "vectors glove",
-        "vectors phrases",
-        "vectors evaluate",
-        "vectors similar",
-        "vectors convert",
-    ),
+    "word vectors": tuple(f"vectors {name}" for name in VECTORS),
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 HELP = ("--help", "-h", "help")
@@ -57,7 +50,7 @@ def main(words: Sequence[str] | None = None) -> int:
             return _report(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
         raise
     except KeyboardInterrupt:
-        print("\nstopped; the same command starts again, or goes on from its last checkpoint", file=sys.stderr)
+        print("\nstopped; the same command starts again, or resumes from its last checkpoint", file=sys.stderr)
         return 130
 
 
@@ -67,12 +60,22 @@ def leave() -> NoReturn:
     One of several that train together ends without the interpreter's farewell: threads of torch's communication still
     run in it, and a thread that meets a dying interpreter aborts the process.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it keeps ignoring it
+        signal.signal(signal.SIGINT, _interrupt)
     status = main()
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's farewell is not worth a traceback
     if "WORLD_SIZE" in os.environ:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)
     sys.exit(status)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Unwind once. Ctrl-C again ends the process there and then: clean-up that is interrupted may wait for ever."""
+    signal.signal(number, signal.SIG_DFL)
+    raise KeyboardInterrupt
 
 
 def read_command(words: list[str]) -> Callable[[], int | None] | None:

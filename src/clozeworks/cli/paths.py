@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import sys
 from pathlib import Path
 
 from clozeworks.core.errors import InputError
@@ -17,3 +18,17 @@ def existing(path: str | os.PathLike[str], what: str) -> Path:
     close = difflib.get_close_matches(given.name, os.listdir(given.parent), n=1)
     todo = f"did you mean {given.with_name(close[0])}?" if close else "check the spelling"
     raise InputError(path, "no such path", f"{what} is needed", todo)
+
+
+def read_lines(path: str, what: str, empty: str) -> list[str]:
+    """The lines of a UTF-8 file, or of standard input; a file without any is refused, with what to do then."""
+    file = path if path == "-" else existing(path, f"a file with one {what} a line")
+    try:
+        lines = (sys.stdin.read() if path == "-" else Path(file).read_text(encoding="utf-8")).splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(file, f"not UTF-8 ({error.reason})", f"one {what} a line is needed", "convert it") from None
+    except OSError as error:
+        raise InputError(file, error.strerror, f"a file with one {what} a line is needed", "name one") from None
+    if not any(map(str.strip, lines)):
+        raise InputError(file, "an empty file", f"one {what} a line is needed", empty)
+    return lines

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import ColumnOptions, DeviceOptions, ModelOptions, argument, option, whole
+from clozeworks.cli.arguments import ColumnOptions, DeviceOptions, ModelOptions, argument, integer, option
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
 
@@ -32,7 +32,7 @@ class Options(DeviceOptions, ColumnOptions, ModelOptions):
     file: str = argument("FILE", "rows; - for JSON lines of standard input (default: -)", nargs="?", default="-")
     text: bool = option("each line of FILE is a text; empty ones are left out", False)
     out: str | None = option("file to write, JSON lines", metavar="FILE", otherwise="standard output")
-    batch_size: int = option("rows that are read and predicted together", 512, type=whole(), metavar="N")
+    batch_size: int = integer("rows that are read and predicted together", 512)
 
 
 def run(options: Options) -> None:
@@ -47,14 +47,14 @@ def run(options: Options) -> None:
 
 
 def predict_rows(options: Options, stream: TextIO) -> None:
+    """Write each row with its prediction, and show how far it is."""
     from clozeworks.cli import named
     from clozeworks.inference.predict import get_task, join_windows, predict
     from clozeworks.screen.console import screen, span
+    from clozeworks.train.finetune.plan import require_tokenizer
 
     encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
-    task = get_task(encoder.recipe)
-    if encoder.tokenizer is None:
-        raise InputError(options.model, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it")
+    task, tokenizer = get_task(encoder.recipe), require_tokenizer(encoder)
     if options.text and len(task.columns) > 1:
         needed = f"a row has {', '.join(task.columns)}, and a line is one text"
         raise InputError("--text", f"a model for {task.name}", needed, "give rows, in .jsonl or .csv")
@@ -63,9 +63,7 @@ def predict_rows(options: Options, stream: TextIO) -> None:
     columns = named.pairs(options.columns, "--columns")
     console, done, begin = screen(stderr=True), 0, time.perf_counter()
     with console.status("reading") as status:
-        pieces = predict(
-            encoder.model, encoder.recipe, encoder.tokenizer, given, columns, kind, rows=options.batch_size
-        )
+        pieces = predict(encoder.model, encoder.recipe, tokenizer, given, columns, kind, rows=options.batch_size)
         for table, answers in pieces:
             for row, answer in zip(table.given, answers, strict=True):
                 write_line(join_windows(row, answer), stream)

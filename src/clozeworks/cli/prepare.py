@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import JsonOptions, argument, choice, option, share, whole
-from clozeworks.cli.paths import existing
+from clozeworks.cli.arguments import choice, integer, option, share
+from clozeworks.cli.paths import read_lines
+from clozeworks.cli.text import TextOptions, choose_source
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,32 +19,14 @@ if TYPE_CHECKING:
     from clozeworks.data.tokens.tokenizer import Tokenizer
 
 VOCAB = 8192
-FLAGS = ("cased", "dedupe", "unwrap", "overwrite")
-# Options that go on as they were given, with their defaults.
-VALUES = {
-    "corpus": None,
-    "tokenizer": "wordpiece",
-    "vocab": None,
-    "add_tokens": None,
-    "lang": None,
-    "segmenter": None,
-    "heldout": 0.02,
-    "field": "text",
-    "pairs": None,
-    "encoding": "utf-8",
-    "errors": "strict",
-    "unicode": "none",
-    "processes": None,
-    "engine": "local",
-}
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions):
+class Options(TextOptions):
     """Tokenize text into shards, with a tokenizer trained on it
 
     Reads .txt (a blank line ends a document), .jsonl, .csv, .tsv, .parquet and .arrow files, plain or compressed (.gz
-    .zst .xz .bz2), directories and globs of them, and standard input (-). Interrupted? The same command goes on.
+    .zst .xz .bz2), directories and globs of them, and standard input (-). Interrupted? The same command resumes.
 
     clozeworks prepare corpus.txt --out data --vocab 8000
     clozeworks prepare more.txt --tokenizer data --out more
@@ -52,8 +35,6 @@ class Options(JsonOptions):
     clozeworks prepare corpus.txt --check
     """
 
-    text: list[str] = argument("TEXT", "files, directories, globs, or - for standard input", nargs="*")
-    corpus: str | None = choice("use the embedded text instead of TEXT", "en", "zh")
     out: str | None = option("directory to write", metavar="DIR")
     check: bool = option("only look at the text and say what will go wrong", False)
     tokenizer: str = option(
@@ -61,10 +42,9 @@ class Options(JsonOptions):
         "wordpiece",
         metavar="KIND|PATH",
     )
-    vocab: int | None = option("vocabulary size of a new tokenizer", type=whole(), metavar="N", otherwise=VOCAB)
+    vocab: int | None = integer("vocabulary size of a new tokenizer", otherwise=VOCAB)
     cased: bool = option("case-sensitive: keep capitals; a bytes tokenizer always does", False)
     add_tokens: str | None = option("words to add to a tokenizer that exists, one a line", metavar="FILE")
-    lang: str | None = choice("language of the text", "en", "zh", otherwise="detected from its letters")
     segmenter: str | None = option(
         "Chinese word segmenter: jieba, spaces (words are parted in the text), none, or file.py:function",
         metavar="NAME",
@@ -72,17 +52,10 @@ class Options(JsonOptions):
     )
     heldout: float = option("share of the documents kept for evaluation", 0.02, type=share, metavar="SHARE")
     dedupe: bool = option("leave out exact copies of documents", False)
-    field: str = option("the field or column that holds the text", "text", metavar="NAME")
     pairs: str | None = option("two fields, source and target: parallel text for translation", metavar="A,B")
-    encoding: str = option("character encoding, such as gb18030; auto detects it", "utf-8", metavar="NAME")
-    errors: str = choice(
-        "what to do with bytes and rows that cannot be read", "strict", "replace", "skip", default="strict"
-    )
     unicode: str = choice("normalise the characters", "none", "nfc", "nfkc", default="none")
     unwrap: bool = option("join the lines of a paragraph of .txt, as in old e-texts", False)
-    processes: int | None = option(
-        "number of processes on this machine", type=whole(), metavar="N", otherwise="as many as pay off"
-    )
+    processes: int | None = integer("number of processes on this machine", otherwise="as many as pay off")
     engine: str = choice(
         "where processes run; ray: on the cluster that RAY_ADDRESS names, or a local one",
         "local",
@@ -99,7 +72,7 @@ def run(options: Options) -> int:
     from clozeworks.screen.prepared import show_prepared
     from clozeworks.screen.progress_bar import Bar
 
-    source = choose_source(options)
+    source = choose_source(options, "prepare", "data")
     if options.check:
         return check(source, options)
     if options.out is None:
@@ -110,16 +83,11 @@ def run(options: Options) -> int:
             source,
             options.out,
             tokenizer=choose_tokenizer(options.tokenizer, options.add_tokens, options.vocab, added.append),
-            vocab=options.vocab or VOCAB,
-            lang=options.lang or options.corpus,
             lowercase=not options.cased,
-            segmenter=options.segmenter,
-            heldout=options.heldout,
-            dedupe=options.dedupe,
             processes=options.processes,
             engine=options.engine,  # pyright: ignore[reportArgumentType]
-            overwrite=options.overwrite,
             progress=bar.update,
+            **what_to_make(options),
             **how_to_read(options),
         )
     if options.json:
@@ -135,16 +103,6 @@ def run(options: Options) -> int:
     return 0
 
 
-def choose_source(options: Options) -> Any:
-    from clozeworks import corpus
-
-    if bool(options.text) == bool(options.corpus):
-        given = "both TEXT and --corpus" if options.text else "no text"
-        todo = "for example: clozeworks prepare corpus.txt --out data"
-        raise InputError("clozeworks prepare", given, "files of yours or the embedded corpus", todo)
-    return corpus.documents(options.corpus) if options.corpus else options.text
-
-
 def how_to_read(options: Options) -> dict[str, Any]:
     """How the text is to be read, as `prepare` and `check` take it."""
     pairs = None
@@ -156,6 +114,13 @@ def how_to_read(options: Options) -> dict[str, Any]:
             )
     names = ("field", "encoding", "errors", "unicode", "unwrap")
     return {"pairs": pairs, **{name: getattr(options, name) for name in names}}
+
+
+def what_to_make(options: Options) -> dict[str, Any]:
+    """What the text is to become, as `prepare` and `check` take it."""
+    names = ("segmenter", "heldout", "dedupe", "overwrite")
+    given = {name: getattr(options, name) for name in names}
+    return {"lang": options.lang or options.corpus, "vocab": options.vocab or VOCAB, **given}
 
 
 def choose_tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[str], None]) -> str | Tokenizer:
@@ -174,27 +139,14 @@ def choose_tokenizer(given: str, words: str | None, vocab: int | None, say: Call
         raise InputError("--vocab", f"{vocab:,}", needed, "leave --vocab out, or name a kind to train")
     if words is None:
         return ready
-    lines = read_words(words)
+    lines = [line.strip() for line in read_lines(words, "word", "leave --add-tokens out") if line.strip()]
     larger, count = ready.add_tokens(lines)
     say(f"{count:,} of {len(set(lines)):,} words were new to the tokenizer and have tokens of their own now")
     return larger
 
 
-def read_words(path: str) -> list[str]:
-    """The words of a file, one a line."""
-    file = existing(path, "a file with one word a line")
-    try:
-        lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except UnicodeDecodeError as error:
-        raise InputError(file, f"not UTF-8 ({error.reason})", "one word a line is needed", "convert it") from None
-    except OSError as error:
-        raise InputError(file, error.strerror, "a file with one word a line is needed", "name one") from None
-    if not lines:
-        raise InputError(file, "an empty file", "one word a line is needed", "leave --add-tokens out")
-    return lines
-
-
 def as_json(done: Prepared) -> dict[str, Any]:
+    """What --json prints of what was prepared."""
     names = ("splits", "tokenizer", "read", "dropped", "unicode", "words", "unknowns", "lengths", "settings")
     kept = {name: done.manifest[name] for name in names}
     return {"out": str(done.out), **kept, "notes": done.notes, "fingerprint": done.fingerprint}
@@ -215,15 +167,10 @@ def check(source: Any, options: Options) -> int:
     reading = Reading(**how_to_read(options))
     trained = options.tokenizer in KINDS
     aim = Aim(
-        lang=options.lang or options.corpus,
         tokenizer=None if trained else Tokenizer.load(options.tokenizer),
         kind=options.tokenizer,
-        vocab=options.vocab or VOCAB,
-        segmenter=options.segmenter,
-        heldout=options.heldout,
-        dedupe=options.dedupe,
         out=options.out,
-        overwrite=options.overwrite,
+        **what_to_make(options),
     )
     with Bar(console, show=not options.json, stages={"check": "looking at the text"}) as bar:
         report = check(source, reading, aim=aim, progress=lambda done, total: bar.update("check", done, total))
@@ -240,10 +187,10 @@ def recommended(options: Options, report: Report) -> str:
     """The command that prepares this text, with what was asked for and what the findings add."""
     words = ["clozeworks", "prepare", *map(str, options.text), "--out", str(options.out or "data")]
     chosen: dict[str, str] = {}
-    for name, default in VALUES.items():
-        if getattr(options, name) != default:
-            chosen[f"--{name.replace('_', '-')}"] = str(getattr(options, name))
-    chosen |= {f"--{name}": "" for name in FLAGS if getattr(options, name)}
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if field.name not in ("text", "out", "check", "json", "words") and value != field.default:
+            chosen[f"--{field.name.replace('_', '-')}"] = "" if value is True else str(value)
     chosen |= report.options()
     for name, value in chosen.items():
         words += [name, value] if value else [name]

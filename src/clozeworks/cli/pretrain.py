@@ -15,20 +15,21 @@ from clozeworks.cli.arguments import (
     JsonOptions,
     PickleOptions,
     argument,
+    changes,
     choice,
-    one_of,
+    integer,
     option,
     positive,
-    whole,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
+from clozeworks.train.writers import KINDS
 
 if TYPE_CHECKING:
-    from clozeworks.model import Model
     from clozeworks.recipe import Recipe
     from clozeworks.train.resources.dry_run import Forecast
     from clozeworks.train.run import Result
+    from clozeworks.train.startup.setup import Start
     from clozeworks.vectors.table import Vectors
 
 
@@ -53,25 +54,16 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "what prepare wrote; several directories are mixed by weight", required=True, nargs="+", metavar="DIR[:WEIGHT]"
     )
     out: str | None = option("the run directory", metavar="RUN")
-    steps: int | None = option("training steps (train.steps)", type=whole(), metavar="N", otherwise="the recipe's")
+    steps: int | None = integer("training steps (train.steps)", otherwise="the recipe's")
     learning_rate: float | None = option(
         "peak learning rate (train.learning_rate)", type=positive, metavar="R", otherwise="the recipe's"
     )
-    batch_tokens: int | None = option(
-        "batch size: tokens of a step (train.batch_tokens)", type=whole(), metavar="N", otherwise="the recipe's"
+    batch_tokens: int | None = integer("batch size: tokens of a step (train.batch_tokens)", otherwise="the recipe's")
+    max_length: int | None = integer(
+        "sequence length: tokens of an example at most (objective.segments.length)", otherwise="the recipe's"
     )
-    max_length: int | None = option(
-        "sequence length: tokens of an example at most (objective.segments.length)",
-        type=whole(),
-        metavar="N",
-        otherwise="the recipe's",
-    )
-    seed: int | None = option("random seed (train.seed)", type=whole(0), metavar="S", otherwise="the recipe's")
-    set: list[str] = option(
-        "change a field, such as encoder.stack.depth=4 or train.precision=bf16; may be repeated",
-        repeat=True,
-        metavar="PATH=VALUE",
-    )
+    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise="the recipe's")
+    set: list[str] = changes("encoder.stack.depth=4 or train.precision=bf16")
     source: str | None = option(
         "continue pretraining from a run, a model or a Hugging Face directory; the encoder is then that one",
         flag="--from",
@@ -82,22 +74,14 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     freeze_word_vectors: bool = option("keep the token embeddings of --word-vectors as they are", False)
     parts: str | None = option("a file with parts of your own, of --from and --teacher", metavar="FILE.py")
     dry_run: bool = option("print tokens, epochs, hours and memory; train nothing", False)
-    log: list[str] = option(
-        "write the metrics to this tracker, too; may be repeated",
-        repeat=True,
-        type=one_of("tensorboard", "wandb"),
-        metavar="tensorboard|wandb",
-    )
-    processes: int | None = option(
-        "data-parallel processes on this machine (train.processes)",
-        type=whole(),
-        metavar="N",
-        otherwise="the recipe's, 1",
+    log: list[str] = choice("write the metrics to this tracker, too; may be repeated", *KINDS, repeat=True)
+    processes: int | None = integer(
+        "data-parallel processes on this machine (train.processes)", otherwise="the recipe's, 1"
     )
     launch: str | None = choice(
         "with --dry-run: print what starts --processes on each of several machines", "slurm", "torchrun"
     )
-    nodes: int = option("number of machines, for --launch", 1, type=whole(), metavar="N")
+    nodes: int = integer("number of machines, for --launch", 1)
 
 
 def run(options: Options) -> int:
@@ -114,9 +98,7 @@ def run(options: Options) -> int:
         return launch(options)
     named.check_device(options.device)
     data = named.weighted(options.data)
-    recipe, source, notes = start(options, data)
-    vectors = load_word_vectors(options, recipe)
-    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
+    recipe, start, notes = begin(options, data)
     if recipe.train.processes > 1 and not options.dry_run and not is_distributed():
         need_out(options)
         return processes.run(options.words, recipe.train.processes)
@@ -125,7 +107,7 @@ def run(options: Options) -> int:
         for text in notes:
             note(screen(), text)
     if options.dry_run:
-        cost = forecast(recipe, data, source, options.device, teacher)
+        cost = forecast(recipe, data, start.source, options.device, start.teacher)
         emit({"recipe": recipe.name, **asdict(cost), "notes": notes}) if options.json else show_forecast(cost)
         return 0
     out = need_out(options)
@@ -134,13 +116,13 @@ def run(options: Options) -> int:
             recipe,
             data,
             out,
-            source=source,
-            teacher=teacher,
+            source=start.source,
+            teacher=start.teacher,
             device=options.device,
             progress=not options.json,
             console=screen(),
             writers=writers.named(options.log, out),
-            words=vectors,
+            words=start.words,
         )
     except LostError as error:
         print(f"other processes are gone, so this one ends: {error}", file=sys.stderr)
@@ -156,6 +138,7 @@ def is_first_process() -> bool:
 
 
 def need_out(options: Options) -> str:
+    """The run directory, which everything but a dry run needs."""
     if options.out is None:
         raise InputError("clozeworks pretrain", "no --out", "a run needs a directory", "add --out run, or --dry-run")
     return options.out
@@ -172,49 +155,46 @@ def launch(options: Options) -> int:
     if not options.dry_run:
         raise InputError("--launch", options.launch, "it prints a command and starts nothing", "add --dry-run")
     need_out(options)
-    count = options.processes or named.recipe(options.recipe, changes_of(options)).train.processes
-    print(cluster.line(options.launch, options.words, options.nodes, count))
+    recipe = named.recipe(options.recipe, changes_of(options))
+    print(cluster.line(options.launch, options.words, options.nodes, recipe.train.processes))
     return 0
 
 
-def start(options: Options, data: list) -> tuple[Recipe, Model | None, list[str]]:
-    """The recipe to train, and the model it goes on from if there is one."""
+def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
+    """The recipe to train, what its weights begin from, and what to say of that."""
     from clozeworks.cli import named
     from clozeworks.exchange.continue_from import continue_recipe
     from clozeworks.train.pretrain import open_data
+    from clozeworks.train.startup.setup import Start
 
-    if options.source is None:
-        return set_processes(named.recipe(options.recipe, changes_of(options)), options), None, []
-    encoder = named.model(options.source, options.parts, options.allow_pickle)
-    _, tokenizer = open_data(data)
-    recipe, encoder, notes = continue_recipe(named.recipe(options.recipe), encoder, tokenizer)
-    return set_processes(named.changed(recipe, changes_of(options)), options), encoder.model, notes
+    recipe, source, notes = named.recipe(options.recipe), None, []
+    if options.source is not None:
+        encoder = named.model(options.source, options.parts, options.allow_pickle)
+        recipe, encoder, notes = continue_recipe(recipe, encoder, open_data(data)[1])
+        source = encoder.model
+    recipe = named.changed(recipe, changes_of(options))
+    if options.max_length is not None and recipe.train.phases:
+        given, needed = f"{options.max_length} for {recipe.name}", "each of its train.phases has a sequence length"
+        raise InputError("--max-length", given, needed, "set these, or add --set 'train.phases=[]'")
+    words = load_word_vectors(options, recipe)
+    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
+    return recipe, Start(source=source, teacher=teacher, words=words), notes
 
 
 def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
-    """What the table of words begins as; that it never learns is a fact of the recipe."""
+    """What the token embeddings begin as; that they are frozen is a field of the recipe."""
     from clozeworks.vectors.table import load_vectors
 
     if options.word_vectors is None:
         if options.freeze_word_vectors:
-            raise InputError(
-                "--freeze-word-vectors",
-                "no --word-vectors",
-                "it keeps the vectors of a file",
-                "add --word-vectors FILE",
-            )
+            todo = "add --word-vectors FILE"
+            raise InputError("--freeze-word-vectors", "no --word-vectors", "it keeps the vectors of a file", todo)
         return None
     if options.source is not None:
         needed = "the model brings a table of words that it was trained with"
         raise InputError("--word-vectors", "together with --from", needed, "leave one of them out")
     recipe.encoder.embed.frozen |= options.freeze_word_vectors
     return load_vectors(existing(options.word_vectors, "a file of vectors"))
-
-
-def set_processes(recipe: Recipe, options: Options) -> Recipe:
-    if options.processes is not None:
-        recipe.train.processes = options.processes
-    return recipe
 
 
 def report(options: Options, recipe: Recipe, done: Result, notes: list[str]) -> None:
@@ -231,7 +211,7 @@ def report(options: Options, recipe: Recipe, done: Result, notes: list[str]) -> 
     console = screen()
     console.print()
     if not done.finished:
-        console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to go on")
+        console.print(f"stopped at step {done.step:,} of {done.steps:,}; run the same command again to resume")
         return
     rows = [("trained", f"{done.steps:,} steps, {short(done.tokens)} tokens, {span(done.seconds)}")]
     if done.heldout:
@@ -273,5 +253,6 @@ def changes_of(options: Options) -> list[str]:
         "train.batch_tokens": options.batch_tokens,
         "train.seed": options.seed,
         "objective.segments.length": options.max_length,
+        "train.processes": options.processes,
     }
     return [*(f"{path}={value}" for path, value in own.items() if value is not None), *options.set]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from clozeworks.cli.arguments import CommandOptions, choice, option, whole
+from clozeworks.cli.arguments import CommandOptions, choice, integer, option
 
 
 @dataclass(kw_only=True)
@@ -18,8 +18,8 @@ class Options(CommandOptions):
 
     lang: str = choice("language of the text", "en", "zh", default="en")
     out: str | None = option("directory to write", metavar="DIR", otherwise="quickstart-LANG")
-    steps: int | None = option("training steps; fewer are quicker and worse", type=whole(), metavar="N")
-    seed: int = option("random seed: another seed, another model", 0, type=whole(0), metavar="S")
+    steps: int | None = integer("training steps; fewer are quicker and worse")
+    seed: int = integer("random seed: another seed, another model", 0, least=0, metavar="S")
 
 
 def run(options: Options) -> int:

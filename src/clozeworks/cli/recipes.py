@@ -26,6 +26,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> None:
+    """Print every recipe in a table or as a tree."""
     from clozeworks.recipes import named
     from clozeworks.screen.console import closing, columns, emit, screen
 
@@ -104,7 +105,7 @@ def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
 
 
 def summary(changed: dict[str, tuple[Any, Any]]) -> list[str]:
-    """The fields of the model that changed; how it is trained, which `diff` tells, is only counted."""
+    """The fields of the model that changed; how it is trained, which `diff` shows, is only counted."""
     model = [f"{path}={shown(after)}" for path, (_, after) in changed.items() if not path.startswith("train.")]
     training = len(changed) - len(model)
     return [*model, *([f"{training} fields of train"] if training else [])]

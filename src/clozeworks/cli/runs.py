@@ -38,6 +38,7 @@ class Options(JsonOptions):
 
 
 def run(options: Options) -> int:
+    """Find the runs, and list them with what is wrong with any."""
     from clozeworks.screen.console import columns, emit, note, screen
     from clozeworks.train.listing import find
 

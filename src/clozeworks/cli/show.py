@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import RECIPE, SET, JsonOptions, argument, option
+from clozeworks.cli.arguments import RECIPE, JsonOptions, argument, changes
 from clozeworks.cli.diff import shown
 from clozeworks.core import spec
 
@@ -28,10 +28,11 @@ class Options(JsonOptions):
     """
 
     recipe: str = argument("RECIPE", RECIPE)
-    set: list[str] = option(SET, repeat=True, metavar="PATH=VALUE")
+    set: list[str] = changes()
 
 
 def run(options: Options) -> None:
+    """Print the parts of a recipe, and what it takes to train it."""
     from rich.text import Text
 
     from clozeworks.cli import named

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import BeamOptions, DeviceOptions, JsonOptions, ModelOptions, argument, option
-from clozeworks.cli.paths import existing
+from clozeworks.cli.arguments import BeamOptions, InferenceOptions, argument, option
+from clozeworks.cli.paths import read_lines
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(kw_only=True)
-class Options(JsonOptions, DeviceOptions, BeamOptions, ModelOptions):
+class Options(BeamOptions, InferenceOptions):
     """Translate texts with an encoder-decoder
 
     By beam search; texts of like length are searched together, which changes none of them.
@@ -94,22 +93,7 @@ def read_texts(options: Options) -> list[str]:
         raise InputError("clozeworks translate", what, "a text, or a file with one a line, is needed", todo)
     if options.text:
         return list(options.text)
-    try:
-        read = sys.stdin.read() if options.file == "-" else _file(options.file or "").read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        todo = "convert it"
-        raise InputError(options.file, f"not UTF-8 ({error.reason})", "one text a line is needed", todo) from None
-    lines = read.splitlines()
-    if not lines:
-        raise InputError(options.file, "an empty file", "one text a line is needed", "give it some")
-    return lines
-
-
-def _file(name: str) -> Path:
-    path = Path(existing(name, "a file with one text a line"))
-    if not path.is_file():
-        raise InputError(name, "a directory", "a file with one text a line is needed", "name the file")
-    return path
+    return read_lines(options.file or "", "text", "give it some")
 
 
 def translate_texts(

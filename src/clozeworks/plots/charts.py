@@ -42,9 +42,10 @@ LABELS = {
         "baseline": "仅用词频",
     },
 }
-# Formats, and how each is told to leave out the date: the same rows should give the same file.
+# Formats, and how each leaves out the date: the same rows should give the same file.
 DATES: dict[str, dict[str, Any]] = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
 COLOURS = ("#4477aa", "#cc6677", "#ddcc77", "#117733", "#aa4499", "#88ccee", "#882255", "#999933")
+DASHED: dict[str, Any] = {"color": "#777777", "linestyle": (0, (4, 3)), "linewidth": 1.2}  # a line to compare with
 BASE_FONT = "DejaVu Sans"  # comes with matplotlib
 # In this order: fonts made for Chinese before those that have Chinese among others.
 CHINESE_FONTS = (
@@ -81,7 +82,6 @@ def loss_curve(
     Training rows give a faint line and a smoothed one, rows with `"split": "heldout"` the points of the held-out text,
     `baseline` a dashed line: the loss of always predicting by word frequency.
     """
-    check_ending(path)
     write(draw_loss(list(rows), title, baseline, lang), path)
 
 
@@ -105,29 +105,26 @@ def write(figure: "Figure", path: atomic_io.StrPath) -> None:
 
 def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: float | None, lang: str) -> "Figure":
     """The figure that `loss_curve` writes."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
-    training = [_point(row) for row in rows if row.get("split") is None and _finite(row)]
-    heldout = [_point(row) for row in rows if row.get("split") == "heldout" and _finite(row)]
+    training, heldout = _points(rows, None), _points(rows, "heldout")
     if not training and not heldout:
         raise InputError("rows", "no finite loss", "rows with `step` and `loss` are needed", "look into metrics.jsonl")
     labels = LABELS.get(lang, LABELS["en"])
     labels = labels if all(map(drawable, labels.values())) else LABELS["en"]
     text = {"fontfamily": families(), "parse_math": False}
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    figure = new_figure()
     axes = figure.add_subplot()
     if training:
         steps, losses = zip(*training, strict=True)
-        axes.plot(steps, losses, color="#4477aa", alpha=0.25, linewidth=1, label=labels["training"])
-        axes.plot(steps, smooth(losses), color="#4477aa", linewidth=2, label=labels["smoothed"])
+        axes.plot(steps, losses, color=COLOURS[0], alpha=0.25, linewidth=1, label=labels["training"])
+        axes.plot(steps, smooth(losses), color=COLOURS[0], linewidth=2, label=labels["smoothed"])
     if heldout:
         steps, losses = zip(*heldout, strict=True)
-        axes.plot(steps, losses, color="#cc6677", marker="o", markersize=4.5, linewidth=1.5, label=labels["heldout"])
+        axes.plot(steps, losses, color=COLOURS[1], marker="o", markersize=4.5, linewidth=1.5, label=labels["heldout"])
     if baseline is not None and math.isfinite(baseline):
-        name = f"{labels['baseline']} ({baseline:.2f})"
-        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=name)
+        axes.axhline(baseline, label=f"{labels['baseline']} ({baseline:.2f})", **DASHED)
     title = labels["title"] if title is None else without_boxes(title, LABELS["en"]["title"])
     axes.set_title(title, loc="left", fontsize=12, pad=10, **text)
     axes.set_xlabel(labels["step"], **text)
@@ -136,6 +133,26 @@ def draw_loss(rows: Sequence[Mapping[str, Any]], title: str | None, baseline: fl
     axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     finish(axes)
     return figure
+
+
+def new_figure(width: float = 7, height: float = 4.2, title: str = "") -> "Figure":
+    """An empty figure of our style, by its inches."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontfamily=families())
+    return figure
+
+
+def draw_bars(axes: "Axes", at: Sequence[float], values: Sequence[Sequence[float]], form: str, **style: Any) -> None:
+    """Bars of means, with a dot for each value and the mean above them."""
+    means = [sum(each) / len(each) for each in values]
+    axes.bar(at, means, **style)
+    above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 9}
+    for place, mean, each in zip(at, means, values, strict=True):
+        axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
+        axes.annotate(format(mean, form), (place, max(each)), **above)
 
 
 def grouped_bars(
@@ -147,23 +164,16 @@ def grouped_bars(
     baseline_name: str = "",
 ) -> None:
     """Bars of means side by side, {group: {bar: values}}, with a dot for each value and a dashed line to compare."""
-    from matplotlib.figure import Figure
-
     names = list(dict.fromkeys(name for bars in groups.values() for name in bars))
-    figure = Figure(figsize=(max(7, 0.5 * len(groups) * len(names)), 4.2), dpi=150, layout="constrained")
+    figure = new_figure(max(7, 0.5 * len(groups) * len(names)))
     axes = figure.add_subplot()
     share = 0.8 / len(names)
     for number, name in enumerate(names):
         at = [place + (number - (len(names) - 1) / 2) * share for place in range(len(groups))]
         values = [bars[name] for bars in groups.values()]
-        means = [sum(each) / len(each) for each in values]
-        axes.bar(at, means, share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
-        for place, mean, each in zip(at, means, values, strict=True):
-            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
-            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 9}
-            axes.annotate(f"{mean:.2f}", (place, max(each)), **above)
+        draw_bars(axes, at, values, ".2f", width=share * 0.94, color=COLOURS[number % len(COLOURS)], label=name)
     if baseline is not None:
-        axes.axhline(baseline, color="#777777", linestyle=(0, (4, 3)), linewidth=1.2, label=baseline_name)
+        axes.axhline(baseline, label=baseline_name, **DASHED)
     axes.set_xticks(range(len(groups)), [name.replace(" ", "\n") if len(groups) > 6 else name for name in groups])
     axes.set_title(title, loc="left", fontsize=12, pad=10)
     axes.set_ylabel(unit)
@@ -175,18 +185,11 @@ def grouped_bars(
 
 def bar_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], path: atomic_io.StrPath, title: str) -> None:
     """A panel a measure side by side, {measure: {bar: values}}: a bar the mean, a dot for each value."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 3.6), dpi=150, layout="constrained")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=12)
-    for number, (measure, bars) in enumerate(panels.items()):
-        axes = figure.add_subplot(1, len(panels), number + 1)
-        means = [sum(each) / len(each) for each in bars.values()]
-        axes.bar(range(len(bars)), means, color=[COLOURS[at % len(COLOURS)] for at in range(len(bars))])
-        for place, each in enumerate(bars.values()):
-            axes.plot([place] * len(each), each, ".", color="#222222", markersize=4)
-            above = {"xytext": (0, 5), "textcoords": "offset points", "ha": "center", "fontsize": 8}
-            axes.annotate(f"{means[place]:.3g}", (place, max(each)), **above)
+    figure = new_figure(9, 3.6, title)
+    for number, (measure, bars) in enumerate(panels.items(), 1):
+        axes = figure.add_subplot(1, len(panels), number)
+        colours = [COLOURS[at % len(COLOURS)] for at in range(len(bars))]
+        draw_bars(axes, range(len(bars)), list(bars.values()), ".3g", color=colours)
         axes.set_xticks(range(len(bars)), list(bars), rotation=30, ha="right", fontsize=8)
         axes.set_ylim(0, 1.15 * max(value for each in bars.values() for value in each))
         axes.set_title(measure, fontsize=10)
@@ -196,18 +199,16 @@ def bar_panels(panels: Mapping[str, Mapping[str, Sequence[float]]], path: atomic
 
 def head_dots(models: Mapping[str, Sequence[Mapping[str, Any]]], path: atomic_io.StrPath) -> None:
     """How far back the heads of each layer look, a dot a head and a line through the means of the layers."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 4.2), dpi=150, layout="constrained")
+    figure = new_figure()
     axes = figure.add_subplot()
     for number, (name, layers) in enumerate(models.items()):
-        colour, label = COLOURS[number % len(COLOURS)], without_boxes(name, f"{number + 1}")
-        label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+        style = line_style(number, name)
         for layer in layers:
-            axes.plot([layer["layer"]] * len(layer["spans"]), layer["spans"], ".", color=colour, alpha=0.6)
+            axes.plot([layer["layer"]] * len(layer["spans"]), layer["spans"], ".", color=style["color"], alpha=0.6)
         means = [sum(layer["spans"]) / len(layer["spans"]) for layer in layers]
-        axes.plot([layer["layer"] for layer in layers], means, color=colour, label=label)
+        axes.plot([layer["layer"] for layer in layers], means, **style)
     axes.set_title("How far back each head looks", loc="left", fontsize=12, pad=10)
     axes.set_xlabel("layer")
     axes.set_ylabel("span, tokens")
@@ -220,17 +221,13 @@ def layer_lines(
     measures: Mapping[str, Mapping[str, Sequence[float]]], path: atomic_io.StrPath, title: str, unit: str
 ) -> None:
     """A panel a measure, {measure: {line: values}}, with the layers 1, 2, ... from left to right."""
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    figure = Figure(figsize=(7, 2.2 + 2 * len(measures)), dpi=150, layout="constrained")
-    figure.suptitle(without_boxes(title, unit), x=0.01, ha="left", fontsize=12, fontfamily=families())
+    figure = new_figure(height=2.2 + 2 * len(measures), title=without_boxes(title, unit))
     for number, (measure, lines) in enumerate(measures.items()):
         axes = figure.add_subplot(len(measures), 1, number + 1)
         for line, (name, values) in enumerate(lines.items()):
-            colour, label = COLOURS[line % len(COLOURS)], without_boxes(name, f"{line + 1}")
-            label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
-            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=4, color=colour, label=label)
+            axes.plot(range(1, len(values) + 1), values, marker="o", markersize=4, **line_style(line, name))
         axes.set_ylabel(measure)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         if number == len(measures) - 1:
@@ -243,10 +240,8 @@ def alignment(
     weights: Sequence[Sequence[float]], rows: Sequence[str], columns: Sequence[str], path: atomic_io.StrPath, title: str
 ) -> None:
     """Shares as a grid of squares, a row for each word that was written, the darker the larger."""
-    from matplotlib.figure import Figure
-
     size = [1.6 + 0.32 * len(each) for each in (columns, rows)]
-    figure = Figure(figsize=(max(size[0], 4.0), max(size[1], 3.0)), dpi=150, layout="constrained")
+    figure = new_figure(max(size[0], 4.0), max(size[1], 3.0), without_boxes(title, "Alignment"))
     axes = figure.add_subplot()
     axes.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="equal")
     text = {"fontfamily": families(), "parse_math": False, "fontsize": 9}
@@ -256,23 +251,15 @@ def alignment(
     axes.xaxis.tick_top()
     axes.tick_params(length=0)
     axes.spines[:].set_color("#dddddd")
-    figure.suptitle(without_boxes(title, "Alignment"), x=0.01, ha="left", fontsize=12, fontfamily=families())
     write(figure, path)
 
 
 Growing = Mapping[str, Sequence[tuple[float, float, float, float]]]  # by line: at, value, lowest, highest
 
 
-def growth(lines: Growing, path: atomic_io.StrPath, title: str, across: str, unit: str) -> None:
-    """How something grows, on axes where each step is a doubling."""
-    growths({unit: lines}, path, title, across)
-
-
 def growths(panels: Mapping[str, Growing], path: atomic_io.StrPath, title: str, across: str) -> None:
-    """How several things grow, one beside the other, by their units."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(2.4 + 4.6 * len(panels), 4.2), dpi=150, layout="constrained")
+    """How several things grow, one beside the other, by their units, on axes where each step is a doubling."""
+    figure = new_figure(2.4 + 4.6 * len(panels))
     for number, (unit, lines) in enumerate(panels.items(), 1):
         axes = figure.add_subplot(1, len(panels), number)
         if number == 1:
@@ -286,9 +273,9 @@ def _grow(axes: "Axes", lines: Growing, across: str, unit: str) -> None:
 
     for number, (name, points) in enumerate(lines.items()):
         at, values, lowest, highest = zip(*points, strict=True)
-        colour = COLOURS[number % len(COLOURS)]
-        axes.fill_between(at, lowest, highest, color=colour, alpha=0.2, linewidth=0)
-        axes.plot(at, values, marker="o", markersize=4.5, color=colour, label=name)
+        style = line_style(number, name)
+        axes.fill_between(at, lowest, highest, color=style["color"], alpha=0.2, linewidth=0)
+        axes.plot(at, values, marker="o", markersize=4.5, **style)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     axes.set_xticks(sorted({at for at, *_ in next(iter(lines.values()))}))
@@ -298,6 +285,13 @@ def _grow(axes: "Axes", lines: Growing, across: str, unit: str) -> None:
     axes.set_xlabel(across)
     axes.set_ylabel(unit)
     finish(axes)
+
+
+def line_style(number: int, name: str) -> dict[str, Any]:
+    """The colour of the line of this number, and its name in the legend."""
+    label = without_boxes(name, f"{number + 1}")
+    label = f"./{label}" if label.startswith("_") else label  # matplotlib hides such a name
+    return {"color": COLOURS[number % len(COLOURS)], "label": label}
 
 
 def finish(axes: "Axes", legend: bool = True) -> None:
@@ -390,9 +384,7 @@ def _characters(name: str) -> frozenset[int]:
     return frozenset(font_manager.get_font(file).get_charmap())
 
 
-def _finite(row: Mapping[str, Any]) -> bool:
-    return isinstance(row.get("loss"), int | float) and math.isfinite(row["loss"])
-
-
-def _point(row: Mapping[str, Any]) -> tuple[int, float]:
-    return row["step"], row["loss"]
+def _points(rows: Iterable[Mapping[str, Any]], split: str | None) -> list[tuple[int, float]]:
+    """(step, loss) of the rows of a split that have a finite loss."""
+    losses = [(row["step"], row.get("loss")) for row in rows if row.get("split") == split]
+    return [(step, loss) for step, loss in losses if isinstance(loss, int | float) and math.isfinite(loss)]

@@ -1,5 +1,6 @@
 """Sentences with a word to guess, before training and after."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,6 +19,8 @@ SENTENCES = 5
 
 @dataclass(frozen=True, slots=True)
 class Cloze:
+    """A sentence, and the token of it that is to be guessed."""
+
     ids: np.ndarray  # a sentence
     at: int  # the place to hide
 
@@ -30,24 +33,18 @@ class Between:
         left, middle, right = (tokens[at : len(tokens) - 2 + at].astype(np.int64) for at in range(3))
         pairs = left * size + right
         self.size = size
-        self.pairs = np.unique(pairs, return_counts=True)
-        self.triples = np.unique(pairs * size + middle, return_counts=True)
+        self.pairs = Counter(pairs.tolist())
+        self.triples = Counter((pairs * size + middle).tolist())
 
     def share(self, left: int, token: int, right: int, least: int = 10) -> float:
         """Of all places between these two the share that hold the token; 0 where there are few of them."""
         pair = left * self.size + right
-        around = _looked_up(self.pairs, pair)
-        return _looked_up(self.triples, pair * self.size + token) / around if around >= least else 0.0
-
-
-def _looked_up(counted: tuple[np.ndarray, np.ndarray], name: int) -> int:
-    names, counts = counted
-    at = int(np.searchsorted(names, name))
-    return int(counts[at]) if at < len(names) and names[at] == name else 0
+        around = self.pairs[pair]
+        return self.triples[pair * self.size + token] / around if around >= least else 0.0
 
 
 def clozes(text: Corpus, heldout: Corpus, tokenizer: Tokenizer, count: int = SENTENCES) -> list[Cloze]:
-    """Held-out sentences, one a document, each with the word that its two neighbours tell best.
+    """Held-out sentences, one a document, each with the word that its two neighbours predict best.
 
     Chosen by counting in the training text, never by what the model can do; no two have the same three tokens.
     """

@@ -8,7 +8,7 @@ Each stage is the function behind a command. What an earlier call has finished i
 
 import itertools
 import shlex
-from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from rich.text import Text
 from clozeworks import corpus
 from clozeworks.data.shards.corpus import MANIFEST, Corpus
 from clozeworks.data.shards.prepare import prepare
-from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.text import evaluate_text
 from clozeworks.inference.text_encoder import TextEncoder, load, save
@@ -35,6 +34,7 @@ from clozeworks.screen.drawing import drawn, legend
 from clozeworks.screen.heldout import tell
 from clozeworks.screen.progress_bar import Bar
 from clozeworks.train import metrics_log
+from clozeworks.train.listing import METRICS
 from clozeworks.train.pretrain import fit_to_data, pretrain
 from clozeworks.train.pretraining_batches import make_epoch
 
@@ -42,7 +42,7 @@ VOCAB, HELDOUT = 4096, 0.05
 
 
 def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
-    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can go on."""
+    """Walk the road; 0, or 128 and the signal's number if it was interrupted and can be resumed."""
     said = SAID[lang]
     say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
     recipe = recipe_for(lang, steps, seed)
@@ -55,7 +55,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     data = out / "data"
     say("text")
     text, heldout, tokenizer = prepared(lang, data, console)
-    console.print(said["counts"].format(**_counts(text), heldout=heldout.counts.documents))
+    console.print(said["counts"].format(**asdict(text.counts), heldout=heldout.counts.documents))
     say("tokenizer", size=tokenizer.size)
     console.print(cut_words(text, tokenizer))
     if not finished:
@@ -79,8 +79,9 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     figures = evaluate_text(trained, data)
     say("figures", count=figures["count"])
     tell(console, figures, FIGURES[lang])
-    title = said["plot"]
-    charts.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
+    # The masked loss alone, which is what the baseline compares with.
+    rows = [{**row, "loss": row["masked_lm"]} for row in metrics_log.read(out / "run" / METRICS) if "masked_lm" in row]
+    charts.loss_curve(rows, out / "loss.png", said["plot"], figures["unigram_loss"], lang)
     say("task")
     signal = taught(trained, lang, out, seed, console)
     if signal:
@@ -115,29 +116,17 @@ def recipe_for(lang: str, steps: int | None, seed: int) -> Recipe:
     return r
 
 
-def masked_rows(run: Path) -> list[dict]:
-    """The rows of a run with the masked loss alone, which is what the baseline compares with."""
-    return [{**row, "loss": row["masked_lm"]} for row in metrics_log.read(run / "metrics.jsonl") if "masked_lm" in row]
-
-
 # ---- text
 
 
 def prepared(lang: str, data: Path, console: Console) -> tuple[Corpus, Corpus, Tokenizer]:
+    """The embedded text to train on and to evaluate on, and its tokenizer; of Chinese a third, which is more than the
+    run can read."""
     if not (data / MANIFEST).is_file():
+        texts = itertools.islice(corpus.documents(lang), 0, None, 3 if lang == "zh" else 1)
         with Bar(console) as bar:
-            prepare(documents(lang), data, vocab=VOCAB, lang=lang, heldout=HELDOUT, progress=bar.update)
+            prepare(texts, data, vocab=VOCAB, lang=lang, heldout=HELDOUT, progress=bar.update)
     return Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
-
-
-def documents(lang: str) -> Iterator[Document]:
-    texts = corpus.documents(lang)
-    return itertools.islice(texts, 0, None, 3) if lang == "zh" else texts  # a third is more than the run can read
-
-
-def _counts(text: Corpus) -> dict[str, int]:
-    counts = text.counts
-    return {name: getattr(counts, name) for name in ("documents", "sentences", "words", "tokens")}
 
 
 def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:

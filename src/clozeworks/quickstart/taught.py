@@ -10,6 +10,7 @@ from rich.text import Text
 from clozeworks.corpus import areas
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.quickstart.said import SAID
+from clozeworks.screen.console import columns
 from clozeworks.train.finetune.entry import finetune
 from clozeworks.train.finetune.result import FinetuneResult
 
@@ -20,7 +21,7 @@ STARTS = {"pretrained": "area", "fresh": "area-fresh"}
 
 
 def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Console) -> int:
-    """Teach both, tell how well each answers, and some answers; 0, or the signal that interrupted it."""
+    """Fine-tune both, report how well each answers, and some answers; 0, or the signal that interrupted it."""
     rows = areas.rows(lang)
     train, dev = rows[:ROWS], rows[ROWS : ROWS + MEASURED]
     changes = {
@@ -51,9 +52,8 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
 
 def table_of(results: dict[str, FinetuneResult], said: dict[str, str], baseline: float) -> Table:
     """The share of right answers of each, with its interval."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in (said["answers"], *(said[start] for start in results), said["commonest"]):
-        table.add_column(name, justify="left" if name == said["answers"] else "right")
+    names = (*(said[start] for start in results), said["majority"])
+    table = columns(said["answers"], *names, right=names)
     shares = [f"{one.metrics['accuracy']:.1%}" for one in results.values()]
     table.add_row(said["accuracy"], *shares, f"{baseline:.1%}")
     ranges = [one.intervals["accuracy"] for one in results.values()]

@@ -18,7 +18,7 @@ from clozeworks.vectors.table import Vectors
 
 
 def describe_start(source: Model | None, words: Vectors | None) -> str | None:
-    """A hash of what a run begins from, which is the same when it goes on."""
+    """A hash of what a run begins from, which is the same when it is resumed."""
     if words is None:
         return None if source is None else digest(source)
     total = hashlib.sha256("\n".join(words.words).encode())
@@ -29,7 +29,7 @@ def describe_start(source: Model | None, words: Vectors | None) -> str | None:
 def begin_words(model: Model, tokenizer: Tokenizer, vectors: Vectors, seed: int) -> list[str]:
     """Rows of the table from the vectors of their tokens, exactly; the others N(mean, deviation) of those rows.
 
-    Returns what to tell: how many were found.
+    Returns what to report: how many tokens have a vector.
     """
     layer = model.encoder.embed.words
     if not isinstance(layer, WordsLayer):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.errors import InputError, RecipeError, suggest
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
@@ -24,6 +24,7 @@ from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
 from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
+from clozeworks.tasks.names import suggest_task
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
@@ -306,7 +307,7 @@ def list_tasks() -> dict[str, type[Task]]:
 def find_task(name: str) -> type[Task]:
     kinds = list_tasks()
     if name not in kinds:
-        raise InputError("task", name, f"one of {', '.join(kinds)} is needed", suggest(name, kinds))
+        raise InputError("task", name, f"one of {', '.join(kinds)} is needed", suggest_task(name, kinds))
     return kinds[name]
 
 

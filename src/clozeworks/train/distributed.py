@@ -33,7 +33,7 @@ def join(way: Literal["replicate", "shard"], device: str) -> ProcessGroup:
     for name in names:
         if name not in os.environ or (name != "MASTER_ADDR" and not os.environ[name].isdecimal()):
             given = os.environ.get(name, "not set")
-            raise InputError(name, given, "a process of several needs to be told", "start it with torchrun")
+            raise InputError(name, given, "a process of several needs to know it", "start it with torchrun")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     near = int(os.environ.get("LOCAL_RANK", rank))
     if size == 1:
@@ -128,7 +128,7 @@ class Several(ProcessGroup):
 
 @dataclass(slots=True)
 class Replicas(Several):
-    """The whole model in every process; gradients are summed while the backward pass goes on."""
+    """The whole model in every process; gradients are summed while the backward pass runs."""
 
     _spread: list[DistributedDataParallel] = field(default_factory=list)
 

@@ -9,32 +9,14 @@ import statistics
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from clozeworks.core.errors import InputError
 from clozeworks.optim.guard import PATIENCE, Guard
+from clozeworks.train.step import Step
 
 SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal numbers
 NOT_FINITE, SPIKE, HIGH = "not finite", "spike", "high after a spike"
-
-
-class SkippedStep(Protocol):
-    """What the guard has to know of a step that made no update."""
-
-    @property
-    def number(self) -> int: ...
-
-    @property
-    def loss(self) -> float: ...
-
-    @property
-    def grad_norm(self) -> float: ...
-
-    @property
-    def reason(self) -> str: ...
-
-    @property
-    def examples(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +54,7 @@ class SpikeGuard:
         self.load({})
 
     def __call__(self, number: int, loss: float, grad_norm: float) -> Verdict:
-        """Judge a step before its update is made."""
+        """Check a step before its update is made."""
         if number - 1 in self.borders:  # another length has another loss
             self.losses.clear()
         reason = self._reason(loss, grad_norm)
@@ -109,8 +91,8 @@ class SpikeGuard:
         self.first: int = state.get("first", 0)  # the first of them
         self.passed = [SkippedRange(**each) for each in state.get("passed", ())]
 
-    def diverged(self, step: SkippedStep) -> InputError:
-        """Why the run cannot go on, and how to see what it was trained on."""
+    def diverged(self, step: Step) -> InputError:
+        """Why the run cannot continue, and how to see what it was trained on."""
         names = ", ".join(map(str, step.examples[:8])) + (", ..." if len(step.examples) > 8 else "")
         again = self._same(self.first) if self.guard else None
         after = f", after going back {again.attempt} times" if again else ""

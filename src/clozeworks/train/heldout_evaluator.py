@@ -49,7 +49,7 @@ class HeldOutEvaluator:
     def score(self, figures: dict[str, Any]) -> Score:
         return (figures["loss"],)
 
-    def should_stop(self, judged: dict[int, Score]) -> bool:
+    def should_stop(self, scores: dict[int, Score]) -> bool:
         """Never: pretraining has no early stopping."""
         return False
 

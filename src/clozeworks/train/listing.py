@@ -47,6 +47,7 @@ def find(directories: Iterable[Path]) -> list[Run]:
 
 
 def describe(place: Path) -> Run:
+    """A run as far as its files can be read."""
     run = Run(str(place))
     run.process = atomic_io.holder(place)
     if (record := _json(place / RUN, run)) is not None and not record.get("sessions"):
@@ -114,7 +115,7 @@ def _read_rows(rows: list[dict[str, Any]], run: Run) -> None:
 
 
 def _look_around(place: Path, run: Run) -> None:
-    """Checkpoints, sizes and times. Files may vanish meanwhile: a run that goes on deletes old checkpoints."""
+    """Checkpoints, sizes and times. Files may vanish meanwhile: a run that still trains deletes old checkpoints."""
     for folder, _, names in os.walk(place):
         for name in names:
             try:
@@ -138,13 +139,10 @@ def _state(run: Run, rows: list[dict[str, Any]]) -> str:
         return "damaged"
     if run.steps is not None and run.checkpoint is not None and run.checkpoint >= run.steps:
         return "finished"
-    ends = [_lost(row) for row in rows if row.get("split") is None][-LOST:]
-    return "diverged" if len(ends) == LOST and all(ends) else "stopped"
-
-
-def _lost(row: dict[str, Any]) -> bool:
-    """A step that was skipped, not one that was passed over on purpose."""
-    return row.get("skipped") is True and not str(row.get("reason")).startswith("passed over")
+    ends = [row for row in rows if row.get("split") is None][-LOST:]
+    lost = [row for row in ends if row.get("skipped") is True]  # but not those that were passed over on purpose
+    lost = [row for row in lost if not str(row.get("reason")).startswith("passed over")]
+    return "diverged" if len(lost) == LOST else "stopped"
 
 
 def _number(value: object) -> float | None:

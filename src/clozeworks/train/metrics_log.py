@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, Any
 from clozeworks.core import atomic_io
 
 if TYPE_CHECKING:  # torch comes with it, and whoever only reads rows does without
-    from clozeworks.train.loop import Step
+    from clozeworks.train.step import Step
 
 TIMINGS = ("tokens_per_second", "tokens_per_cpu_second", "data_wait_share", "peak_memory_mb")
 
 
 class Metrics:
-    """Appends rows. Opened for a run that goes on after `step`, it first cuts off the rows of later steps."""
+    """Appends rows. Opened for a run that resumes after `step`, it first cuts off the rows of later steps."""
 
     def __init__(self, path: Path, step: int = 0):
         self.path = path
-        self._open(step)
-
-    def _open(self, step: int) -> None:
         if self.path.exists():
             before = self.path.read_bytes()
             kept = b"".join(line for line, row in _rows(before) if row["step"] <= step)
@@ -30,11 +27,6 @@ class Metrics:
                 atomic_io.write_bytes(self.path, kept)
         with atomic_io.explain_os_errors(self.path):
             self._file = self.path.open("ab", buffering=0)  # nothing is left to flush when a full disk ends the run
-
-    def back(self, step: int) -> None:
-        """Cut off the rows of steps after this one: they will be done again."""
-        self.close()
-        self._open(step)
 
     def write(self, row: dict[str, Any]) -> None:
         with atomic_io.explain_os_errors(self.path):
@@ -50,22 +42,6 @@ class Metrics:
     def close(self) -> None:
         with atomic_io.explain_os_errors(self.path):
             self._file.close()
-
-
-class Unwritten:
-    """The metrics of a process that leaves the file to another."""
-
-    def write(self, row: dict[str, Any]) -> None:
-        pass
-
-    def sync(self) -> None:
-        pass
-
-    def back(self, step: int) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -167,7 +143,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def last_metrics(rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Those of the last evaluation among the rows."""
-    heldout = [row for row in rows if row.get("split") == "heldout"]
+def last_metrics(rows: list[dict[str, Any]], step: int | None = None) -> dict[str, Any] | None:
+    """Those of the last evaluation among the rows, or of the last one at a step."""
+    heldout = [row for row in rows if row.get("split") == "heldout" and step in (None, row["step"])]
     return {name: value for name, value in heldout[-1].items() if name not in ("step", "split")} if heldout else None

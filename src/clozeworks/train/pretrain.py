@@ -46,7 +46,7 @@ def pretrain(
     writers: Sequence[Writer] = (),
     words: Vectors | None = None,
 ) -> Result:
-    """Train a recipe on prepared directories with their weights; go on by itself where `out` has a checkpoint.
+    """Train a recipe on prepared directories with their weights; resume by itself where `out` has a checkpoint.
 
     `source` is a model whose weights the run starts from, `teacher` one that the losses compare with; `words` are
     vectors that the table of words starts from; `writers` get the rows of metrics.jsonl, too. Ctrl-C and SIGTERM
@@ -83,7 +83,7 @@ def pretrain(
 
 
 def join_processes(recipe: Recipe, device: str) -> ProcessGroup:
-    """The processes that train together: those the environment tells of, or this one alone."""
+    """The processes that train together: those the environment names, or this one alone."""
     if is_distributed():
         from clozeworks.train import distributed
 

@@ -50,6 +50,6 @@ class Evaluator(Protocol):
         """How good they are: the lowest is the best."""
         ...
 
-    def should_stop(self, judged: dict[int, Score]) -> bool:
+    def should_stop(self, scores: dict[int, Score]) -> bool:
         """Early stopping: whether to stop, after the evaluations at these steps."""
         ...

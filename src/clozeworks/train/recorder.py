@@ -1,18 +1,19 @@
 """What a run counts and writes down as it goes: tokens, seconds, rows of metrics, evaluations and their scores."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from clozeworks.optim.keep import Score
 from clozeworks.train import metrics_log, run_dir
-from clozeworks.train.loop import Step
 from clozeworks.train.protocols import Evaluator
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 from clozeworks.train.writers import Writer, Writers
 
 
-class Recorder:
+class Recorder(contextlib.AbstractContextManager["Recorder"]):
     """The rows of metrics.jsonl, which the main process writes, and what is known of the run so far.
 
     `say` is given what goes wrong with one of the other `writers`, which get the same rows.
@@ -29,19 +30,16 @@ class Recorder:
     ):
         self.file, self.setup, self.evaluator = run / run_dir.METRICS, setup, evaluator
         self.main = setup.policy.group.main
-        self.metrics: metrics_log.Metrics | metrics_log.Unwritten = metrics_log.Unwritten()
+        self.metrics: metrics_log.Metrics | None = None  # the main process opens the file
         self.writers = Writers(writers if self.main else (), say)
         self.pace = metrics_log.Pace()
         self.tokens, self.seconds = 0, 0.0
         self.heldout: dict[str, Any] | None = None  # the metrics of the last evaluation
         self.scores: dict[int, Score] = {}  # of each evaluation, by its step
 
-    def __enter__(self) -> "Recorder":
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.writers.close()
-        self.metrics.close()
+        self._close()
 
     def enter(self, state: dict[str, Any]) -> None:
         """Take up the run at a state; rows of later steps are cut off, since they will be written again."""
@@ -50,7 +48,7 @@ class Recorder:
         self.heldout = metrics_log.last_metrics(rows)
         measured = [row for row in rows if row.get("split") == "heldout" and row.get("loss") is not None]
         self.scores = {row["step"]: self.evaluator.score(row) for row in measured} if self.evaluator else {}
-        self.metrics.close()
+        self._close()
         if self.main:
             self.metrics = metrics_log.Metrics(self.file, state["step"])
 
@@ -87,11 +85,17 @@ class Recorder:
 
     def sync(self) -> None:
         """Put the rows on the disk."""
-        self.metrics.sync()
+        if self.metrics is not None:
+            self.metrics.sync()
 
     def _write(self, row: dict[str, Any]) -> None:
-        self.metrics.write(row)
+        if self.metrics is not None:
+            self.metrics.write(row)
         self.writers.write(row)
+
+    def _close(self) -> None:
+        if self.metrics is not None:
+            self.metrics.close()
 
 
 def read_rows(file: Path, step: int) -> list[dict[str, Any]]:

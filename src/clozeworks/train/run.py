@@ -10,13 +10,14 @@ from clozeworks.core import atomic_io
 from clozeworks.exchange import checkpoint
 from clozeworks.train import run_dir
 from clozeworks.train.checkpoint.checkpoints import Checkpoints
-from clozeworks.train.loop import Step, fit
+from clozeworks.train.loop import fit
 from clozeworks.train.protocols import Batches, Evaluator
 from clozeworks.train.recorder import Recorder
 from clozeworks.train.resources import allocator, memory_check
 from clozeworks.train.screen.progress import ProgressLine
 from clozeworks.train.screen.view import View, open_screen
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 from clozeworks.train.stop import StopSignal
 
 
@@ -80,7 +81,7 @@ class Run:
         )
 
     def roll_back(self, step: Step) -> int:
-        """Go back to before a spike that lasts; gives the step to go on from."""
+        """Go back to before a spike that lasts; gives the step to resume from."""
         state = self.checkpoints.roll_back(step)
         self.recorder.enter(state)
         self.screen.back(state["step"], self.setup.policy.guard.passed[-1])
@@ -98,7 +99,7 @@ class Result:
     tokens: int  # without padding, of the whole run
     seconds: float  # of training, of the whole run
     heldout: dict[str, Any] | None  # the last evaluation, where there is held-out text
-    resumed: int | None  # the step this call went on from
+    resumed: int | None  # the step this call resumed from
     signal: int = 0  # that asked it to stop
     best: int | None = None  # the step whose evaluation was the best
     stopped_early: bool = False  # early stopping: nothing got better any more before the last step
@@ -162,7 +163,7 @@ def open_run(
         StopSignal() as stop,
         open_screen(view, setup, directory, done) as screen,
         Recorder(directory, setup, evaluator, writers=view.writers, say=screen.say) as recorder,
-        checkpoints,
+        checkpoints.saver,
     ):
         setup.policy.group.asked = lambda: stop.asked
         recorder.enter(state)
@@ -175,7 +176,7 @@ def _result(run: Path, setup: Setup, recorder: Recorder, done: int, resumed: int
     if early:
         setup.notes.append(f"ended at step {done:,} of {steps:,}: nothing got better any more")
     elif done < steps:
-        setup.notes.append(f"stopped at step {done:,} of {steps:,}; run the same command again to go on")
+        setup.notes.append(f"stopped at step {done:,} of {steps:,}; run the same command again to resume")
     return Result(
         run=run,
         checkpoint=run / checkpoint.name_of(done),

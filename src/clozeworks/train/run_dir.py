@@ -22,23 +22,8 @@ from clozeworks.core.spec import to_dict
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.machine import doctor
 from clozeworks.recipe import Recipe
-from clozeworks.train.listing import METRICS, RECIPE, RUN
-
-__all__ = [
-    "METRICS",
-    "RECIPE",
-    "RUN",
-    "compare",
-    "describe_corpora",
-    "enter",
-    "expect",
-    "fingerprint",
-    "flat",
-    "is_free",
-    "model_files",
-    "read",
-    "versions",
-]  # fmt: skip
+from clozeworks.train.listing import METRICS as METRICS
+from clozeworks.train.listing import RECIPE, RUN
 
 # These fields, and what is below them, change what is kept of a run or how a step is worked off, not what it computes;
 # the last one is set at the end.
@@ -55,8 +40,6 @@ FREE = (
     "train.compile",
     "objective.losses.0.threshold",
 )
-
-
 STAGES = ("text", "continued")  # what a fine-tuning run keeps of the pretraining that went before it
 
 
@@ -72,7 +55,7 @@ def expect(run: Path) -> None:
 
 
 def enter(run: Path, recipe: Recipe, record: dict[str, Any]) -> None:
-    """Begin a run or go on with it: write down this session beside what `compare` gave."""
+    """Begin a run or resume it: write down this session beside what `compare` gave."""
     record["sessions"].append(_session())
     atomic_io.write_json(run / RUN, checksummed_json.add_checksum(record))
     atomic_io.write_json(run / RECIPE, to_dict(recipe))

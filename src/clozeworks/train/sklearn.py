@@ -9,7 +9,7 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.inference.features import list_texts
-from clozeworks.inference.text_encoder import TextEncoder, load
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.train.finetune.entry import finetune
 
 try:
@@ -68,7 +68,7 @@ class TextClassifier(*BASES):
             raise ValueError(f"X has {len(texts)} texts and y {len(classes)} classes; as many are needed")
         self.classes_, numbers = np.unique(classes, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"one class only, {self.classes_[0]!r}; two are needed to tell apart")
+            raise ValueError(f"one class only, {self.classes_[0]!r}; two are needed")
         width = len(str(len(self.classes_)))  # so that labels sort as the classes do
         rows = [{"text": text, "label": f"{number:0{width}}"} for text, number in zip(texts, numbers, strict=True)]
         seed = self.random_state
@@ -80,16 +80,13 @@ class TextClassifier(*BASES):
         }
         names = ("epochs", "batch_size", "max_length", "freeze", "features", "dev_share", "patience")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
-        with tempfile.TemporaryDirectory() as folder:
-            out = Path(folder) / "run" if self.out is None else self.out
-            tuned = finetune("classify", self._source(), rows, out=out, progress=False, changes=changes, **options)
-            self.encoder_: TextEncoder = tuned.model
-        return self
-
-    def _source(self) -> TextEncoder:
         if not str(self.model):
             raise InputError("TextClassifier", "no model", "a pretrained model is needed", "give model=DIRECTORY")
-        return load(self.model)
+        with tempfile.TemporaryDirectory() as folder:
+            out = Path(folder) / "run" if self.out is None else self.out
+            tuned = finetune("classify", self.model, rows, out=out, progress=False, changes=changes, **options)
+            self.encoder_: TextEncoder = tuned.model
+        return self
 
     def predict_proba(self, X: Sequence[str]) -> np.ndarray:
         """[n, classes], in the order of `classes_`."""
@@ -101,8 +98,9 @@ class TextClassifier(*BASES):
         return np.array(chances, np.float64).reshape(len(answers), len(self.classes_))
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
-        likeliest = self.predict_proba(X).argmax(1)
-        return self.classes_[likeliest]
+        """[n]: the most likely class of each text."""
+        best = self.predict_proba(X).argmax(1)
+        return self.classes_[best]
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -3,53 +3,61 @@
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
+from typing import Self
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-QUESTION: int | None = getattr(signal, "SIGUSR1", None)  # Windows has none
+QUESTION = tuple(filter(None, [getattr(signal, "SIGUSR1", None)]))  # Windows has none
 
 
-class StopSignal:
-    """`asked` becomes the signal's number. Asked a second time, the process stops at once, as it would without us."""
+class SignalHandlers:
+    """Has `_handle` called for some signals while the block lasts, and restores the handlers of before."""
 
-    def __init__(self) -> None:
-        self.asked = 0
+    def __init__(self, numbers: Iterable[int]):
+        self._numbers = tuple(numbers)
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> "StopSignal":
+    def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():  # Python allows handlers nowhere else
-            self._before = {number: signal.signal(number, self._ask) for number in SIGNALS}
+            self._before = {number: signal.signal(number, self._handle) for number in self._numbers}
         return self
 
     def __exit__(self, *_: object) -> None:
-        _restore(self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+        self._before.clear()
 
-    def _ask(self, number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        raise NotImplementedError
+
+
+class StopSignal(SignalHandlers):
+    """`asked` becomes the signal's number. Asked a second time, the process stops at once, as it would without us."""
+
+    def __init__(self) -> None:
+        super().__init__(SIGNALS)
+        self.asked = 0
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            _restore(self._before)
+            self.__exit__()
             os.kill(os.getpid(), number)
         self.asked = number
 
 
-class StatusSignal:
-    """Calls `answer` whenever SIGUSR1 comes, between two instructions of whatever goes on, and lets that go on."""
+class StatusSignal(SignalHandlers):
+    """Calls `answer` whenever SIGUSR1 comes, between two instructions of whatever runs, and lets that continue."""
 
     def __init__(self, answer: Callable[[], None]):
+        super().__init__(QUESTION)
         self._answer = answer
-        self._before: dict[int, object] = {}
 
-    def __enter__(self) -> "StatusSignal":
-        if QUESTION is not None and threading.current_thread() is threading.main_thread():
-            self._before = {QUESTION: signal.signal(QUESTION, lambda _number, _frame: self._answer())}
-            signal.siginterrupt(QUESTION, False)  # a system call of a library that is no Python goes on, too
+    def __enter__(self) -> Self:
+        super().__enter__()
+        for number in self._before:
+            signal.siginterrupt(number, False)  # a system call of a library that is no Python continues, too
         return self
 
-    def __exit__(self, *_: object) -> None:
-        _restore(self._before)
-
-
-def _restore(before: dict[int, object]) -> None:
-    for number, handler in before.items():
-        signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
-    before.clear()
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._answer()

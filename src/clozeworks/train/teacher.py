@@ -47,12 +47,12 @@ def outline(recipe: Recipe) -> Outline:
 
 
 def check_teacher(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) -> list[str]:
-    """Refuse a teacher that this recipe cannot learn from, or the want of one; gives what to tell the user."""
+    """Refuse a teacher that this recipe cannot learn from, or the want of one; gives what to report to the user."""
     if teacher is None:
         if recipe.taught:
             given, needed = "none", f"{recipe.name} learns from a teacher"
             raise InputError(
-                "--teacher", given, needed, "give --teacher DIR, for a run that goes on the same as before"
+                "--teacher", given, needed, "give --teacher DIR, for a run that resumes the same as before"
             )
         return []
     if not recipe.taught:

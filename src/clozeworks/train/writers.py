@@ -48,7 +48,7 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of the project WANDB_PROJECT (clozeworks); WANDB_MODE=offline and the like are its own to heed.
 
-    A run that goes on keeps its identity. The step is a field of its own, for their counter cannot go back to a
+    A run that is resumed keeps its identity. The step is a field of its own, for their counter cannot go back to a
     checkpoint; rows that come a second time are equal to those that came first.
     """
 
@@ -57,6 +57,7 @@ class WeightsAndBiases:
         self.run, self._inner = run, None
 
     def write(self, row: Row) -> None:
+        """Log a row; the first one opens the run there."""
         if self._inner is None:
             import wandb  # pyright: ignore[reportMissingImports]
 

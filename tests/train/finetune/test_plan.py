@@ -170,7 +170,7 @@ def test_mistakes(road: Path, tmp_path: Path, encoder: TextEncoder):
         ("clssify", {}, "did you mean classify"),
         ("classify", {"epoch": 3}, "did you mean epochs"),
         ("classify", {"epochs": 0}, "at least 1 is needed"),
-        ("classify", {"features": "all"}, "last, sum, concat or mix"),
+        ("classify", {"features": "all"}, "last, sum, concat, mix"),
         ("classify", {"dev_share": 1.0}, "a share from 0 up to 1"),
         ("classify", {"lm_weight": 0.5}, "models that read one way"),
     ):

@@ -15,6 +15,7 @@ from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.grow import add_template_tokens
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_records
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.objectives.losses.next_token import NextToken
@@ -26,7 +27,7 @@ from clozeworks.tasks.pair import Pair
 from clozeworks.tasks.summary import choose_summary
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.batches import predict_words
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
 from clozeworks.train.loop import accumulate
 

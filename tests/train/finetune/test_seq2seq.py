@@ -10,6 +10,7 @@ import clozeworks as cw
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.answers import predict_outputs
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
@@ -18,7 +19,7 @@ from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.starts.transfer import transfer
 from clozeworks.tasks.seq2seq import Search, Seq2Seq
-from clozeworks.train.finetune.recipe import infer_template, make_finetune_recipe
+from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.seq2seq import join_models
 from clozeworks.train.finetune.train import finetune_run
 from tests.tasks.test_seq2seq import lively, logits, small, table, tokenizer

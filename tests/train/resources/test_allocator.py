@@ -78,7 +78,7 @@ def test_holes_between_blocks_in_use_are_given_back():
 def told(held: list[int]) -> list[bool]:
     """Whether pages are given back after each step, if so many MB are held after it."""
     left = iter(held)
-    heap = Heap(lambda: next(left) * MB, lambda: None)
+    heap = Heap(lambda: next(left) * MB, lambda _: None)
     return [heap.settle() for _ in range(len(held) + 3)]
 
 
@@ -92,7 +92,7 @@ def test_growth_is_given_back_and_what_the_next_step_needs_counts_from_then_on()
 
 
 def test_without_a_c_library_that_can_nothing_is_done(monkeypatch):
-    monkeypatch.setattr("clozeworks.train.resources.allocator._trim", lambda: None)
+    monkeypatch.setattr("clozeworks.train.resources.allocator._glibc", lambda name: None)
     heap = Heap(lambda: pytest.fail("nothing to ask for"))
     assert not any(heap.settle() for _ in range(9))
 

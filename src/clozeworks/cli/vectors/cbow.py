@@ -21,15 +21,7 @@ class Options(WindowOptions):
 
 
 def run(options: Options) -> None:
+    """Train by CBOW."""
     from clozeworks.vectors.train import cbow
 
-    train(
-        options,
-        cbow,
-        window=options.window,
-        negative=options.negative,
-        hs=options.hs,
-        sample=options.sample,
-        epochs=options.epochs,
-        rate=options.learning_rate,
-    )
+    train(options, cbow)

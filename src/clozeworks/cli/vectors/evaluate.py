@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from clozeworks.vectors import evaluate
-
 
 @dataclass(kw_only=True)
 class Options(TableOptions):
@@ -39,20 +37,20 @@ class Options(TableOptions):
 
 
 def run(options: Options) -> None:
-    """A table for each judged file, a column for each file of vectors."""
+    """A table for each evaluation file, a column for each file of vectors."""
     from clozeworks.screen.console import emit, screen
     from clozeworks.screen.progress_bar import Bar
 
     if not options.files or not (options.similarity or options.analogies):
         todo = "for example: clozeworks vectors evaluate words.txt --similarity ws353.txt"
-        given = "nothing to judge by" if options.files else "no file of vectors"
-        raise InputError("clozeworks vectors evaluate", given, "vectors and judged files are needed", todo)
+        given = "nothing to evaluate on" if options.files else "no file of vectors"
+        raise InputError("clozeworks vectors evaluate", given, "vectors and evaluation files are needed", todo)
     for file in (*options.similarity, *options.analogies):
-        existing(file, "a file of judged words")
+        existing(file, "an evaluation file")
     console, results = screen(), []
     with Bar(console, show=not options.json) as bar:
         for path in options.files:
-            bar.update(f"judging {Path(path).name}", 0, 1)
+            bar.update(f"evaluating {Path(path).name}", 0, 1)
             results.append(score(options, path))
     if options.json:
         emit({"files": results})
@@ -68,13 +66,15 @@ def score(options: Options, path: str) -> dict[str, Any]:
     pairs = [evaluate.similarity(vectors, file, fold=fold) for file in options.similarity]
     method: Any = options.method
     asked = [evaluate.analogies(vectors, file, method, fold=fold) for file in options.analogies]
-    names = ("spearman", "pearson", "covered", "pairs")
+    take = lambda scored, *names: {name: getattr(scored, name) for name in names}  # noqa: E731
     similarity = {
-        title: {name: getattr(each, name) for name in names}
+        title: take(each, "spearman", "pearson", "covered", "pairs")
         for title, each in zip(name_files(options.similarity), pairs, strict=True)
     }
     analogies = {
-        title: {part.name: _section(part) for part in (*each.sections, each.total)}
+        title: {
+            part.name: take(part, "accuracy", "right", "covered", "questions") for part in (*each.sections, each.total)
+        }
         for title, each in zip(name_files(options.analogies), asked, strict=True)
     }
     about = {"vectors": str(path), "words": len(vectors), "dim": vectors.dim}
@@ -82,7 +82,7 @@ def score(options: Options, path: str) -> dict[str, Any]:
 
 
 def name_files(paths: Sequence[str]) -> list[str]:
-    """The names of files, with as much of their paths as tells them apart."""
+    """The names of files, with as much of their paths as makes them differ."""
     for parts in range(1, max((len(Path(path).parts) for path in paths), default=1) + 1):
         names = ["/".join(Path(path).parts[-parts:]) for path in paths]
         if len(set(names)) == len(set(paths)):
@@ -90,43 +90,28 @@ def name_files(paths: Sequence[str]) -> list[str]:
     return list(paths)
 
 
-def _section(part: evaluate.Section) -> dict[str, Any]:
-    names = ("accuracy", "right", "covered", "questions")
-    return {name: getattr(part, name) for name in names}
-
-
 def show(console: Console, paths: Sequence[str], results: Sequence[dict[str, Any]]) -> None:
-    """A row for each judged file or section, a column for each file of vectors."""
+    """A row for each evaluation file or section, a column for each file of vectors."""
     from rich.text import Text
 
     from clozeworks.screen.console import closing, columns
 
     heads = name_files(paths)
-    if results[0]["similarity"]:
-        table = columns("spearman", *heads, "found", right=(*heads, "found"))
-        for name, first in results[0]["similarity"].items():
-            scores = [each["similarity"][name] for each in results]
-            cells = [_metric(one["spearman"], 4) for one in scores]
-            table.add_row(Text(name), *cells, _covered([(one["covered"], first["pairs"]) for one in scores]))
-        console.print(table)
-    for name, sections in results[0]["analogies"].items():
-        console.print()
-        table = columns(name, *heads, "found", right=(*heads, "found"))
-        for part, first in sections.items():
-            scores = [each["analogies"][name][part] for each in results]
-            cells = [_metric(one["accuracy"], None) for one in scores]
-            table.add_row(Text(part), *cells, _covered([(one["covered"], first["questions"]) for one in scores]))
+    tables = [("spearman", [each["similarity"] for each in results])] if results[0]["similarity"] else []
+    tables += [(name, [each["analogies"][name] for each in results]) for name in results[0]["analogies"]]
+    for number, (title, scored) in enumerate(tables):
+        if number:
+            console.print()
+        table = columns(title, *heads, "covered", right=(*heads, "covered"))
+        for name, first in scored[0].items():
+            scores = [each[name] for each in scored]
+            covered = ", ".join(dict.fromkeys(f"{one['covered']:,}" for one in scores))  # where they differ, of each
+            total = first["pairs"] if "pairs" in first else first["questions"]
+            table.add_row(Text(name), *map(_metric, scores), f"{covered} of {total:,}")
         console.print(table)
     closing(console, None, f"clozeworks vectors similar {shlex.quote(str(paths[0]))} WORD")
 
 
-def _metric(value: float, digits: int | None) -> str:
-    if math.isnan(value):
-        return "-"
-    return f"{value:.1%}" if digits is None else f"{value:.{digits}f}"
-
-
-def _covered(counts: Sequence[tuple[int, int]]) -> str:
-    """Of each file of vectors, where they differ."""
-    total = counts[0][1]
-    return f"{', '.join(dict.fromkeys(f'{covered:,}' for covered, _ in counts))} of {total:,}"
+def _metric(scores: dict[str, Any]) -> str:
+    value, form = (scores["spearman"], ".4f") if "spearman" in scores else (scores["accuracy"], ".1%")
+    return "-" if math.isnan(value) else format(value, form)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import option, positive, whole
+from clozeworks.cli.arguments import integer, option, positive
 from clozeworks.cli.vectors.training import WindowOptions, train
 
 
@@ -20,11 +20,9 @@ class Options(WindowOptions):
     learning_rate: float | None = option(
         "learning rate", type=positive, metavar="R", otherwise="0.025; 0.05 with --cbow"
     )
-    minn: int | None = option("letters of the shortest n-grams", type=whole(), metavar="N", otherwise=3)
-    maxn: int | None = option("letters of the longest n-grams", type=whole(), metavar="N", otherwise=6)
-    bucket: int | None = option(
-        "number of hash buckets that n-grams share", type=whole(), metavar="N", otherwise="2,000,000"
-    )
+    minn: int | None = integer("letters of the shortest n-grams", otherwise=3)
+    maxn: int | None = integer("letters of the longest n-grams", otherwise=6)
+    bucket: int | None = integer("number of hash buckets that n-grams share", otherwise="2,000,000")
     cbow: bool = option("CBOW instead of skip-gram", False)
 
 
@@ -38,10 +36,4 @@ def run(options: Options) -> None:
         options,
         cbow if options.cbow else skipgram,
         subwords=Subwords(**{name: value for name, value in grams.items() if value is not None}),
-        window=options.window,
-        negative=options.negative,
-        hs=options.hs,
-        sample=options.sample,
-        epochs=options.epochs,
-        rate=options.learning_rate,
     )

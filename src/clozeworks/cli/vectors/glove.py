@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import number, option, positive, whole
+from clozeworks.cli.arguments import integer, number, option, positive
 from clozeworks.cli.vectors.training import TrainingOptions, train
 
 
@@ -17,24 +17,17 @@ class Options(TrainingOptions):
     clozeworks vectors glove corpus.txt --out words.txt --dim 50 --no-header
     """
 
-    window: int | None = option("context window: words on each side", type=whole(), metavar="N", otherwise=15)
-    epochs: int | None = option("passes over the pairs", type=whole(), metavar="N", otherwise=25)
+    window: int | None = integer("context window: words on each side", otherwise=15)
+    epochs: int | None = integer("passes over the pairs", otherwise=25)
     learning_rate: float | None = option("learning rate", type=positive, metavar="R", otherwise=0.05)
     x_max: float | None = option(
         "count above which a pair has the full weight", type=number, metavar="X", otherwise=100
     )
-    memory_mb: int | None = option("megabytes to count pairs in", type=whole(), metavar="MB", otherwise=512)
+    memory_mb: int | None = integer("megabytes to count pairs in", metavar="MB", otherwise=512)
 
 
 def run(options: Options) -> None:
+    """Count pairs, and fit vectors to them."""
     from clozeworks.vectors.least_squares import least_squares
 
-    train(
-        options,
-        least_squares,
-        window=options.window,
-        epochs=options.epochs,
-        rate=options.learning_rate,
-        x_max=options.x_max,
-        memory=options.memory_mb and options.memory_mb << 20,
-    )
+    train(options, least_squares, x_max=options.x_max, memory=options.memory_mb and options.memory_mb << 20)

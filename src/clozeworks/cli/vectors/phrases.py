@@ -3,13 +3,13 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import number, option, whole
-from clozeworks.cli.vectors.text import STAGES, TextOptions, choose_source, how_to_read
-from clozeworks.cli.vectors.training import check_threshold
+from clozeworks.cli.arguments import integer, number, option
+from clozeworks.cli.text import choose_source
+from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
 
 
 @dataclass(kw_only=True)
-class Options(TextOptions):
+class Options(WordOptions):
     """Find phrases: words that occur together
 
     Collocations such as new_york by falling score, as word2vec scores them.
@@ -18,9 +18,9 @@ class Options(TextOptions):
     """
 
     out: str | None = option("file to write all phrases to, with their scores", metavar="FILE")
-    min_count: int = option("leave out words and phrases that occur less often", 5, type=whole(), metavar="N")
+    min_count: int = integer("leave out words and phrases that occur less often", 5)
     threshold: float = option("score above which two words are a phrase", 10.0, type=number, metavar="X")
-    top: int = option("how many phrases to show", 10, type=whole(), metavar="N")
+    top: int = integer("how many phrases to show", 10)
 
 
 def run(options: Options) -> None:
@@ -33,9 +33,11 @@ def run(options: Options) -> None:
     from clozeworks.vectors.phrases import JOINT, Phrases, scored
     from clozeworks.vectors.reading import read_words
 
-    how, console = Phrases(options.min_count, check_threshold(options.threshold), passes=1), screen()
+    how, console = Phrases(options.min_count, options.threshold, passes=1), screen()
     with Bar(console, show=not options.json, stages=STAGES) as bar:
-        words = read_words(choose_source(options), **how_to_read(options), progress=bar.update)
+        words = read_words(
+            choose_source(options, "vectors phrases", "phrases.tsv"), **how_to_read(options), progress=bar.update
+        )
         scores = sorted(scored(words, how, how.thresholds[0]).items(), key=lambda item: (-item[1], item[0]))
     rows = [(JOINT.join(words.words[at] for at in pair), score) for pair, score in scores]
     if options.out is not None:

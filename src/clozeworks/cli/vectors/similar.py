@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clozeworks.cli.arguments import argument, option, whole
+from clozeworks.cli.arguments import argument, integer, option
 from clozeworks.cli.vectors.table import TableOptions, open_vectors
 from clozeworks.core.errors import InputError
 
@@ -27,7 +27,7 @@ class Options(TableOptions):
     file: str | None = argument("FILE", "a file of vectors", nargs="?")
     terms: list[str] = argument("WORD", "words to be near to", nargs="*")
     minus: list[str] = option("words to be far from", nargs="+", metavar="WORD")
-    top: int = option("how many words to show", 10, type=whole(), metavar="N")
+    top: int = integer("how many words to show", 10)
     cased: bool = option("case-sensitive: do not fold the case of words", False)
 
 

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clozeworks.cli.arguments import JsonOptions, choice, option, whole
+from clozeworks.cli.arguments import JsonOptions, choice, integer
 from clozeworks.cli.paths import existing
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class TableOptions(JsonOptions):
     """How a file of vectors is read."""
 
-    limit: int | None = option("read the first N vectors of a file", type=whole(), metavar="N", otherwise="all")
+    limit: int | None = integer("read the first N vectors of a file", otherwise="all")
     errors: str = choice("what to do with rows that cannot be read", "strict", "skip", default="strict")
 
 

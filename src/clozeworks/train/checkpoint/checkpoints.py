@@ -1,4 +1,4 @@
-"""The checkpoints of a run: where it goes on, what is saved, and where a spike that lasts sends it back to."""
+"""The checkpoints of a run: where it resumes, what is saved, and where a spike that lasts sends it back to."""
 
 import functools
 import shlex
@@ -13,9 +13,9 @@ from clozeworks.optim.keep import Score
 from clozeworks.train import run_dir
 from clozeworks.train.checkpoint import distributed_checkpoint
 from clozeworks.train.checkpoint.saver import Saver
-from clozeworks.train.loop import Step
 from clozeworks.train.protocols import Batches
 from clozeworks.train.startup.setup import Setup
+from clozeworks.train.step import Step
 
 State = dict[str, Any]  # of a run after a step: what its checkpoint holds beside tensors
 BEGINNING: State = {"step": 0, "tokens": 0, "seconds": 0.0, "position": None, "guard": {}}
@@ -25,20 +25,13 @@ class Checkpoints:
     """Saves and restores the model, the optimizer, the position in the data and the memory of the guard.
 
     Replicas are alike, so the main process saves, beside the training; shards stop until all have written. A restored
-    run goes on bit by bit as the uninterrupted one.
+    run continues bit by bit as the uninterrupted one.
     """
 
     def __init__(self, run: Path, setup: Setup, batches: Batches):
         self.run, self.setup, self.batches = run, setup, batches
         self.saver = Saver(run)
         self.due = False  # a step was to be saved, and was not yet
-
-    def __enter__(self) -> "Checkpoints":
-        self.saver.__enter__()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        self.saver.__exit__(kind, *rest)
 
     def restore(self, record: dict[str, Any]) -> State:
         """Take up the newest checkpoint that verifies, or the beginning; `record` is the content of run.json."""
@@ -51,7 +44,7 @@ class Checkpoints:
         setup.notes += [f"damaged checkpoint passed over: {reason}" for reason in newest.damaged]
         if newest.checkpoint is None:
             if newest.damaged:
-                raise InputError(run, "; ".join(newest.damaged), "a sound checkpoint is needed to go on",
+                raise InputError(run, "; ".join(newest.damaged), "a sound checkpoint is needed to resume",
                                  "restore one from a copy, or move the directory away to begin again")  # fmt: skip
             checkpoint.expect_room(run, setup.model, room)
             return self._enter(BEGINNING)
@@ -62,7 +55,7 @@ class Checkpoints:
         self._load(newest.checkpoint)
         if state["step"] < recipe.train.steps:
             checkpoint.expect_room(run, setup.model, room)
-            setup.notes.append(f"going on from step {state['step']:,}")
+            setup.notes.append(f"resuming from step {state['step']:,}")
         else:
             again = "--from" if recipe.task is None else "--model"
             setup.notes.append(

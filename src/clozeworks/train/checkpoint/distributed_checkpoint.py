@@ -64,7 +64,7 @@ def save(
 
 
 def _write(world: ProcessGroup, directory: str, tensors: dict[str, dict[str, Tensor]]) -> None:
-    """The files of this process, into the directory that the main one tells."""
+    """The files of this process, into the directory that the main one names."""
     new = Path(world.first(lambda: directory))
     with atomic_io.explain_os_errors(new):
         for file, content in tensors.items():

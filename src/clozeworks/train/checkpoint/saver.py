@@ -1,5 +1,6 @@
 """Saving beside the training: the tensors are copied at the step, and written while the next steps are computed."""
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from clozeworks.exchange import checkpoint
 Tensors = Mapping[str, Mapping[str, Tensor]]
 
 
-class Saver:
+class Saver(contextlib.AbstractContextManager["Saver"]):
     """Writes the checkpoints of a run, one at a time: the next one waits for the one in flight.
 
     A save that failed raises at the next `check`, `save` or `wait`; what was there before it is there still. Leaving
@@ -25,9 +26,6 @@ class Saver:
         self._copies: dict[tuple[str, str], Tensor] = {}
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-
-    def __enter__(self) -> "Saver":
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
@@ -56,7 +54,7 @@ class Saver:
                 checkpoint.save(self.run, step, copies, state, files)
                 self.durable = step
                 checkpoint.prune(self.run, step, keep)
-            except BaseException as error:  # a thread has nobody to tell: the caller raises it
+            except BaseException as error:  # a thread has nobody to report to: the caller raises it
                 self._error = error
 
         self._thread = threading.Thread(target=write, name="clozeworks-saver", daemon=True)

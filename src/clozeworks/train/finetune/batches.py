@@ -31,7 +31,7 @@ class LabelledBatches:
             raise InputError("rows", "none", "at least one is needed to learn from", "add some")
 
     def unigram(self) -> None:
-        """Rows are too few to tell."""
+        """Rows are too few to count words in."""
 
     def __iter__(self) -> Iterator[list[Batch]]:
         step, each = self.start, steps_an_epoch(len(self.labelled), self.batch)

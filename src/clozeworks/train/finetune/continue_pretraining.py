@@ -1,4 +1,4 @@
-"""Pretraining that goes on with the text of the task (Howard & Ruder 2018, 3.2; Gururangan et al. 2020)."""
+"""Pretraining that continues with the text of the task (Howard & Ruder 2018, 3.2; Gururangan et al. 2020)."""
 
 import copy
 import hashlib
@@ -31,13 +31,13 @@ def continue_pretraining(plan: Plan, run: Path, **how: Any) -> tuple[Result, Tex
     """The encoder after so many steps more of its own objective on the texts of the rows, in directories of the run."""
     text, pretrained = (run / name for name in STAGES)
     recipe = make_recipe(plan.encoder.recipe, plan.options.continue_pretraining or 0, plan.options)
-    found = collect_texts(plan)
-    digest = hashlib.sha256("\0".join(found).encode("utf-8", "surrogatepass")).hexdigest()
+    texts = collect_texts(plan)
+    digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
     if not (text / MANIFEST).is_file():
-        prepare([{"text": each} for each in found], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
+        prepare([{"text": each} for each in texts], text, tokenizer=plan.tokenizer, heldout=HELDOUT)
         atomic_io.write_json(text / DIGEST, digest)
     elif not (text / DIGEST).is_file() or json.loads((text / DIGEST).read_text()) != digest:
-        raise InputError(text, "the text of other rows", "a run goes on with its own", "choose another --out")
+        raise InputError(text, "the text of other rows", "a run resumes with its own", "choose another --out")
     done = pretrain(recipe, [(text, 1.0)], pretrained, source=plan.encoder.model, **how)
     return done, load(pretrained) if done.finished else plan.encoder
 
@@ -50,7 +50,7 @@ def make_recipe(recipe: Recipe, steps: int, options: FinetuneOptions | None = No
     """
     if not recipe.objective.losses or recipe.task is not None:
         given = "a model without a pretraining objective" if recipe.task is None else "a fine-tuned model"
-        needed = "its own objective is what would go on"
+        needed = "its own objective is what would be continued"
         raise InputError(
             "--continue-pretraining", given, needed, "take the pretrained model, with its head, or leave it out"
         )
@@ -68,12 +68,12 @@ def make_recipe(recipe: Recipe, steps: int, options: FinetuneOptions | None = No
 
 def collect_texts(plan: Plan) -> list[str]:
     """What a reader of the rows reads, each text once."""
-    found = []
+    texts = []
     for row in plan.train.rows:
         for name in plan.task.columns:
             value = row[name]
             if isinstance(value, str):
-                found.append(value)
+                texts.append(value)
             elif isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
-                found.append(joined(value))
-    return [text for text in dict.fromkeys(found) if text.strip()]
+                texts.append(joined(value))
+    return [text for text in dict.fromkeys(texts) if text.strip()]

@@ -31,8 +31,8 @@ def plan(
     kind, options = find_task(task), options or FinetuneOptions()
     encoder = model if isinstance(model, TextEncoder) else load(model)
     truth = kind.truth_columns()
-    found = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
-    rows, held, notes = found.table, None, found.notes
+    read = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
+    rows, held, notes = read.table, None, read.notes
     if dev is not None:
         other = read_table(dev, match_columns(kind), truth, columns, maybe=kind.maybe)
         held, notes = other.table, notes + other.notes + repeats(rows, other.table)
@@ -44,7 +44,7 @@ def plan(
         rows = fewer(rows, options.limit)
     notes += balance(rows).notes
     made = make_plan(task, encoder, rows, held, options)
-    made.columns, made.notes = found.columns, [*notes, *made.notes]
+    made.columns, made.notes = read.columns, [*notes, *made.notes]
     return made
 
 
@@ -64,14 +64,13 @@ def finetune(
 ) -> FinetuneResult:
     """Train a model on labelled rows: files, `datasets` objects, frames or lists of dicts.
 
-    `columns` says which column of yours is which of the task's ({"text": "review"}); `options` are those of `Wishes`:
-    epochs, batch, length, freeze, features, from_scratch, unfreeze, layer_decay, further, patience, seeds, share,
-    rows, changes. The same call goes on where `out` has a checkpoint. `tell` is shown the plan before anything is
+    `columns` says which column of yours is which of the task's ({"text": "review"}); `options` are the fields of
+    `FinetuneOptions`. The same call resumes where `out` has a checkpoint. `tell` is shown the plan before anything is
     trained.
     """
     if not isinstance(out, str | os.PathLike):
         raise InputError("out", repr(out), "the directory of the run is needed", "give a path")
-    found = plan(task, model, train, dev, columns, FinetuneOptions.of(options))
+    made = plan(task, model, train, dev, columns, FinetuneOptions.of(options))
     if tell is not None:
-        tell(found)
-    return run_plan(found, out, device=device, progress=progress, console=console)
+        tell(made)
+    return run_plan(made, out, device=device, progress=progress, console=console)

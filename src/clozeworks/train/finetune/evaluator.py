@@ -34,10 +34,10 @@ class TaskEvaluator:
         loss = figures["loss"]
         return -figures[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
 
-    def should_stop(self, judged: dict[int, Score]) -> bool:
-        """By the metric alone: a lower loss does not make a run go on."""
-        if self.patience is None or not judged:
+    def should_stop(self, scores: dict[int, Score]) -> bool:
+        """By the metric alone: a lower loss does not make a run continue."""
+        if self.patience is None or not scores:
             return False
-        steps = sorted(judged)
-        best = min(steps, key=lambda step: (judged[step][0], step))
+        steps = sorted(scores)
+        best = min(steps, key=lambda step: (scores[step][0], step))
         return len(steps) - 1 - steps.index(best) >= self.patience

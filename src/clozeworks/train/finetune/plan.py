@@ -11,6 +11,7 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
 from clozeworks.exchange.grow import add_template_tokens
+from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import Finetune, LayerRates, SlantedTriangular, Train
 from clozeworks.recipe import Recipe
@@ -23,7 +24,6 @@ from clozeworks.train.finetune.recipe import (
     choose_epochs,
     choose_learning_rate,
     choose_optimizer,
-    infer_template,
     make_finetune_recipe,
     require_columns,
 )
@@ -35,6 +35,8 @@ LAYERS = 4  # that features are summed or joined of (Devlin et al. 2018, 5.3)
 
 @dataclass(slots=True)
 class Plan:
+    """A model, rows, and the recipe of the run that trains one on the other."""
+
     encoder: TextEncoder
     tokenizer: Tokenizer
     train: Table
@@ -46,6 +48,11 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     word_vectors: Vectors | None = None  # that a table of words begins as
     decoder: TextEncoder | None = None  # that a decoder begins as, where it is another than the encoder
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return {"train": len(self.train), **({"dev": len(self.dev)} if self.dev else {})}
 
     @property
     def task(self) -> Task:
@@ -60,17 +67,18 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
         needed = "its encoder was trained for its decoder"
         raise InputError(encoder.recipe.name, "a model with a decoder", needed, "take an encoder such as bert_mini")
     task, notes = make_task(kind, encoder, options), []
-    encoder = _reading(add_template_tokens(encoder, task.template), [train, *([dev] if dev else [])], task)
+    tables = [train, *([dev] if dev else [])]
+    encoder = _reading(add_template_tokens(encoder, task.template), tables, task)
     tokenizer = require_tokenizer(encoder)
     task = task.for_rows(train)
-    for table in (train, *([dev] if dev else [])):
+    for table in tables:
         require_columns(table, task)
     task = task.with_labels(train)
     if dev:
         task = task.measured(dev)
     examples = task.examples(train, tokenizer)
     if dev is not None:
-        task.examples(dev, tokenizer)  # what is wrong with them is told now, and not after hours
+        task.examples(dev, tokenizer)  # what is wrong with them is reported now, and not after hours
     decoder = None if options.decoder is None else load(options.decoder)
     recipe = make_finetune_recipe(
         encoder.recipe,
@@ -107,7 +115,9 @@ def _reading(encoder: TextEncoder, tables: list[Table], task: Task) -> TextEncod
 
 def require_tokenizer(encoder: TextEncoder) -> Tokenizer:
     if encoder.tokenizer is None:
-        raise InputError(encoder.recipe.name, "a model without a tokenizer", "text needs one", "put one beside it")
+        raise InputError(
+            encoder.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
+        )
     return encoder.tokenizer
 
 
@@ -143,12 +153,11 @@ def limit_length(frame: InputTemplate, recipe: Recipe, length: int | None) -> In
 
 
 def choose_layers(recipe: Recipe, options: FinetuneOptions) -> Reading:
+    """The layers that the head reads."""
     depth = recipe.encoder.stack.depth
-    if options.features == "sum":
-        return SumLayers(min(LAYERS, depth))
-    if options.features == "concat":
-        return JoinLayers(min(LAYERS, depth))
-    return ScalarMix(depth) if options.features == "mix" else Reading()
+    few = min(LAYERS, depth)
+    readings = {"last": Reading(), "sum": SumLayers(few), "concat": JoinLayers(few), "mix": ScalarMix(depth)}
+    return readings[options.features]
 
 
 def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple[Finetune, Train]:
@@ -157,9 +166,8 @@ def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple
     if options.gradual_unfreezing and options.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
     tune = Finetune(epochs, options.batch_size, options.freeze, options.patience)
-    rate = (
-        FROZEN if options.freeze else base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
-    )
+    fresh = base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
+    rate = FROZEN if options.freeze else fresh
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
     if options.factor is not None:
         train.optimizer = LayerRates(train.optimizer, options.factor)

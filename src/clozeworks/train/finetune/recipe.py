@@ -9,7 +9,6 @@ from typing import cast
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
-from clozeworks.exchange.templates import infer_template as infer_template
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss
 from clozeworks.optim.optimizers.optimizer import Optimizer

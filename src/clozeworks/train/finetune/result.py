@@ -15,7 +15,7 @@ from clozeworks.train.run import Result
 class FinetuneResult:
     """A model directory, and how good its answers are on rows that it has not learned from.
 
-    With several seeds, `figures` and `intervals` are those of the best of them, which is the model of `out`.
+    With several seeds, `metrics` and `intervals` are those of the best of them, which is the model of `out`.
     """
 
     out: Path
@@ -48,9 +48,9 @@ class FinetuneResult:
         return {name: float(np.std(v, ddof=1)) for name, v in self._values().items() if len(v) > 1}
 
     def _values(self) -> dict[str, list[float]]:
-        found: dict[str, list[float]] = {}
+        collected: dict[str, list[float]] = {}
         for figures in self.seeds.values():
             for name, value in figures.items():
                 if value is not None:  # a loss that is no number, or of rows that have none
-                    found.setdefault(name, []).append(value)
-        return found
+                    collected.setdefault(name, []).append(value)
+        return collected

@@ -32,10 +32,9 @@ def run_plan(
     progress: bool = True,
     console: Console | None = None,
 ) -> FinetuneResult:
-    """Train as planned; the same call goes on where it stopped, and in the end `out` is a model directory."""
+    """Train as planned; the same call resumes where it stopped, and in the end `out` is a model directory."""
     run, several = Path(out), plan.options.seeds > 1
     _expect(run, several)
-    rows = {"train": len(plan.train), **({"dev": len(plan.dev)} if plan.dev else {})}
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
     source, signal = plan.encoder, 0
     if plan.options.continue_pretraining:
@@ -43,7 +42,9 @@ def run_plan(
             run_dir.expect(run)
         done, source = continue_pretraining(plan, run, **how)
         if not done.finished:
-            return FinetuneResult(run, plan.task.name, rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal)
+            return FinetuneResult(
+                run, plan.task.name, plan.rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal
+            )
     first, runs = plan.recipe.train.seed, {}
     for seed in range(first, first + plan.options.seeds):
         place = run / f"seed-{seed}" if several else run
@@ -55,7 +56,7 @@ def run_plan(
     tuned = FinetuneResult(
         out=run,
         task=plan.task.name,
-        rows=rows,
+        rows=plan.rows,
         runs=runs,
         notes=list(dict.fromkeys(notes)),
         signal=signal,
@@ -79,7 +80,8 @@ def run_seed(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **h
 
 def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> FinetuneResult:
     """The best of the seeds as the model of the directory, and its figures."""
-    figures = {seed: _dev_metrics(done) for seed, done in tuned.runs.items()}
+    rows = {seed: metrics_log.read(done.run / run_dir.METRICS) for seed, done in tuned.runs.items()}
+    figures = {seed: metrics_log.last_metrics(rows[seed], done.best or 0) or {} for seed, done in tuned.runs.items()}
     if several:
         metric = plan.task.metric
         best = max(figures, key=lambda n: (figures[n].get(metric, 0.0), -(figures[n].get("loss") or 0.0), -n))
@@ -95,19 +97,11 @@ def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> Finetune
     return dataclasses.replace(tuned, metrics=scores.figures, intervals=scores.intervals, seeds=figures)
 
 
-def _dev_metrics(done: Result) -> dict[str, float]:
-    """Those of the evaluation that chose the model of a run."""
-    rows = [row for row in metrics_log.read(done.run / run_dir.METRICS) if row.get("split") == "heldout"]
-    found = [row for row in rows if row["step"] == done.best]
-    return {name: value for name, value in found[-1].items() if name not in ("step", "split")} if found else {}
-
-
 def _publish(run: Path, out: Path) -> None:
     for name, content in run_dir.model_files(run).items():
         atomic_io.write_bytes(out / name, content)
-    temporary = out / f".{tensors.FILE}"
-    tensors.write(temporary, tensors.read(run / tensors.FILE))
-    os.replace(temporary, out / tensors.FILE)
+    with atomic_io.file(out / tensors.FILE) as weights:
+        tensors.write(weights, tensors.read(run / tensors.FILE))
 
 
 def _expect(run: Path, several: bool) -> None:
@@ -115,11 +109,12 @@ def _expect(run: Path, several: bool) -> None:
     if not several or not run.is_dir():
         return
     own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json", *run_dir.STAGES}
+    strange = [path.name for path in run.iterdir() if path.name not in own]
+    strange = [name for name in strange if not name.startswith((".", "seed-"))]
+    given = ""
     if (run / tensors.FILE).exists() and not (run / SEEDS).exists() and not list(run.glob("seed-*")):
-        raise InputError(
-            run, "a model", "a run of each seed goes into a directory of their own", "choose another --out"
-        )
-    for path in run.iterdir():
-        if path.name not in own and not path.name.startswith((".", "seed-")):
-            what = "one run" if path.name == run_dir.RUN else f"a directory that holds {path.name}"
-            raise InputError(run, what, "a run of each seed goes into a directory of their own", "choose another --out")
+        given = "a model"
+    elif strange:
+        given = "one run" if run_dir.RUN in strange else f"a directory that holds {strange[0]}"
+    if given:
+        raise InputError(run, given, "a run of each seed goes into a directory of their own", "choose another --out")

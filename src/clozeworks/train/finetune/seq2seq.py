@@ -47,11 +47,11 @@ def make_decoder(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
 def _add_cross_attention(block: Block, where: str) -> Block:
     heads = [(part.heads, part.dropout) for _, part in walk(block.mixer) if isinstance(part, Attention)]
     heads += [(getattr(part, "heads", None), getattr(part, "dropout", 0.0)) for _, part in walk(block.mixer)]
-    found = next(((count, rate) for count, rate in heads if count), None)
-    if found is None:
+    shape = next(((count, rate) for count, rate in heads if count), None)
+    if shape is None:
         needed = "it has no heads that attention to a source could be made after"
         raise RecipeError(f"{where}.mixer", type(block.mixer).__name__, needed, "take another decoder")
-    return dataclasses.replace(block, cross=Attention(*found))
+    return dataclasses.replace(block, cross=Attention(*shape))
 
 
 def join_models(recipe: Recipe, encoder: Bundle, decoder: Bundle) -> tuple[Bundle, list[str]]:

@@ -50,7 +50,7 @@ def finetune_run(
     writers: Sequence[Writer] = (),
     words: Vectors | None = None,
 ) -> Result:
-    """Train a recipe that has a task on the rows of a table; go on by itself where `out` has a checkpoint.
+    """Train a recipe that has a task on the rows of a table; resume by itself where `out` has a checkpoint.
 
     `source` is what the encoder's weights come from; without one it begins fresh, its table of words from `words`.
     `examples` are the rows of `train` as the task makes them, where they have been made already. The best model by the
@@ -58,17 +58,15 @@ def finetune_run(
     """
     allocator.keep_freed()
     task, tune, run = recipe.task, recipe.finetune, Path(out)
+    tables = [train, *([dev] if dev else [])]
     if task is None or tune is None:
         raise InputError(recipe.name, "a recipe without a task", "it is trained on text", "use pretrain")
-    for table in (train, *([dev] if dev else [])):
+    for table in tables:
         require_columns(table, task)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     model = None if source is None else source.model
     facts = {"precision": choose_precision(recipe, device), "source": describe_start(model, words), "teacher": None}
-    now = {
-        "tokenizer": tokenizer.fingerprint,
-        "data": [describe_table(table) for table in (train, *([dev] if dev else []))],
-    }
+    now = {"tokenizer": tokenizer.fingerprint, "data": list(map(describe_table, tables))}
     run_dir.compare(run, recipe, now, facts)
     rows = task.examples(train, tokenizer) if examples is None else examples
     if any("labels" in loss.needs.reads for loss in recipe.objective.losses):
@@ -97,20 +95,18 @@ def publish(run: Path, result: Result, recipe: Recipe) -> None:
     place = run / checkpoint.name_of(result.step if result.best is None else result.best)
     if not place.is_dir():
         raise InputError(place, "gone", "it is the best checkpoint of the run", "restore it from a copy")
-    found = checkpoint.Checkpoint(place, 0, {}).tensors()
-    temporary = run / f".{tensors.FILE}"
-    tensors.write(temporary, found)
-    os.replace(temporary, run / tensors.FILE)
+    with atomic_io.file(run / tensors.FILE) as weights:
+        tensors.write(weights, checkpoint.Checkpoint(place, 0, {}).tensors())
     atomic_io.write_json(run / run_dir.RECIPE, to_dict(calibrate_recipe(run, result, recipe)))
 
 
 def calibrate_recipe(run: Path, result: Result, recipe: Recipe) -> Recipe:
     """The recipe with the facts of its task that the evaluation of the best step found."""
     task, rows = recipe.task, metrics_log.read(run / run_dir.METRICS)
-    measured = [row for row in rows if row.get("split") == "heldout" and row["step"] == result.best]
-    if task is None or not measured:
+    measured = metrics_log.last_metrics(rows, result.best or 0)
+    if task is None or measured is None:
         return recipe
-    facts = {name: measured[-1][name] for name in task.calibrated_fields() if name in measured[-1]}
+    facts = {name: measured[name] for name in task.calibrated_fields() if name in measured}
     losses = tuple(dataclasses.replace(task, **facts) if loss is task else loss for loss in recipe.objective.losses)
     return dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=losses))
 

@@ -23,24 +23,23 @@ _FIRST = 4  # steps after which a new process holds what it needs
 
 def keep_freed() -> bool:
     """For this process from now on; False where the C library is another one, or the user has set it up already."""
-    if sys.platform != "linux" or any(name.startswith("MALLOC_") for name in os.environ):
+    if any(name.startswith("MALLOC_") for name in os.environ):
         return False
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError):  # not glibc
-        return False
-    return all(mallopt(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD)))
+    mallopt = _glibc("mallopt")
+    return mallopt is not None and all(
+        mallopt(name, value) for name, value in ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, _PAD))
+    )
 
 
 def give_back() -> None:
     """All that is free, at the end of a run: the next one in this process needs other sizes."""
-    if (trim := _trim()) is not None:
-        trim()
+    if (trim := _glibc("malloc_trim")) is not None:
+        trim(0)
 
 
 @contextlib.contextmanager
 def giving_back() -> Iterator[None]:
-    """While a run goes on; at its end `give_back`."""
+    """While a run trains; at its end `give_back`."""
     try:
         yield
     finally:
@@ -51,8 +50,8 @@ class Heap:
     """Free pages between the blocks in use, given back when a process holds a quarter more than a step has needed, and
     256 MB more."""
 
-    def __init__(self, held: Callable[[], int], trim: Callable[[], object] | None = None):
-        self.held, self.trim = held, trim or _trim()
+    def __init__(self, held: Callable[[], int], trim: Callable[[int], object] | None = None):
+        self.held, self.trim = held, trim or _glibc("malloc_trim")
         self._steps, self._need = -_FIRST, 0
 
     def settle(self) -> bool:
@@ -65,16 +64,14 @@ class Heap:
             self._need = now
         if now <= self._need + max(_SLACK, self._need // 4):
             return False
-        self.trim()
+        self.trim(0)
         self._steps = -1
         return True
 
 
-def _trim() -> Callable[[], object] | None:
-    if sys.platform != "linux":
-        return None
+def _glibc(name: str) -> Callable[..., int] | None:
+    """A function of the C library; None where that is another one."""
     try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError):  # not glibc
+        return getattr(ctypes.CDLL(None), name) if sys.platform == "linux" else None
+    except (AttributeError, OSError):
         return None
-    return lambda: trim(0)

@@ -34,6 +34,8 @@ class _Dense(Batch):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
+    """Parameters, arithmetic and memory of a recipe, whole and by part."""
+
     sizes: dict[str, int]  # parameters by name, each tensor once
     arithmetic: dict[str, float]  # forward FLOPs a token by name of the module
     without_heads: int
@@ -60,7 +62,7 @@ class Cost:
 
     @property
     def saving(self) -> int:
-        """Bytes of the copy that is being written while training goes on."""
+        """Bytes of the copy that is being written while training continues."""
         return 4 * (1 + self.kept) * self.parameters
 
     @property

@@ -3,6 +3,7 @@
 import functools
 
 import torch
+from torch import Tensor
 
 from clozeworks.core.batch import Batch, Prediction
 from clozeworks.core.token_info import DocumentLayout
@@ -51,26 +52,18 @@ def first_example(batch: Batch) -> Batch | None:
     places = zip(batch.layout.starts, batch.layout.lengths, strict=True)
     start, length = next((s, n) for s, n in places if s <= first < s + n)
     row, column = divmod(start, batch.layout.width)
-    cut = lambda value: value[row : row + 1, column : column + length]  # noqa: E731
     mine = (batch.targets >= start) & (batch.targets < start + length)
-    return Batch(
-        cut(batch.tokens),
-        batch.token_info.each(cut),
-        batch.kind,
-        DocumentLayout((0,), (length,), 1, length),
-        firsts=torch.zeros(1, dtype=torch.long),
-        real=length,
-        prediction=Prediction(batch.targets[mine] - start, batch.labels[mine]),
-        source=None
-        if batch.source is None
-        else same_pair(batch.source, row, int(batch.token_info.document[row, column])),
-    )
+    one = cut_document(batch, row, torch.arange(column, column + length, device=batch.tokens.device))
+    source = batch.source
+    if source is not None:  # of the other side, the document of the same number
+        number = batch.token_info.document[row, column]
+        source = cut_document(source, row, (source.token_info.document[row] == number).nonzero()[:, 0])
+    return one.replace(prediction=Prediction(batch.targets[mine] - start, batch.labels[mine]), source=source)
 
 
-def same_pair(source: Batch, row: int, document: int) -> Batch:
-    """Of a source, the document of this number."""
-    columns = (source.token_info.document[row] == document).nonzero()[:, 0]
+def cut_document(batch: Batch, row: int, columns: Tensor) -> Batch:
+    """A batch of one document, which stands in these columns of a row; without what is predicted of it."""
     cut = lambda value: value[row : row + 1, columns]  # noqa: E731
     length = len(columns)
-    borders, firsts = DocumentLayout((0,), (length,), 1, length), torch.zeros(1, dtype=torch.long)
-    return Batch(cut(source.tokens), source.token_info.each(cut), source.kind, borders, firsts, real=length)
+    layout, firsts = DocumentLayout((0,), (length,), 1, length), torch.zeros(1, dtype=torch.long)
+    return Batch(cut(batch.tokens), batch.token_info.each(cut), batch.kind, layout, firsts=firsts, real=length)

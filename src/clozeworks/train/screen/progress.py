@@ -1,4 +1,4 @@
-"""What the user sees while a run goes on: a small live panel on a terminal, a plain line now and then elsewhere."""
+"""What the user sees while a run trains: a small live panel on a terminal, a plain line now and then elsewhere."""
 
 import contextlib
 import os
@@ -12,9 +12,9 @@ from rich.live import Live
 
 from clozeworks.core.batch import Batch
 from clozeworks.train.guard import SkippedRange
-from clozeworks.train.loop import Step
 from clozeworks.train.metrics_log import peak_memory
 from clozeworks.train.screen.panel import Curve, Guess, Panel
+from clozeworks.train.step import Step
 
 PAUSE = 15.0  # seconds between two plain lines
 REDRAW = 0.5  # seconds between two drawings of the panel, each a few milliseconds
@@ -102,7 +102,7 @@ class ProgressLine:
         )
 
     def heldout(self, step: int, figures: dict[str, Any]) -> None:
-        """Loss, accuracies and what tasks are judged by; the rest is in metrics.jsonl and at the end."""
+        """Loss, accuracies and what tasks are evaluated by; the rest is in metrics.jsonl and at the end."""
         shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
         others = {name: figures[name] for name in ("f1", "spearman", "exact_match") if name in figures}
         shown = [f"{name} {value:.1%}" for name, value in shares.items()]

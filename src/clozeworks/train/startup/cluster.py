@@ -23,8 +23,8 @@ def line(launcher: str, words: Sequence[str], nodes: int, processes: int) -> str
 #SBATCH --open-mode=append
 #SBATCH --signal=TERM@300
 
-# Five minutes before the time is up every process is told to save and leave; put back into the queue, the same job goes
-# on from its newest checkpoint. --data and --out must lie on storage that all machines share.
+# Five minutes before the time is up every process is asked to save and leave; put back into the queue, the same job
+# resumes from its newest checkpoint. --data and --out must lie on storage that all machines share.
 export HEAD=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
 srun {_torchrun(nodes, processes, '"$HEAD"', rest)}"""
 
@@ -39,12 +39,10 @@ def _torchrun(nodes: int, processes: int, head: str, rest: str) -> str:
 def without(words: Sequence[str]) -> list[str]:
     """The words of the command itself."""
     kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in OURS:
-            skip = True
+    rest = iter(words)
+    for word in rest:
+        if word in OURS:
+            next(rest, None)  # its value
         elif word != "--dry-run" and word.split("=")[0] not in OURS:
             kept.append(word)
     return kept

@@ -1,8 +1,8 @@
 """A command in several processes of this machine, which train together, watched until the last has ended.
 
 They get the environment variables that torchrun would set. torchrun itself starts a group again after any failure, bad
-input too, and gives it thirty seconds to save when it is told to stop; here a refusal is told once, and a save takes
-the time it takes. A process that is lost (killed by a signal, by a lack of memory) ends the others, and the group
+input too, and gives it thirty seconds to save when it is asked to stop; here a refusal is reported once, and a save
+takes the time it takes. A process that is lost (killed by a signal, by a lack of memory) ends the others, and the group
 begins again from its newest checkpoint.
 """
 
@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import IO
 
+from clozeworks.train.stop import QUESTION, SIGNALS, SignalHandlers
+
 RESTARTS = 3
-LOST = 76  # the exit code of a process that could not go on because another was gone
+LOST = 76  # the exit code of a process that could not continue because another was gone
 GRACE = 5.0  # seconds for the others to say why they end, too
-PASSED_ON = (signal.SIGINT, signal.SIGTERM)
 LEFT = (0, 128 + signal.SIGINT, 128 + signal.SIGTERM)  # done, or saved and stopped
 KILLED = (-signal.SIGKILL, -signal.SIGINT, -signal.SIGTERM)  # by others: the process had nothing to say
 
@@ -44,22 +45,18 @@ def run(words: Sequence[str], size: int) -> int:
     raise AssertionError("unreachable")
 
 
-class Group:
+class Group(SignalHandlers):
     """The processes of one attempt; whatever happens, none is left when it is closed."""
 
     def __init__(self, words: Sequence[str], size: int):
+        super().__init__((*SIGNALS, *QUESTION))
         self.words, self.size = list(words), size
         self.asked = False
         self.processes: list[subprocess.Popen[bytes]] = []
         self.errors: list[IO[bytes]] = []
-        self._before: dict[int, object] = {}
 
     def __enter__(self) -> "Group":
-        for number in PASSED_ON:
-            self._before[number] = signal.signal(number, self._pass_on)
-        question: int | None = getattr(signal, "SIGUSR1", None)
-        if question is not None:
-            self._before[question] = signal.signal(question, self._ask)
+        super().__enter__()
         port = free_port()
         for rank in range(self.size):
             self.errors.append(tempfile.TemporaryFile())
@@ -84,8 +81,7 @@ class Group:
             process.wait()
         for file in self.errors:
             file.close()
-        for number, handler in self._before.items():
-            signal.signal(number, handler)  # pyright: ignore[reportArgumentType]
+        super().__exit__()
 
     def wait(self) -> int:
         """The exit code of the group: 0 or more as a process gave it, below 0 the signal that one was lost by."""
@@ -116,15 +112,12 @@ class Group:
             sys.stderr.buffer.write(self.errors[rank].read())
             sys.stderr.buffer.flush()
 
-    def _pass_on(self, number: int, _frame: FrameType | None) -> None:
-        self.asked = True
-        for process in self.processes:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        """Pass the signal on: a request to stop to all, the question where it is to the first."""
+        self.asked = self.asked or number in SIGNALS
+        for process in self.processes if number in SIGNALS else self.processes[:1]:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
-
-    def _ask(self, number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.processes[0].send_signal(number)
 
 
 def verdict(codes: Sequence[int | None]) -> tuple[int, int]:
@@ -132,7 +125,7 @@ def verdict(codes: Sequence[int | None]) -> tuple[int, int]:
     # The first leaves after the last thing that all do together: how another process ends then changes nothing.
     if codes[0] in LEFT:
         return codes[0], 0
-    # A process that lost the others only tells of it; what ended the others counts, a signal before all.
+    # A process that lost the others only reports it; what ended the others counts, a signal before all.
     causes = [(code > 0, rank) for rank, code in enumerate(codes) if code not in (None, 0, LOST)]
     if not causes:
         return LOST, 0

@@ -110,30 +110,20 @@ def set_up(
 
 
 def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Start) -> tuple[Model, list[str]]:
-    """The model as the run begins with it, and what to tell of that."""
-    model, notes = begin_model(recipe, start.source, start.teacher, tokenizer)
+    """The model as the run begins with it, and what to report of that: a source comes before a teacher's layers.
+
+    A model that reads characters learns here how the tokenizer's words are written.
+    """
+    model, distil, teacher = build(recipe), recipe.distil, start.teacher
+    notes = transfer(start.source, model) if start.source is not None else spell(model, tokenizer)
+    if start.source is None and teacher is not None and distil is not None and distil.start is not None:
+        layers = distil.layers(recipe.encoder.stack.depth, teacher.recipe.encoder.stack.depth)
+        notes += take_layers(teacher.model, model, layers)
     if start.words is not None:
         notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
     if start.source is None:
         begin_prior(model, recipe.objective.losses, batches.unigram())
     return model, notes
-
-
-def begin_model(
-    recipe: Recipe, source: Model | None, teacher: Bundle | None, tokenizer: Tokenizer | None = None
-) -> tuple[Model, list[str]]:
-    """The weights of a source, of a teacher's layers, or fresh ones, and what to tell of that: a source comes first.
-
-    A model that reads characters learns here how the tokenizer's words are written.
-    """
-    model, distil = build(recipe), recipe.distil
-    if source is not None:
-        return model, transfer(source, model)
-    notes = [] if tokenizer is None else spell(model, tokenizer)
-    if teacher is None or distil is None or distil.start is None:
-        return model, notes
-    depth, of = recipe.encoder.stack.depth, teacher.recipe.encoder.stack.depth
-    return model, [*notes, *take_layers(teacher.model, model, distil.layers(depth, of))]
 
 
 def compile_blocks(model: Model) -> None:
