@@ -18,7 +18,7 @@ class Mistake:
     where: str  # the row, as messages name it
     row: dict[str, str]  # what the model was shown
     right: str
-    told: str
+    predicted: str
     badness: float
 
 

@@ -80,10 +80,10 @@ def by_window(
     text = readable(model, text)
     window, count = min(window, len(text) - 1), len(text) - 1
 
-    def told(rows: Tensor, answers: Tensor) -> Iterator[Tensor]:
+    def predict(rows: Tensor, answers: Tensor) -> Iterator[Tensor]:
         return surprises(logits, last_vectors(model, spec, rows, answers.shape[1]), answers.flatten())
 
-    yield from told(text[None, :window], text[None, 1 : window + 1])  # all that was before is within reach
+    yield from predict(text[None, :window], text[None, 1 : window + 1])  # all that was before is within reach
     whole, left = divmod(count - window, stride)
     if whole:
         rows = text.unfold(0, window, stride)[1:]
@@ -91,9 +91,9 @@ def by_window(
         size = max(1, batch_tokens // window)
         for at in range(0, whole, size):
             upto = min(at + size, whole)
-            yield from told(rows[at:upto].contiguous(), answers[at:upto])
+            yield from predict(rows[at:upto].contiguous(), answers[at:upto])
     if left:
-        yield from told(text[None, -window - 1 : -1], text[None, -left:])
+        yield from predict(text[None, -window - 1 : -1], text[None, -left:])
 
 
 @torch.no_grad()
@@ -136,12 +136,12 @@ def readable(model: Model, text: Tensor) -> Tensor:
 
 def predictor(model: Model) -> tuple[Loss, Callable[[Tensor], Tensor]]:
     """The loss by which a model tells what comes next, and the logits of its head."""
-    found = next((spec for spec in model.specs if spec.name == "next_token"), None)
-    if found is None:
+    spec = next((spec for spec in model.specs if spec.name == "next_token"), None)
+    if spec is None:
         given = ", ".join(spec.name for spec in model.specs) or "no head"
         raise InputError("model", given, "one that predicts the next token is needed", "pretrain it with NextToken")
-    head: Any = model.head(found.name)
-    return found, head.logits
+    head: Any = model.head(spec.name)
+    return spec, head.logits
 
 
 def last_vectors(model: Model, spec: Loss, rows: Tensor, count: int) -> Tensor:

@@ -48,7 +48,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointSearch:
     """The newest sound checkpoint of a run, if any, and a sentence for each newer one that is damaged."""
 
     checkpoint: Checkpoint | None
@@ -112,17 +112,17 @@ def newest(run: Path) -> Checkpoint | None:
     return find(run).checkpoint
 
 
-def find(run: Path, upto: int | None = None) -> Found:
+def find(run: Path, upto: int | None = None) -> CheckpointSearch:
     """Look at the checkpoints of a run, those up to a step if one is given, from the newest down until one verifies."""
     damaged: list[str] = []
     for number, path in _list_checkpoints(run):
         if upto is not None and number > upto:
             continue
         try:
-            return Found(verify(path), tuple(damaged))
+            return CheckpointSearch(verify(path), tuple(damaged))
         except DamagedError as error:
             damaged.append(str(error))
-    return Found(None, tuple(damaged))
+    return CheckpointSearch(None, tuple(damaged))
 
 
 class DamagedError(Exception):

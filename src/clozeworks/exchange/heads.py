@@ -164,10 +164,10 @@ def _kept(config: dict[str, Any]) -> Task | None:
     """The task as it was when the directory was written here; None where it was not, or by a later version."""
     given = config.get(OURS)
     try:
-        found = spec.from_dict(given["task"], where="config.json") if isinstance(given, dict) else None
+        task = spec.from_dict(given["task"], where="config.json") if isinstance(given, dict) else None
     except (KeyError, RecipeError):
         return None
-    return found if isinstance(found, Task) else None
+    return task if isinstance(task, Task) else None
 
 
 def _pools(summary: Summary, recipe: Recipe) -> bool:

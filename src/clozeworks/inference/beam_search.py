@@ -59,8 +59,8 @@ class _Search:
             if token != self.end and length < self.most:
                 going.append((beam, token, score))
             elif rank < beams:
-                found = Generated([*self.running[beam], token], score)
-                self.finished.append((self.how.worth(score, length), found))
+                text = Generated([*self.running[beam], token], score)
+                self.finished.append((self.how.worth(score, length), text))
         self.finished = sorted(self.finished, key=lambda item: -item[0])[:beams]
         going = going[:beams]
         full = len(self.finished) == beams
@@ -108,11 +108,11 @@ def beam_search_batch(
     while going:
         length += 1
         scores = torch.tensor([one.scores for _, one in going], device=logits.device)
-        found = _best(logits, scores, how)
+        best = _best(logits, scores, how)
         chosen: list[int] = []
         tokens: list[list[int]] = []
         left = []
-        for place, ((at, one), candidates) in enumerate(zip(going, found, strict=True)):
+        for place, ((at, one), candidates) in enumerate(zip(going, best, strict=True)):
             if steps := one.step(length, candidates):
                 left.append((at, one))
                 chosen += [place * beams + beam for beam, _, _ in steps]

@@ -166,7 +166,7 @@ def sample(
     generator = torch.Generator().manual_seed(seed)
     reader.spread(count)
     logits = reader.read(torch.tensor([prompt]).expand(count, -1)).cpu()  # drawn by the same generator everywhere
-    found: list[list[int]] = [[] for _ in range(count)]
+    sampled: list[list[int]] = [[] for _ in range(count)]
     scores = torch.zeros(count)
     running = torch.ones(count, dtype=torch.bool)
     for number in range(most):
@@ -174,10 +174,10 @@ def sample(
         own = logits.log_softmax(-1).gather(1, token[:, None])[:, 0]
         scores += torch.where(running, own, 0.0)
         for row in running.nonzero()[:, 0].tolist():
-            found[row].append(int(token[row]))
+            sampled[row].append(int(token[row]))
         if end is not None:
             running &= token != end
         if number == most - 1 or not running.any():
             break
         logits = reader.read(token[:, None]).cpu()
-    return [Generated(tokens, float(score)) for tokens, score in zip(found, scores, strict=True)]
+    return [Generated(tokens, float(score)) for tokens, score in zip(sampled, scores, strict=True)]

@@ -196,15 +196,15 @@ class TextEncoder(Bundle):
         with torch.no_grad():
             chances = head.logits(self._at_holes(ids, holes)).softmax(-1)
         best = chances.topk(min(top, chances.shape[-1]))
-        found = []
+        filled_masks = []
         for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
             guesses = []
             for score, token in zip(scores, tokens, strict=True):
                 filled = [*ids[begin:at], token, *ids[at + 1 : begin - 2]]
                 text = tokenizer.decode(filled, skip_specials=False)
                 guesses.append({"token": self.word(token), "score": score, "id": token, "text": text})
-            found.append(guesses)
-        return found if len(found) > 1 else found[0]
+            filled_masks.append(guesses)
+        return filled_masks if len(filled_masks) > 1 else filled_masks[0]
 
     def add_special_tokens(self, ids: list[int]) -> tuple[list[int], int]:
         """A text between its specials, and where it begins there."""
@@ -265,11 +265,12 @@ class TextEncoder(Bundle):
         reader = IncrementalReader(self.model, length=segments.length)
         most = min(tokens, self.longest - len(start))
         if beams > 1:
-            found = beam_search(reader, start, most, BeamSearch(beams, penalty), end=tokenizer.sep)[:count]
+            continuations = beam_search(reader, start, most, BeamSearch(beams, penalty), end=tokenizer.sep)[:count]
         else:
-            found = sample(reader, start, most, how or Sampling(), end=tokenizer.sep, count=count, seed=seed)
+            continuations = sample(reader, start, most, how or Sampling(), end=tokenizer.sep, count=count, seed=seed)
         return [
-            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
+            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score}
+            for one in continuations
         ]
 
     def translate(self, texts: Sequence[str] | str, *, beams: int = 4, penalty: float = 0.6) -> list[str]:
@@ -282,11 +283,11 @@ class TextEncoder(Bundle):
             more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
         return translate(self.model, self._tokenizer(), features.list_texts(texts), longest=self.longest, **more)
 
-    def alignment(self, found: Translation) -> Alignment:
+    def alignment(self, translation: Translation) -> Alignment:
         """Where the decoder looked in the source while it wrote this translation."""
         decoder = self.recipe.decoder
         ends = {} if decoder is None else {"start": decoder.start, "end": decoder.end}
-        return align(self.model, self._tokenizer(), found, longest=self.longest, **ends)
+        return align(self.model, self._tokenizer(), translation, longest=self.longest, **ends)
 
     def predict(self, given: Any, columns: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """What a fine-tuned model answers to a text, to several, or to rows: dicts, a frame, a dataset, a Path.
@@ -342,13 +343,13 @@ class TextEncoder(Bundle):
         features.check_words(sentences)
         own = self._with_words([word for words in sentences for word in words])
         rows, places = features.place_words(own._tokenizer(), sentences, own.add_special_tokens, self.longest)
-        found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
+        vectors = [np.zeros((0, 0, 0), np.float32)] * len(rows)
         for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
             layers = features.stack_layers(result.hidden_states, self.recipe.name)
             for at, n in enumerate(chosen):
-                found[n] = layers[:, at, places[n]]
-        return found
+                vectors[n] = layers[:, at, places[n]]
+        return vectors
 
     def _with_words(self, texts: Sequence[str]) -> "TextEncoder":
         """With every word of the texts, where the model reads characters."""

@@ -46,23 +46,23 @@ class Confusion:
     def matthews(self) -> float:
         """The correlation of what is and what was told (Matthews 1975), for any number of classes (Gorodkin 2004)."""
         counts = self.counts.astype(np.float64)
-        there, told, total = counts.sum(1), counts.sum(0), counts.sum()
-        cover = np.trace(counts) * total - there @ told
-        spread = (total**2 - there @ there) * (total**2 - told @ told)
+        there, predicted, total = counts.sum(1), counts.sum(0), counts.sum()
+        cover = np.trace(counts) * total - there @ predicted
+        spread = (total**2 - there @ there) * (total**2 - predicted @ predicted)
         return float(cover / np.sqrt(spread)) if spread > 0 else 0.0
 
     @property
     def classes(self) -> dict[str, OfClass]:
-        right, told, there = np.diag(self.counts), self.counts.sum(0), self.counts.sum(1)
-        return {name: _of(*found) for name, *found in zip(self.labels, right, told, there, strict=True)}
+        right, predicted, there = np.diag(self.counts), self.counts.sum(0), self.counts.sum(1)
+        return {name: _of(*counts) for name, *counts in zip(self.labels, right, predicted, there, strict=True)}
 
 
-def confusion(truth: Sequence[str], told: Sequence[str], labels: Sequence[str] | None = None) -> Confusion:
+def confusion(truth: Sequence[str], predicted: Sequence[str], labels: Sequence[str] | None = None) -> Confusion:
     """The matrix for these classes in this order; without any, all that occur, sorted."""
-    names = tuple(sorted({*truth, *told}) if labels is None else labels)
+    names = tuple(sorted({*truth, *predicted}) if labels is None else labels)
     number = {name: at for at, name in enumerate(names)}
     counts = np.zeros((len(names), len(names)), np.int64)
-    np.add.at(counts, ([number[each] for each in truth], [number[each] for each in told]), 1)
+    np.add.at(counts, ([number[each] for each in truth], [number[each] for each in predicted]), 1)
     return Confusion(names, counts)
 
 
@@ -72,7 +72,7 @@ class Several:
 
     labels: tuple[str, ...]
     right: np.ndarray  # int64 [labels]
-    told: np.ndarray
+    predicted: np.ndarray
     there: np.ndarray
     accuracy: float  # the share of texts of which every label is right
 
@@ -83,26 +83,26 @@ class Several:
     @property
     def micro_f1(self) -> float:
         """All decisions together."""
-        return _of(self.right.sum(), self.told.sum(), self.there.sum()).f1
+        return _of(self.right.sum(), self.predicted.sum(), self.there.sum()).f1
 
     @property
     def classes(self) -> dict[str, OfClass]:
-        found = zip(self.labels, self.right, self.told, self.there, strict=True)
-        return {name: _of(*counts) for name, *counts in found}
+        columns = zip(self.labels, self.right, self.predicted, self.there, strict=True)
+        return {name: _of(*counts) for name, *counts in columns}
 
 
-def several(truth: Sequence[Sequence[str]], told: Sequence[Sequence[str]], labels: Sequence[str]) -> Several:
+def several(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: Sequence[str]) -> Several:
     right, said, there = (np.zeros(len(labels), np.int64) for _ in range(3))
     number, whole = {name: at for at, name in enumerate(labels)}, 0
-    for ours, theirs in zip(told, truth, strict=True):
+    for ours, theirs in zip(predicted, truth, strict=True):
         whole += set(ours) == set(theirs)
         for names, counts in ((set(ours) & set(theirs), right), (set(ours), said), (set(theirs), there)):
             counts[[number[name] for name in names]] += 1
     return Several(tuple(labels), right, said, there, _share(whole, len(truth)))
 
 
-def _of(right: int, told: int, there: int) -> OfClass:
-    return OfClass(_share(right, told), _share(right, there), _share(2 * right, told + there), int(there))
+def _of(right: int, predicted: int, there: int) -> OfClass:
+    return OfClass(_share(right, predicted), _share(right, there), _share(2 * right, predicted + there), int(there))
 
 
 def _share(part: float, whole: float) -> float:

@@ -59,11 +59,11 @@ def named(tags: Iterable[str]) -> Scheme:
 
 def complete(tags: Iterable[str], scheme: Scheme) -> list[str]:
     """These tags, and all others that the scheme has for their types: rows to come may well have them."""
-    found = set(tags)
-    inside = "M" if any(name[0] == "M" for name in found) and scheme == "BIOES" else "I"
-    types = {name[1:] for name in found if name != OUTSIDE} if scheme != "plain" else set()
-    found |= {prefix.replace("I", inside) + each for each in types for prefix in PREFIXES[scheme]}
-    return sorted(found | ({OUTSIDE} if types else set()))
+    names = set(tags)
+    inside = "M" if any(name[0] == "M" for name in names) and scheme == "BIOES" else "I"
+    types = {name[1:] for name in names if name != OUTSIDE} if scheme != "plain" else set()
+    names |= {prefix.replace("I", inside) + each for each in types for prefix in PREFIXES[scheme]}
+    return sorted(names | ({OUTSIDE} if types else set()))
 
 
 def follows(before: str | None, now: str | None, scheme: Scheme) -> bool:

@@ -135,17 +135,17 @@ class Classify(Task):
             middle = float(self._scores(table).mean()) if len(table) else 0.0
             return dataclasses.replace(self, graded=True, many=False, labels=(), weights=(), middle=middle)
         rows = [labels_of(row["label"]) for row in table.rows]
-        found = sorted({label for row in rows for label in row})
+        labels = sorted({label for row in rows for label in row})
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
-        if len(found) < 2 and not many:
-            given = f"one class only, {next(iter(found), 'none')}"
+        if len(labels) < 2 and not many:
+            given = f"one class only, {next(iter(labels), 'none')}"
             raise InputError(table.name, given, "two classes are needed to tell apart", "add rows of another class")
         if self.balance and many:
             needed = "classes are balanced where a text is of one"
             raise InputError(table.name, "rows of several labels", needed, "leave balance out")
-        counts = [sum(row == [label] for row in rows) for label in found] if self.balance else []
-        weights = tuple(len(rows) / (len(found) * count) for count in counts)
-        return dataclasses.replace(self, labels=tuple(found), many=many, weights=weights)
+        counts = [sum(row == [label] for row in rows) for label in labels] if self.balance else []
+        weights = tuple(len(rows) / (len(labels) * count) for count in counts)
+        return dataclasses.replace(self, labels=tuple(labels), many=many, weights=weights)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         labelled = self.laid(table, tokenizer)
@@ -166,13 +166,13 @@ class Classify(Task):
                 given = f"{len(rows[at])} labels"
                 raise InputError(table.where(at), given, "the model gives each row one", "mend the row")
             return np.array([row[0] for row in rows], np.int64)
-        found = np.zeros((len(rows), len(self.labels)), np.float32)
+        targets = np.zeros((len(rows), len(self.labels)), np.float32)
         for at, row in enumerate(rows):
-            found[at, row] = 1.0
-        return found
+            targets[at, row] = 1.0
+        return targets
 
     def _scores(self, table: Table) -> np.ndarray:
-        found = []
+        scores = []
         for at, row in enumerate(table.rows):
             try:
                 value = float(row["score"])
@@ -180,8 +180,8 @@ class Classify(Task):
                 value = math.nan
             if not math.isfinite(value):
                 raise InputError(table.where(at), f"score {row['score']!r}", "a number is needed", "mend the row")
-            found.append(value)
-        return np.array(found, np.float32)
+            scores.append(value)
+        return np.array(scores, np.float32)
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         values = np.stack(outputs)[labelled.first[:-1]] if len(outputs) else np.zeros((0, self.outputs), np.float32)
@@ -202,17 +202,17 @@ class Classify(Task):
         Of several labels: accuracy (every label right), f1 and f1_micro. Of scores: pearson, spearman and mse.
         """
         if self.graded:
-            truth, told = [float(row["score"]) for row in table.rows], [answer["score"] for answer in answers]
+            truth, predicted = [float(row["score"]) for row in table.rows], [answer["score"] for answer in answers]
             figures = {"pearson": pearson, "spearman": spearman, "mse": mean_squared_error}
-            return {name: figure(truth, told) for name, figure in figures.items()}
-        truth, told = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
+            return {name: figure(truth, predicted) for name, figure in figures.items()}
+        truth, predicted = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
         if self.many:
-            found = several(truth, told, self.labels)
-            return {"accuracy": found.accuracy, "f1": found.macro_f1, "f1_micro": found.micro_f1}
-        found = confusion([row[0] for row in truth], [row[0] for row in told], self.labels)
-        figures = {"accuracy": found.accuracy, "f1": found.macro_f1, "mcc": found.matthews}
+            result = several(truth, predicted, self.labels)
+            return {"accuracy": result.accuracy, "f1": result.macro_f1, "f1_micro": result.micro_f1}
+        result = confusion([row[0] for row in truth], [row[0] for row in predicted], self.labels)
+        figures = {"accuracy": result.accuracy, "f1": result.macro_f1, "mcc": result.matthews}
         if len(self.labels) == 2:
-            figures[f"f1_{self.labels[1]}"] = found.classes[self.labels[1]].f1
+            figures[f"f1_{self.labels[1]}"] = result.classes[self.labels[1]].f1
         return figures
 
     def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:

@@ -146,8 +146,8 @@ class SentenceEmbedding(Task):
         if not graded or scores is None:
             return dataclasses.replace(self, loss="in_batch_negatives", low=None, high=None, graded=False)
         low, high = (
-            given if given is not None else float(found)
-            for given, found in ((self.low, scores.min()), (self.high, scores.max()))
+            given if given is not None else float(observed)
+            for given, observed in ((self.low, scores.min()), (self.high, scores.max()))
         )
         return dataclasses.replace(self, loss=self.loss or "cosent", low=low, high=high, graded=True)
 
@@ -218,8 +218,8 @@ class SentenceEmbedding(Task):
         if answers and "rank" in answers[0]:
             at = np.array([answer["rank"] for answer in answers])
             return {"mrr": float((1 / at).mean()), "accuracy": float((at == 1).mean())}
-        truth, told = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
-        return {"spearman": spearman(truth, told), "pearson": pearson(truth, told)}
+        truth, predicted = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
+        return {"spearman": spearman(truth, predicted), "pearson": pearson(truth, predicted)}
 
     def badness(self, answers: Answers, table: Table) -> np.ndarray:
         """How far each pair is from its place in the order of the scores, as a part of all rows; without scores, by its
@@ -244,7 +244,7 @@ def scores_of(table: Table) -> np.ndarray | None:
     """float64 [rows]; None where no row has one."""
     if all(row.get("score") is None for row in table.rows):
         return None
-    found = []
+    scores = []
     for at, row in enumerate(table.rows):
         try:
             value = float(row["score"])
@@ -253,8 +253,8 @@ def scores_of(table: Table) -> np.ndarray | None:
         if not math.isfinite(value):
             given = "no score" if row.get("score") is None else f"score {row['score']!r}"
             raise InputError(table.where(at), given, "a number is needed, as in other rows", "mend the row")
-        found.append(value)
-    return np.array(found)
+        scores.append(value)
+    return np.array(scores)
 
 
 def differ(scores: np.ndarray | None) -> bool:
@@ -272,10 +272,9 @@ def _rows(values: Tensor, batch: Batch) -> Tensor:
     return values.unflatten(0, (len(batch.index), -1))[:, 0]
 
 
-def _shaped(found: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    values = (np.stack(found), fields[TEXT], fields[TARGET])
-    vectors, text, target = (torch.from_numpy(each).unflatten(0, (rows, -1)) for each in values)
-    return vectors, text, target
+def _shaped(outputs: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows: int) -> tuple[Tensor, ...]:
+    values = (np.stack(outputs), fields[TEXT], fields[TARGET])
+    return tuple(torch.from_numpy(each).unflatten(0, (rows, -1)) for each in values)
 
 
 class SentenceEmbeddingLayer(TaskLayer):

@@ -67,7 +67,7 @@ class PairLayer(ClassifyLayer):
         )  # rows alone do not say which two belong together
 
     def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
-        found = super().summed(hidden, batch)
+        summaries = super().summed(hidden, batch)
         if not self.both:
-            return found
-        return found.unflatten(0, (-1, 2)).sum(1).repeat_interleave(2, 0)  # each of the two is judged by their sum
+            return summaries
+        return summaries.unflatten(0, (-1, 2)).sum(1).repeat_interleave(2, 0)  # each of the two is judged by their sum

@@ -177,12 +177,12 @@ class QuestionAnswering(Task):
         silent = not ranked or (self.threshold is not None and margin is not None and margin > self.threshold)
         scores = [score for _, score in ranked] + [nothing] * (self.threshold is not None or not ranked)
         shares = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
-        told = [
+        spans = [
             {"answer": row["context"][begin:end], "start": begin, "end": end, "score": share}
             for ((begin, end), _), share in zip(ranked, shares, strict=False)
         ]
         none = {"answer": "", "start": None, "end": None, "score": shares[-1]}
-        best, others = (none, told) if silent else (told[0], told[1:])
+        best, others = (none, spans) if silent else (spans[0], spans[1:])
         name = at if row.get("id") is None else row["id"]
         return {"id": name, **best, "no_answer": silent, "margin": margin, "others": others[:OTHERS]}
 

@@ -149,14 +149,16 @@ class Seq2Seq(Task):
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         source = self._source(tokenizer, tokenizer.encode([row["source"] for row in table.rows]))
         texts = [_target(row["target"], table, at) if truth else "" for at, row in enumerate(table.rows)]
-        found = tokenizer.encode(texts)
-        for at, one in enumerate(found):
+        encoded = tokenizer.encode(texts)
+        for at, one in enumerate(encoded):
             if truth and not len(one.ids):
                 raise _nothing(table, at)
-        target = self._target(tokenizer, found)
+        target = self._target(tokenizer, encoded)
         joined = sides.join(source, target)
         if truth:
-            _label(joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in found])
+            _label(
+                joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in encoded]
+            )
         if self.architecture == "prefix":
             inside = np.maximum(joined.position - np.repeat(joined.fields[sides.SOURCE], joined.lengths) + 1, 0)
             joined.order = inside.astype(np.int32)

@@ -108,27 +108,27 @@ class Tag(Task):
     def with_labels(self, table: Table) -> "Tag":
         rows = [_list(row["tags"]) for row in table.rows]
         scheme = self.scheme or guessed(rows)
-        found = complete({tag for row in rows for tag in row}, scheme)
-        if len(found) < 2:
-            given = f"one tag only, {found[0]}" if found else "no tag"
+        labels = complete({tag for row in rows for tag in row}, scheme)
+        if len(labels) < 2:
+            given = f"one tag only, {labels[0]}" if labels else "no tag"
             raise InputError(table.name, given, "two tags are needed to tell apart", "add rows with another tag")
         cut = self.cut or guessed_cut([word for row in table.rows for word in _list(row["tokens"])])
-        return dataclasses.replace(self, labels=tuple(found), scheme=scheme, cut=cut)
+        return dataclasses.replace(self, labels=tuple(labels), scheme=scheme, cut=cut)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         rows = [_list(row["tokens"]) for row in table.rows]
         labels = self._truth(table, rows) if truth else [np.zeros(len(words), np.int32) for words in rows]
         room = self.template.length - self.template.around(pair=False)
-        texts, told, owner = [], [], []
+        texts, targets, owner = [], [], []
         for number, (words, marks) in enumerate(zip(pieces(tokenizer, rows), labels, strict=True)):
             words = [Pieces(word.ids[:room], min(word.lead, room - 1)) for word in words]
             sizes = np.array([len(word.ids) for word in words], np.int64)
             for window in windows(sizes, room, min(self.overlap, room // 2)):
                 texts.append(_text(words[window.begin : window.end]))
-                told.append(self._marks(window, texts[-1], sizes, marks))
+                targets.append(self._marks(window, texts[-1], sizes, marks))
                 owner.append(number)
         laid = dataclasses.replace(self.template, marks=False).lay(tokenizer, texts)
-        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *told])
+        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *targets])
         if truth:
             laid.examples.fields[KNOWN] = np.ones(len(texts), bool)
         return self._units(laid.examples, np.array(owner, np.int64))
@@ -152,15 +152,15 @@ class Tag(Task):
 
     def _truth(self, table: Table, rows: list[list[str]]) -> list[np.ndarray]:
         number = {label: at for at, label in enumerate(self.labels)}
-        found = []
+        numbers = []
         for at, words in enumerate(rows):
             tags = _list(table.rows[at]["tags"])
             if len(tags) != len(words):
                 given = f"{len(words)} tokens and {len(tags)} tags"
                 raise InputError(table.where(at), given, "each token has one tag", "mend the row")
             known = [number[tag] if tag in number else self.number(tag, table, at) for tag in tags]
-            found.append(np.array(known, np.int32))
-        return found
+            numbers.append(np.array(known, np.int32))
+        return numbers
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
@@ -173,11 +173,11 @@ class Tag(Task):
         scores: list[list[float]] = [[] for _ in words]
         examples = labelled.examples
         owner = np.repeat(labelled.row, np.diff(labelled.first))
-        for at, (row, told) in enumerate(zip(owner.tolist(), outputs, strict=True)):
+        for at, (row, output) in enumerate(zip(owner.tolist(), outputs, strict=True)):
             here = slice(examples.first[at], examples.first[at + 1])
             first = examples.word_starts[here][examples.labels[here] != NOTHING]
-            tags[row] += [self.labels[int(each)] for each in told[first, 0]]
-            scores[row] += told[first, 1].tolist()
+            tags[row] += [self.labels[int(each)] for each in output[first, 0]]
+            scores[row] += output[first, 1].tolist()
         return [self._answer(*each) for each in zip(table.rows, words, tags, scores, strict=True)]
 
     def _answer(self, row: Row, words: list[str], tags: list[str], scores: list[float]) -> dict[str, Any]:
@@ -187,23 +187,23 @@ class Tag(Task):
             answer = {"tokens": words, **answer}
         if not self.spells:
             return answer
-        answer["entities"] = found = []
+        answer["entities"] = spelled = []
         for entity in entities(tags, self.scheme or "plain"):
             inside = slice(entity.start, entity.end)
-            told = {"type": entity.type, "start": entity.start, "end": entity.end, "text": joined(words[inside])}
+            described = {"type": entity.type, "start": entity.start, "end": entity.end, "text": joined(words[inside])}
             if places is not None:
                 begin, end = places[entity.start][0], places[entity.end - 1][1]
-                told |= {"text": row["text"][begin:end], "characters": [begin, end]}
-            found.append({**told, "score": float(np.mean(scores[inside]))})
+                described |= {"text": row["text"][begin:end], "characters": [begin, end]}
+            spelled.append({**described, "score": float(np.mean(scores[inside]))})
         return answer
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """accuracy of tags; precision, recall and f1 of entities, read leniently, or f1 as the mean over plain tags."""
-        truth, told = [_list(row["tags"]) for row in table.rows], [answer["tags"] for answer in answers]
-        right = accuracy(truth, told)
+        truth, predicted = [_list(row["tags"]) for row in table.rows], [answer["tags"] for answer in answers]
+        right = accuracy(truth, predicted)
         if not self.spells:
-            return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*told)]).macro_f1}
-        all_ = overall(by_type(truth, told, self.scheme or "plain"))
+            return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*predicted)]).macro_f1}
+        all_ = overall(by_type(truth, predicted, self.scheme or "plain"))
         return {"accuracy": right, "precision": all_.precision, "recall": all_.recall, "f1": all_.f1}
 
     def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
@@ -277,8 +277,8 @@ class TagLayer(HeadLayer):
             best = self.crf.best(logits, lengths)
             chance = self.crf.chances(logits, lengths).gather(1, best[:, None])[:, 0]
         counts = torch.bincount(self._owner(batch), minlength=len(batch.firsts)).tolist()
-        told = torch.stack([best.to(chance.dtype), chance], 1).cpu().numpy()
-        return np.split(told, np.cumsum(counts)[:-1])
+        predicted = torch.stack([best.to(chance.dtype), chance], 1).cpu().numpy()
+        return np.split(predicted, np.cumsum(counts)[:-1])
 
 
 def allowed(labels: Sequence[str], scheme: Scheme | None) -> Tensor:

@@ -78,7 +78,7 @@ def _counted(
     progress: Progress | None,
 ) -> list[_Run]:
     """A sixth of the memory is for the cells and one for the table; its way to the disk takes three times as much."""
-    from clozeworks.vectors.pair_kernels import EMPTY, count_pairs
+    from clozeworks.vectors.kernels.glove import EMPTY, count_pairs
 
     vocab = len(words)
     starts, widths, cells = _cells(vocab, both, memory // 6 // 8)
@@ -146,11 +146,11 @@ def _listed(
 def _emptied(keys: np.ndarray, values: np.ndarray, folder: str | os.PathLike[str] | None, held: int) -> _Run:
     """What a table holds, in order of its keys, in files beyond `held` bytes; the table is empty afterwards."""
     used = np.flatnonzero(keys >= 0)
-    found, sums = keys[used], values[used]
+    taken, sums = keys[used], values[used]
     keys[used], values[used] = -1, 0
-    order = np.argsort(found)
+    order = np.argsort(taken)
     kept = Column(np.int64, folder, held), Column(np.float64, folder, held)
-    kept[0].append(found[order])
+    kept[0].append(taken[order])
     kept[1].append(sums[order])
     return kept[0].array(), kept[1].array()
 

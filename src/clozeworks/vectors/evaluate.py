@@ -67,14 +67,14 @@ def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold:
     """
     judged = read_pairs(path)
     places = _places(vectors, first, fold)
-    found = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
-    known = [(a, b, score) for a, b, score in found if a is not None and b is not None]
+    placed = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
+    known = [(a, b, score) for a, b, score in placed if a is not None and b is not None]
     name = Path(path).name
     if len({score for _, _, score in known}) < 2:  # nothing to agree with
         return Similarity(name, math.nan, math.nan, len(known), len(judged))
     one, other, truth = zip(*known, strict=True)
-    told = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
-    return Similarity(name, spearman(truth, told), pearson(truth, told), len(known), len(judged))
+    predicted = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
+    return Similarity(name, spearman(truth, predicted), pearson(truth, predicted), len(known), len(judged))
 
 
 def analogies(
@@ -138,13 +138,13 @@ def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
     first, second, score = columns
     head = rows[0][2]
     named = len(head) > score and _number(head[score]) is None and head[score].lower() not in UNKNOWN
-    found: list[tuple[str, str, float]] = []
+    pairs: list[tuple[str, str, float]] = []
     for number, line, cells in rows[1 if named else 0 :]:
         value = _number(cells[score]) if len(cells) > score else None
         if value is None:
             raise _unread(path, number, line)
-        found.append((cells[first], cells[second], value))
-    return _some(found, path)
+        pairs.append((cells[first], cells[second], value))
+    return _some(pairs, path)
 
 
 def _cells(line: str, between: str | None) -> list[str]:
@@ -155,8 +155,8 @@ def _columns(rows: list[list[str]]) -> tuple[int, int, int] | None:
     """Where the words are, and the judgement: a column of numbers has one in every second row at least."""
     met = [sum(len(row) > k and _number(row[k]) is not None for row in rows) for k in range(max(map(len, rows)))]
     numbers = [2 * count >= len(rows) for count in met]
-    told = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
-    words = told if len(told) == 2 else [k for k, number in enumerate(numbers) if not number][:2]
+    named = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
+    words = named if len(named) == 2 else [k for k, number in enumerate(numbers) if not number][:2]
     scores = [k for k, number in enumerate(numbers) if number and len(words) == 2 and k > words[1]]
     return (words[0], words[1], scores[0]) if scores else None
 
@@ -196,10 +196,10 @@ def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
                 yield number, line
 
 
-def _some(found: list[Any], path: StrPath) -> list[Any]:
-    if not found:
+def _some(entries: list[Any], path: StrPath) -> list[Any]:
+    if not entries:
         raise InputError(path, "nothing in it", "judged words are needed", "check the file")
-    return found
+    return entries
 
 
 def _number(text: str) -> float | None:

@@ -63,7 +63,7 @@ class Fit:
 
         Several threads write into the same rows without waiting for each other; with one the result is exact.
         """
-        from clozeworks.vectors.pair_kernels import fit_pairs
+        from clozeworks.vectors.kernels.glove import fit_pairs
 
         dtype, dim = self.words.dtype.type, self.words.shape[1] - 1
         rows = (self.words.reshape(-1), self.contexts.reshape(-1))
@@ -112,7 +112,7 @@ def least_squares(
     memory: int = MEMORY,
     folder: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
-    told: Callable[[int, float], None] | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
     **reading: Any,
 ) -> Vectors:
     """Vectors of a text: what `read_words` reads, or lists of words.
@@ -145,8 +145,8 @@ def least_squares(
         if not np.isfinite(losses[-1]):
             todo = "use a smaller one; 0.05 is usual"
             raise InputError("rate", rate, f"the loss is no longer a number in epoch {epoch}", todo)
-        if told:
-            told(epoch, losses[-1])
+        if on_epoch:
+            on_epoch(epoch, losses[-1])
     about = {"method": "glove", "dim": dim, "window": window, "both": both, "x_max": x_max, "alpha": alpha}
     about |= {"rate": rate, "epochs": epochs, "min_count": min_count, "seed": seed, "losses": losses}
     return vectors_of(fit, words, keep, unknown, {**about, "pairs": len(pairs), "read": words.read})

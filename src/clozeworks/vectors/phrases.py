@@ -18,7 +18,7 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.vectors.column import Column, pieces
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.compiled import compiled
 from clozeworks.vectors.words import Words, ranked, renumbered
 
 JOINT = "_"
@@ -75,9 +75,9 @@ def scored(words: Words, phrases: Phrases, border: float) -> dict[tuple[int, int
             share = together / total
             score = np.log(share / (a / total * (b / total))) / -np.log(share)
             score[together < phrases.min_count] = -np.inf
-    found = np.flatnonzero(score > border)
-    keys = zip(first[found].tolist(), second[found].tolist(), strict=True)
-    return dict(zip(keys, score[found].tolist(), strict=True))
+    above = np.flatnonzero(score > border)
+    keys = zip(first[above].tolist(), second[above].tolist(), strict=True)
+    return dict(zip(keys, score[above].tolist(), strict=True))
 
 
 def _pairs(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -127,13 +127,13 @@ def _merged(
 
 
 def _pass(words: Words, phrases: Phrases, border: float, folder: str | os.PathLike[str] | None) -> Words:
-    found = scored(words, phrases, border)
-    if not found:
+    pairs = scored(words, phrases, border)
+    if not pairs:
         return words
     names = list(words.words)
     number = {word: at for at, word in enumerate(names)}
-    keys, values = np.empty(len(found), np.int64), np.empty(len(found), np.int32)
-    for at, (a, b) in enumerate(sorted(found)):
+    keys, values = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int32)
+    for at, (a, b) in enumerate(sorted(pairs)):
         name = f"{words.words[a]}{JOINT}{words.words[b]}"
         if name not in number:
             number[name] = len(names)

@@ -42,7 +42,7 @@ def read_words(
     """
     if isinstance(source, Words):
         return source.kept(min_count, most, folder)
-    source, listed = _told(source)
+    source, listed = _peek(source)
     if listed:
         return gathered(source, min_count, most, folder)
     with tempfile.TemporaryDirectory(prefix="clozeworks-words-", dir=folder) as spool:
@@ -57,7 +57,7 @@ def read_words(
         return gathering.finish(reader.name, min_count, most)
 
 
-def _told(source: Any) -> tuple[Any, bool]:
+def _peek(source: Any) -> tuple[Any, bool]:
     """What is given, whole again after a look at its first item, and whether it is lists of words."""
     if isinstance(source, str | os.PathLike) or hasattr(source, "column_names") or not isinstance(source, Iterable):
         return source, False

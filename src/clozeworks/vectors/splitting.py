@@ -41,9 +41,9 @@ class Splitter:
         self._marks = given.marks
         self._known: dict[str, list[str]] = {}
         name = given.segmenter
-        found = segmenters.segmenter(name) if isinstance(name, str) else name
+        segmenter = segmenters.segmenter(name) if isinstance(name, str) else name
         self._spaced = name == "spaces"
-        self._segment = None if found is None else Segmentation(found)
+        self._segment = None if segmenter is None else Segmentation(segmenter)
 
     def __call__(self, unit: Unit) -> Part:
         return Part.of(sentence for document in unit.documents for sentence in self._sentences(document) if sentence)
@@ -56,10 +56,10 @@ class Splitter:
             return (self._whole(text.split()) for text in sentences)
         if self._segment is None:
             return map(self.words, sentences)
-        found, _ = self._segment(sentences)
+        segmented, _ = self._segment(sentences)
         return (
             self.words(text) if known is None else self._whole(known)
-            for text, known in zip(sentences, found, strict=True)
+            for text, known in zip(sentences, segmented, strict=True)
         )
 
     def words(self, text: str) -> list[str]:
@@ -75,8 +75,8 @@ class Splitter:
         return words
 
     def _cut(self, stretch: str) -> list[str]:
-        found = self._split.pre_tokenize_str(self._normal.normalize_str(stretch))
-        return [word for word, _ in found if self._marks or not is_punctuation(word[0])]
+        pieces = self._split.pre_tokenize_str(self._normal.normalize_str(stretch))
+        return [word for word, _ in pieces if self._marks or not is_punctuation(word[0])]
 
     def _whole(self, words: Iterable[str]) -> list[str]:
         """Words that are known, in the letters that the others have."""

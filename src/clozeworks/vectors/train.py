@@ -17,10 +17,10 @@ import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import kernels
-from clozeworks.vectors.arithmetic import padded_rows, unpadded
-from clozeworks.vectors.huffman import Tree, tree_of
-from clozeworks.vectors.noise import Alias, alias_of, cumulative, keep_thresholds
+from clozeworks.vectors.kernels import word2vec
+from clozeworks.vectors.kernels.arithmetic import padded_rows, unpadded
+from clozeworks.vectors.kernels.huffman import Tree, tree_of
+from clozeworks.vectors.kernels.noise import Alias, alias_of, cumulative, keep_thresholds
 from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.reading import Progress, read_words
 from clozeworks.vectors.subwords import BUCKETS, ROWS, Parts, Subwords, composed, parts_of
@@ -170,7 +170,7 @@ def choose_negative(negative: int | None, hs: bool) -> int:
 def train(words: Words, settings: Settings, progress: Progress | None = None) -> Vectors:
     """Train on a stream; the result tells in `about` the settings, the loss of each epoch and the words a second."""
     check(words)
-    words = dataclasses.replace(words, ends=cut(words.ends, kernels.LONGEST))
+    words = dataclasses.replace(words, ends=cut(words.ends, word2vec.LONGEST))
     parts = None if settings.subwords is None else parts_of(words.words, settings.subwords)
     inputs, outputs = fresh(words, settings, parts)
     run = Run(words, settings, inputs, outputs, progress, parts)
@@ -228,7 +228,7 @@ def fresh(words: Words, settings: Settings, parts: Parts | None = None) -> tuple
 
 
 @dataclass(slots=True)
-class Told:
+class EpochSums:
     """What the threads have done so far."""
 
     loss: float = 0.0
@@ -259,27 +259,27 @@ class Run:
         begin = time.perf_counter()
         losses = []
         for epoch in range(self.settings.epochs):
-            told = self._epoch(epoch)
-            losses.append(round(told.loss / max(told.groups, 1), 6))
+            sums = self._epoch(epoch)
+            losses.append(round(sums.loss / max(sums.groups, 1), 6))
         return losses, time.perf_counter() - begin
 
-    def _epoch(self, epoch: int) -> Told:
-        told = Told()
+    def _epoch(self, epoch: int) -> EpochSums:
+        sums = EpochSums()
         stretches = iter(range(len(self._borders) - 1))
         if self.settings.threads == 1:
-            self._work(epoch, stretches, told)
-            return told
+            self._work(epoch, stretches, sums)
+            return sums
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            futures = [pool.submit(self._work, epoch, stretches, told) for _ in range(self.settings.threads)]
+            futures = [pool.submit(self._work, epoch, stretches, sums) for _ in range(self.settings.threads)]
             try:
                 for future in futures:
                     future.result()
             except BaseException:
                 self._stopped = True
                 raise
-        return told
+        return sums
 
-    def _work(self, epoch: int, stretches: Iterator[int], told: Told) -> None:
+    def _work(self, epoch: int, stretches: Iterator[int], sums: EpochSums) -> None:
         total = len(self.words.ids) * self.settings.epochs
         while not self._stopped:
             with self._lock:
@@ -293,10 +293,10 @@ class Run:
             seed = counter_rng.fold(self.settings.seed, epoch, number) | np.uint64(1)
             loss, groups, _ = self._step(first, last, np.float32(rate), np.uint64(seed))
             with self._lock:
-                told.loss, told.groups = told.loss + loss, told.groups + groups
-                told.words += int(self.words.ends[last - 1]) - begin
+                sums.loss, sums.groups = sums.loss + loss, sums.groups + groups
+                sums.words += int(self.words.ends[last - 1]) - begin
                 if self.progress:
-                    self.progress("train", told.words + epoch * len(self.words.ids), total)
+                    self.progress("train", sums.words + epoch * len(self.words.ids), total)
 
 
 def stepper(
@@ -313,10 +313,10 @@ def stepper(
         noise = alias_of(cumulative(words.counts))
     ids, ends = np.asarray(words.ids), np.asarray(words.ends)  # a map is an array to the kernels
     if parts is None:
-        kernel: Callable[..., Any] = kernels.train
+        kernel: Callable[..., Any] = word2vec.train
         more = ((*tree, longest), settings.window, settings.negative, settings.bags, settings.shared)
     else:
-        kernel = kernels.train_parts
+        kernel = word2vec.train_parts
         more = ((parts.starts, parts.rows, parts.most), settings.window, settings.negative, settings.bags)
 
     def step(first: int, last: int, rate: np.float32, seed: np.uint64) -> tuple[float, int, int]:

@@ -156,8 +156,8 @@ def ranked(
     """The words that stay, by falling count and then by spelling, their counts, and of each given word its new
     number, -1 for one that goes."""
     frequent = np.flatnonzero(counts >= min_count)
-    told = counts.tolist()
-    order = sorted(frequent.tolist(), key=lambda at: (-told[at], words[at]))[:most]
+    frequency = counts.tolist()
+    order = sorted(frequent.tolist(), key=lambda at: (-frequency[at], words[at]))[:most]
     rank = np.full(len(words), -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return [words[at] for at in order], counts[order].astype(np.int64), rank

@@ -57,13 +57,13 @@ def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings:
     """Train vectors, save them, and say what came of it; settings that are None or False stay the method's own."""
     from clozeworks.screen.console import emit, screen
     from clozeworks.screen.progress_bar import Bar
-    from clozeworks.vectors import formats
+    from clozeworks.vectors.formats import files
 
     name = " ".join(options.words[:2])
     if options.out is None:
         todo = "for example: --out words.safetensors"
         raise InputError(f"clozeworks {name}", "no --out", "a file to write is needed", todo)
-    formats.check_writable(options.out, not options.no_header)
+    files.check_writable(options.out, not options.no_header)
     settings |= {key: getattr(options, key) for key in ("dim", "min_count", "max_words", "seed", "workers")}
     settings |= {"deterministic": options.deterministic, "phrases": choose_phrases(options)}
     given = {key: value for key, value in settings.items() if value is not None and value is not False}

@@ -108,8 +108,8 @@ class CRFLayer(CustomInit):
         return torch.cat(path[::-1], 1)[real]
 
     def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        found = (self.pace * parameter for parameter in (self.step, self.start, self.end))
-        return cast(tuple[Tensor, Tensor, Tensor], tuple(found))
+        scores = (self.pace * parameter for parameter in (self.step, self.start, self.end))
+        return cast(tuple[Tensor, Tensor, Tensor], tuple(scores))
 
 
 def _padded(flat: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

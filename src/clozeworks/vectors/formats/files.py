@@ -20,8 +20,8 @@ from safetensors.numpy import save_file
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.compressed import open_bytes, packing_of
-from clozeworks.vectors.rows import header_of, is_binary, read_bytes, read_text, write_rows
-from clozeworks.vectors.stored import BREAKS, MEND, Errors, Stored
+from clozeworks.vectors.formats.rows import header_of, is_binary, read_bytes, read_text, write_rows
+from clozeworks.vectors.formats.stored import BREAKS, MEND, Errors, Stored
 
 StrPath = str | os.PathLike[str]
 
@@ -109,8 +109,8 @@ def _reader_of(file: Path, first: bytes, sample: bytes) -> Callable[..., Stored]
 
 def _tensors(stored: Stored) -> dict[str, np.ndarray]:
     words = np.frombuffer("\n".join(stored.words).encode(), np.uint8)
-    found = {"table": stored.table, "words": words, "counts": stored.counts, "output": stored.output, **stored.more}
-    return {name: np.ascontiguousarray(tensor) for name, tensor in found.items() if tensor is not None}
+    tensors = {"table": stored.table, "words": words, "counts": stored.counts, "output": stored.output, **stored.more}
+    return {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items() if tensor is not None}
 
 
 def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -> Stored:
@@ -145,10 +145,10 @@ def _mapped(file: Path) -> np.ndarray:
     """The table where it lies. Only called on a file whose header the library has read and checked."""
     with file.open("rb") as raw:
         length = int.from_bytes(raw.read(8), "little")
-        told: dict[str, Any] = json.loads(raw.read(length))["table"]
-    if told["dtype"] != "F32":
-        raise InputError(file, f"a table of {told['dtype']}", "float32 is needed to stay on the disk", "convert it")
-    return np.memmap(file, np.float32, "r", 8 + length + told["data_offsets"][0], tuple(told["shape"]))
+        header: dict[str, Any] = json.loads(raw.read(length))["table"]
+    if header["dtype"] != "F32":
+        raise InputError(file, f"a table of {header['dtype']}", "float32 is needed to stay on the disk", "convert it")
+    return np.memmap(file, np.float32, "r", 8 + length + header["data_offsets"][0], tuple(header["shape"]))
 
 
 def _first(stored: Stored, limit: int) -> Stored:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.compiled import compiled
 
 
 class Tree(NamedTuple):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import formats, rows
+from clozeworks.vectors.formats import files, rows
 from clozeworks.vectors.table import Vectors, load_vectors
 
 WORDS = ["the", "of", "naïve", "北京", "new_york", "1.5", "42", "nan", "inf"]
@@ -263,14 +263,14 @@ def test_what_cannot_be_written_leaves_the_old_file(vectors, tmp_path):
 
 def test_paths_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        formats.read(tmp_path / "missing.txt")
+        files.read(tmp_path / "missing.txt")
     with pytest.raises(InputError, match="a directory"):
-        formats.read(tmp_path)
+        files.read(tmp_path)
     (tmp_path / "v.txt").write_text("a 1 2\n")
     with pytest.raises(InputError, match="only such a file can stay on the disk"):
-        formats.read(tmp_path / "v.txt", mapped=True)
+        files.read(tmp_path / "v.txt", mapped=True)
     with pytest.raises(InputError, match="1 or more words"):
-        formats.read(tmp_path / "v.txt", limit=0)
+        files.read(tmp_path / "v.txt", limit=0)
 
 
 def test_no_line_behind_the_limit_is_looked_at(tmp_path):

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from clozeworks.vectors import arithmetic
-from clozeworks.vectors.arithmetic import padded_rows, unpadded
+from clozeworks.vectors.kernels import arithmetic
+from clozeworks.vectors.kernels.arithmetic import padded_rows, unpadded
 
 
 @pytest.mark.parametrize("dim", [1, 3, 16, 100, 129])

@@ -14,7 +14,7 @@ from typing import IO
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.stored import LONGEST, Errors, Gathered, Stored
+from clozeworks.vectors.formats.stored import LONGEST, Errors, Gathered, Stored
 
 LINES = 2048  # of text, parsed at once
 CHUNK = 1 << 20  # bytes, parsed at once
@@ -25,8 +25,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 def header_of(line: bytes) -> tuple[int, int] | None:
     """How many words and how many numbers each, if a first line says so."""
-    found = _HEADER.fullmatch(line)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _HEADER.fullmatch(line)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_binary(sample: bytes) -> bool:
@@ -137,10 +137,10 @@ def _parsed(text: bytes, count: int) -> np.ndarray | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how older versions say it
         try:
-            found = np.fromstring(text, np.float32, sep=" ")  # type: ignore[call-overload]
+            values = np.fromstring(text, np.float32, sep=" ")  # type: ignore[call-overload]
         except (ValueError, DeprecationWarning):
             return None
-    return found if len(found) == count else None
+    return values if len(values) == count else None
 
 
 def read_bytes(
