@@ -89,7 +89,7 @@ def save(
 def prune(run: Path, step: int, keep: Callable[[list[int]], set[int]]) -> None:
     """Of the checkpoints up to a step leave those that `keep` chooses, and the one of the step in any case.
 
-    Newer ones can only be damaged, or they would have been gone on from: they do not count.
+    Newer ones can only be damaged, or they would have been continued from: they do not count.
     """
     there = {number: path for number, path in _list_checkpoints(run) if number <= step}
     for number in there.keys() - keep(list(there)) - {step}:
@@ -193,9 +193,5 @@ def _need_room(path: Path, size: int) -> None:
     there = next(parent for parent in path.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(there).free
     if free < size:
-        raise InputError(
-            path,
-            f"{free / 1e6:,.0f} MB are free",
-            f"a checkpoint takes {size / 1e6:,.0f} MB",
-            "free some space and run the same command again",
-        )
+        given, needed = f"{free / 1e6:,.0f} MB are free", f"a checkpoint takes {size / 1e6:,.0f} MB"
+        raise InputError(path, given, needed, "free some space and run the same command again")

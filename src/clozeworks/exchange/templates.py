@@ -42,12 +42,16 @@ def infer_template(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> 
     return fitting(InputTemplate(opening, between, closing, "last" if last else "first"), recipe)
 
 
+def has_segments(recipe: Recipe) -> bool:
+    """Whether the encoder tells two segments apart: by a table, or by a bias of its attention."""
+    biases = (getattr(mixer, "bias", None) for mixer in recipe.encoder.stack.mixers())
+    return recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
+
+
 def fitting(frame: InputTemplate, recipe: Recipe) -> InputTemplate:
     """These specials with what the encoder tells apart and has room for."""
-    mixers = list(recipe.encoder.stack.mixers())
-    marks = any(isinstance(mixer, GlobalWindow) for mixer in mixers)
-    biases = (getattr(mixer, "bias", None) for mixer in mixers)
-    separate = recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
+    marks = any(isinstance(mixer, GlobalWindow) for mixer in recipe.encoder.stack.mixers())
+    separate = has_segments(recipe)
     frame.length = recipe.length if marks else min(recipe.length, LENGTH)
     frame.segments, frame.marks = separate, marks
     frame.own_segment = 2 if separate and frame.summary == "last" else None

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -22,9 +21,8 @@ from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling, pool_tokens, unpack
 from clozeworks.tasks.contrastive import ordered, picked, ranks, squared
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
-from clozeworks.tasks.task import Answers, Task, TaskLayer
-from clozeworks.tasks.template import InputTemplate
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
+from clozeworks.tasks.task import Answers, Task, TaskLayer, read_scores
 
 TARGET, TEXT = "embed_target", "embed_text"  # columns of the batch
 GROUP = 32  # rows that are compared with one another where a loss is measured, in the order of the table
@@ -74,20 +72,13 @@ class SentenceEmbedding(Task):
             raise RecipeError(f"{where}.pooling.length", self.pooling.length, needed, "use --max-length for both")
 
     @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
         """Vectors are made as those of the encoder are; `max_length`, where one is asked for, holds for both."""
-        pooling = copy.deepcopy(recipe.pooling) or Pooling()
-        most = min(max_length or pooling.length or template.length, template.length)
-        pooling.length = most if most < recipe.length else None
-        return cls(template=dataclasses.replace(template, length=most), pooling=pooling)
+        pooling = copy.deepcopy(encoder.recipe.pooling) or Pooling()
+        longest = encoder.template.length
+        most = min(encoder.max_length or pooling.length or longest, longest)
+        pooling.length = most if most < encoder.recipe.length else None
+        return cls(template=dataclasses.replace(encoder.template, length=most), pooling=pooling)
 
     @property
     def encodes(self) -> Pooling | None:
@@ -244,17 +235,7 @@ def scores_of(table: Table) -> np.ndarray | None:
     """float64 [rows]; None where no row has one."""
     if all(row.get("score") is None for row in table.rows):
         return None
-    scores = []
-    for at, row in enumerate(table.rows):
-        try:
-            value = float(row["score"])
-        except (KeyError, TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            given = "no score" if row.get("score") is None else f"score {row['score']!r}"
-            raise InputError(table.where(at), given, "a number is needed, as in other rows", "mend the row")
-        scores.append(value)
-    return np.array(scores)
+    return read_scores(table, "a number is needed, as in other rows")
 
 
 def differ(scores: np.ndarray | None) -> bool:
@@ -278,6 +259,8 @@ def _shaped(outputs: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], row
 
 
 class SentenceEmbeddingLayer(TaskLayer):
+    """Sentence embeddings of the texts of a batch, and the loss that compares them; no weights of its own."""
+
     def __init__(self, spec: SentenceEmbedding):
         super().__init__()
         self.spec = spec

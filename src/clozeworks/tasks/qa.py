@@ -21,10 +21,10 @@ from clozeworks.metrics.answers import Language, best_threshold, f1, figures, la
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
-from clozeworks.tasks.task import HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.task import HeadLayer, HeadParts, PretrainedHead, Task
 
 START, END = "span_start", "span_end"  # the columns of the batch: places in the example
-OTHERS = 4  # answers that are told beside the best one
+OTHERS = 4  # answers that are given beside the best one
 
 
 @dataclass(slots=True)
@@ -70,6 +70,9 @@ class QuestionAnswering(Task):
     def from_head(cls, head: PretrainedHead) -> Self:
         return cls(template=head.template, dropout=head.dropout)
 
+    def head_parts(self) -> HeadParts:
+        return HeadParts(dropout=self.dropout, own={"task_encoder": self.task_encoder})
+
     @property
     def metric(self) -> str:
         return "f1"
@@ -88,7 +91,7 @@ class QuestionAnswering(Task):
         return QuestionAnsweringLayer(self, width, embed)
 
     def with_labels(self, table: Table) -> "QuestionAnswering":
-        """A threshold of 0 where some questions have no answer, until other rows tell a better one."""
+        """A threshold of 0 where some questions have no answer, until other rows give a better one."""
         there = [bool(row["answers"]) for row in table.rows]
         if not any(there):
             given = "no question with an answer" if there else "no question"
@@ -151,7 +154,7 @@ class QuestionAnswering(Task):
     # ---- what was found to answers
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
-        """`margin`: by how much no answer is likelier than the best one; `others`: the next ones."""
+        """`margin`: by how much no answer is more likely than the best one; `others`: the next ones."""
         of_row: list[list[int]] = [[] for _ in table.rows]
         for number, row in enumerate(labelled.row.tolist()):
             of_row[row].append(number)
@@ -229,6 +232,8 @@ def _part(encoding: Encoding, begin: int, end: int) -> Encoding:
 
 
 class QuestionAnsweringLayer(HeadLayer):
+    """Scores of each token as the start and as the end of the answer."""
+
     def __init__(self, spec: QuestionAnswering, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.dropout = spec.dropout

@@ -26,7 +26,7 @@ from clozeworks.metrics.schemes import Scheme, complete, follows, guessed, named
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.heads.crf import CRF
-from clozeworks.tasks.task import Answers, HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.task import Answers, HeadLayer, HeadParts, PretrainedHead, Task
 from clozeworks.tasks.windows import Window, windows
 
 KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only places
@@ -38,7 +38,7 @@ class Tag(Task):
 
     logits = W dropout(h) + b at the first piece of each word: cross-entropy of its tag (Devlin et al. 2018, 5.3).
 
-    With pieces="all" every piece of a word is to tell its tag, and the first is believed. With `crf` the tags of a row
+    With pieces="all" every piece of a word predicts its tag, and the first is believed. With `crf` the tags of a row
     depend on each other: -log p of all of them, divided by their number like the other loss, which it is while the
     steps between tags weigh nothing. `scheme` is what the tags spell entities by, read off the rows: of a type that is
     there all its tags are known. None of them is `plain`.
@@ -75,6 +75,9 @@ class Tag(Task):
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:
         return cls(template=head.template, labels=head.labels, scheme=named(head.labels), dropout=head.dropout)
+
+    def head_parts(self) -> HeadParts:
+        return HeadParts(dropout=self.dropout, own={"crf": self.crf, "task_encoder": self.task_encoder})
 
     @property
     def word_cut(self) -> Literal["spaces", "words", "characters"] | None:
@@ -143,7 +146,7 @@ class Tag(Task):
         return Labelled(examples, np.append(first, len(owner)), rows)
 
     def _marks(self, window: Window, text: Encoding, sizes: np.ndarray, marks: np.ndarray) -> np.ndarray:
-        """What is to be told at each piece of a window, NOTHING at the pieces of words that another one answers."""
+        """What each piece of a window is to predict, NOTHING at the pieces of words that another one answers."""
         word = np.repeat(np.arange(window.begin, window.end), sizes[window.begin : window.end])
         asked = (word >= window.own) & (word < window.done)
         if self.pieces == "first":
@@ -165,7 +168,7 @@ class Tag(Task):
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
 
-        The score of an entity is the mean of those of its words. Of a text that was cut, the words are told, and of
+        The score of an entity is the mean of those of its words. Of a text that was cut, the words are given, and of
         each entity its `characters`.
         """
         words = [_list(row["tokens"]) for row in table.rows]
@@ -233,6 +236,8 @@ def _text(words: list[Pieces]) -> Encoding:
 
 
 class TagLayer(HeadLayer):
+    """Logits of the tags at the first piece of each word, or at all of them; with a CRF, of whole sequences."""
+
     def __init__(self, spec: Tag, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.rate = spec.dropout

@@ -65,16 +65,16 @@ def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold:
 
     Looks among the `first` words. With `fold` capitals do not matter, and of several spellings the first counts.
     """
-    judged = read_pairs(path)
-    places = _places(vectors, first, fold)
-    placed = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
-    known = [(a, b, score) for a, b, score in placed if a is not None and b is not None]
+    pairs = read_pairs(path)
+    places = _spellings(vectors, first, fold)
+    placed = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in pairs]
+    known = [(a[0], b[0], score) for a, b, score in placed if a is not None and b is not None]
     name = Path(path).name
     if len({score for _, _, score in known}) < 2:  # nothing to agree with
-        return Similarity(name, math.nan, math.nan, len(known), len(judged))
+        return Similarity(name, math.nan, math.nan, len(known), len(pairs))
     one, other, truth = zip(*known, strict=True)
     predicted = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
-    return Similarity(name, spearman(truth, predicted), pearson(truth, predicted), len(known), len(judged))
+    return Similarity(name, spearman(truth, predicted), pearson(truth, predicted), len(known), len(pairs))
 
 
 def analogies(
@@ -89,12 +89,8 @@ def analogies(
     The words of the question, in any spelling where `fold`, are no answers. See `Vectors.analogy` for the methods.
     """
     sections = read_questions(path)
-    places = _places(vectors, first, fold)
+    places = _spellings(vectors, first, fold)
     table, norms = vectors.table[:first], vectors.norms[:first]
-    spelt: dict[str, list[int]] = {}
-    for place, word in enumerate(vectors.words[:first]):
-        spelt.setdefault(_folded(word, fold), []).append(place)
-    names = [_folded(word, fold) for word in vectors.words[:first]]
     results = []
     for name, questions in sections:
         folded = [[_folded(word, fold) for word in question] for question in questions]
@@ -102,11 +98,11 @@ def analogies(
         right, step = 0, max(ROOM // len(table), 1)
         for begin in range(0, len(known), step):
             block = known[begin : begin + step]
-            scores = _scores(table, norms, [[places[word] for word in question[:3]] for question in block], method)
+            scores = _scores(table, norms, [[places[word][0] for word in question[:3]] for question in block], method)
             for row, question in zip(scores, block, strict=True):
-                row[[place for word in question[:3] for place in spelt[word]]] = -np.inf
+                row[[place for word in question[:3] for place in places[word]]] = -np.inf
             answers = scores.argmax(1).tolist()
-            right += sum(names[answer] == question[3] for answer, question in zip(answers, block, strict=True))
+            right += sum(answer in places[question[3]] for answer, question in zip(answers, block, strict=True))
         results.append(Section(name, right, len(known), len(questions)))
     return Analogies(Path(path).name, method, results)
 
@@ -214,7 +210,9 @@ def _folded(word: str, fold: bool) -> str:
     return word.upper() if fold else word
 
 
-def _places(vectors: Vectors, first: int | None, fold: bool) -> dict[str, int]:
-    """Of several spellings the first."""
-    words = vectors.words[:first]
-    return {_folded(words[place], fold): place for place in range(len(words) - 1, -1, -1)}
+def _spellings(vectors: Vectors, first: int | None, fold: bool) -> dict[str, list[int]]:
+    """The rows of each word, of several spellings the first before the others."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(vectors.words[:first]):
+        places.setdefault(_folded(word, fold), []).append(place)
+    return places

@@ -10,14 +10,13 @@ joined and not looked at again. Passes after the first make longer ones; their t
 """
 
 import itertools
-import os
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.column import Column, pieces
+from clozeworks.vectors.column import Column, Folder, pieces
 from clozeworks.vectors.kernels.compiled import compiled
 from clozeworks.vectors.words import Words, ranked, renumbered
 
@@ -51,7 +50,7 @@ class Phrases:
         return self.threshold if isinstance(self.threshold, tuple) else (self.threshold,) * self.passes
 
 
-def joined(words: Words, phrases: Phrases, folder: str | os.PathLike[str] | None = None) -> Words:
+def joined(words: Words, phrases: Phrases, folder: Folder = None) -> Words:
     """The same text with its phrases as words. No word may have been left out of it before (min_count 1)."""
     if len(words.ids) != words.read:
         given = f"{words.read - len(words.ids):,} rare words are left out"
@@ -126,7 +125,7 @@ def _merged(
     return single, together, len(names) - int(spelt.sum()) + len(together) - len(pairs) + len(totals)
 
 
-def _pass(words: Words, phrases: Phrases, border: float, folder: str | os.PathLike[str] | None) -> Words:
+def _pass(words: Words, phrases: Phrases, border: float, folder: Folder) -> Words:
     pairs = scored(words, phrases, border)
     if not pairs:
         return words

@@ -2,8 +2,8 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Vectors(Stored):
         return self.table[self.place(words) if isinstance(words, str) else [self.place(word) for word in words]]
 
     def place(self, word: str) -> int:
-        """Which row is the word's; one that has none is told, with the spelling that has one."""
+        """Which row is the word's; one that has none is refused, with the spelling that has one."""
         if (place := self.places.get(word)) is not None:
             return place
         close = next((other for other in (word.lower(), word.title(), word.upper()) if other in self.places), None)
@@ -185,8 +185,7 @@ def products(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def load_vectors(path: StrPath, limit: int | None = None, mapped: bool = False, errors: Errors = "strict") -> Vectors:
     """Vectors of a file: safetensors, text or binary, whatever its name; see `files.read`."""
     stored = files.read(path, limit, mapped, errors)
-    fields: dict[str, Any] = {name: getattr(stored, name) for name in ("counts", "output", "more", "about")}
-    return Vectors(stored.words, stored.table, **fields)
+    return Vectors(**{each.name: getattr(stored, each.name) for each in fields(Stored)})
 
 
 def _listed(given: Item | Sequence[Item]) -> list[Item]:

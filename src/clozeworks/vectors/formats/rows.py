@@ -7,7 +7,7 @@ with a line break, others do not.
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -41,7 +41,11 @@ def check_header(name: object, header: tuple[int, int], size: int | None, least:
         raise InputError(name, f"{count} words of {dim} numbers", "at least 1 of both is needed", "check the file")
     if size is not None and count * (least * dim + 2) > size:
         given = f"its first line tells of {count:,} words of {dim:,} numbers, and it has {size:,} bytes"
-        raise InputError(name, given, "a whole file is needed", "copy or download it again")
+        raise _incomplete(name, given)
+
+
+def _incomplete(name: object, given: str) -> InputError:
+    return InputError(name, given, "a whole file is needed", "copy or download it again")
 
 
 def read_text(
@@ -79,7 +83,7 @@ def read_text(
         seen = number - 2 - blank
         if seen != expected or any(line.strip() for line in lines) or any(line.strip() for line in stream):
             given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line tells of {expected:,}"
-            raise InputError(name, given, "a whole file is needed", "copy or download it again")
+            raise _incomplete(name, given)
     return gathered.finish()
 
 
@@ -162,12 +166,12 @@ def read_bytes(
         seen, held = seen + used[0], held[used[1] :]
         if not more and seen < expected and not gathered.full:
             given = f"it ends within row {seen + 1:,} of {expected:,}"
-            raise InputError(name, given, "a whole file is needed", "copy or download it again")
+            raise _incomplete(name, given)
         if not used[0] and len(held) > LONGEST + 4 * dim + CHUNK:
             raise InputError(f"{name} row {seen + 1:,}", "no end of its word", "a file of vectors", "check the file")
     if seen == expected and (held + stream.read(1)).strip():
         given = f"more bytes than the {expected:,} rows that its first line tells of"
-        raise InputError(name, given, "a whole file is needed", "copy or download it again")
+        raise _incomplete(name, given)
     return gathered.finish()
 
 
@@ -191,17 +195,10 @@ def _add_rows(gathered: Gathered, held: bytes, seen: int, expected: int) -> tupl
 
 
 def write_rows(path: Path, stored: Stored, binary: bool, header: bool = True) -> None:
-    """Lines or rows as the C programs and their readers have them; numbers as short as float32 can be told exactly."""
+    """Lines or rows as the C programs and their readers have them; numbers as short as float32 is exact."""
     with path.open("wb") as file:
         if header:
             file.write(f"{len(stored.words)} {stored.table.shape[1]}\n".encode())
-        for part in _rows(stored, binary):
-            file.write(part)
-
-
-def _rows(stored: Stored, binary: bool) -> Iterator[bytes]:
-    for word, row in zip(stored.words, stored.table, strict=True):
-        if binary:
-            yield word.encode() + b" " + row.astype("<f4").tobytes()
-        else:
-            yield f"{word} {' '.join(map(str, row))}\n".encode()
+        for word, row in zip(stored.words, stored.table, strict=True):
+            numbers = row.astype("<f4").tobytes() if binary else f"{' '.join(map(str, row))}\n".encode()
+            file.write(word.encode() + b" " + numbers)

@@ -63,47 +63,25 @@ def products(inputs, row, targets, rows, count, scores, at, width):
 
 
 @compiled
-def add_targets(table, row, targets, rows, count, weights, at, width):
-    """table[row] += sum over k of weights[at, k] targets[rows[k]]; the two are different tables."""
+def add_rows(table, row, source, rows, count, weights, width):
+    """table[row] += sum over k of weights[k] source[rows[k]]; the two are different tables."""
     k = 0
     while k + 4 <= count:
         e, f, g, h = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
-        a, b, c, d = weights[at, k], weights[at, k + 1], weights[at, k + 2], weights[at, k + 3]
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
         for n in range(width):
-            table[row, n] += a * targets[e, n] + b * targets[f, n] + c * targets[g, n] + d * targets[h, n]
+            table[row, n] += a * source[e, n] + b * source[f, n] + c * source[g, n] + d * source[h, n]
         k += 4
     while k + 2 <= count:
         e, f = rows[k], rows[k + 1]
-        a, b = weights[at, k], weights[at, k + 1]
+        a, b = weights[k], weights[k + 1]
         for n in range(width):
-            table[row, n] += a * targets[e, n] + b * targets[f, n]
+            table[row, n] += a * source[e, n] + b * source[f, n]
         k += 2
     if k < count:
-        e, a = rows[k], weights[at, k]
+        e, a = rows[k], weights[k]
         for n in range(width):
-            table[row, n] += a * targets[e, n]
-
-
-@compiled
-def add_inputs(table, row, inputs, rows, count, weights, k, width):
-    """table[row] += sum over a of weights[a, k] inputs[rows[a]]."""
-    at = 0
-    while at + 4 <= count:
-        p, q, r, s = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
-        a, b, c, d = weights[at, k], weights[at + 1, k], weights[at + 2, k], weights[at + 3, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n] + b * inputs[q, n] + c * inputs[r, n] + d * inputs[s, n]
-        at += 4
-    while at + 2 <= count:
-        p, q = rows[at], rows[at + 1]
-        a, b = weights[at, k], weights[at + 1, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n] + b * inputs[q, n]
-        at += 2
-    if at < count:
-        p, a = rows[at], weights[at, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n]
+            table[row, n] += a * source[e, n]
 
 
 @compiled

@@ -17,15 +17,7 @@ and no pair is left out because it is learnt already. Without `shared` each pair
 
 import numpy as np
 
-from clozeworks.vectors.kernels.arithmetic import (
-    add_inputs,
-    add_loss,
-    add_row,
-    add_targets,
-    mean_rows,
-    products,
-    to_gradients,
-)
+from clozeworks.vectors.kernels.arithmetic import add_loss, add_row, add_rows, mean_rows, products, to_gradients
 from clozeworks.vectors.kernels.compiled import compiled
 
 LONGEST = 10_000  # words of a sentence that windows are placed over together
@@ -127,9 +119,9 @@ def step(inputs, rows, count, outputs, targets, labels, amount, held, each, scor
             loss += add_loss(scores, at, labels, amount)
         to_gradients(scores, at, labels, scores.shape[1], rate)
     for k in range(amount):
-        add_inputs(outputs, targets[k], inputs, rows, count, scores, k, width)
+        add_rows(outputs, targets[k], inputs, rows, count, scores[:, k], width)
     for at in range(count):
-        add_targets(inputs, rows[at], held, each, amount, scores, at, width)
+        add_rows(inputs, rows[at], held, each, amount, scores[at], width)
     return loss
 
 
@@ -146,9 +138,9 @@ def bag_step(inputs, rows, count, outputs, targets, labels, amount, mean, error,
     to_gradients(scores, 0, labels, scores.shape[1], rate)
     for n in range(width):
         error[0, n] = np.float32(0)
-    add_targets(error, 0, outputs, targets, amount, scores, 0, width)
+    add_rows(error, 0, outputs, targets, amount, scores[0], width)
     for k in range(amount):
-        add_inputs(outputs, targets[k], mean, one, 1, scores, k, width)
+        add_rows(outputs, targets[k], mean, one, 1, scores[:, k], width)
     add_row(inputs, rows, count, error, width)
     return loss
 
