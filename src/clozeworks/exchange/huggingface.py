@@ -66,7 +66,7 @@ class ImportedModel:
 
 
 def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | None = None) -> ImportedModel:
-    """The recipe and the weights of a directory: which losses and which task it has, its tensors tell.
+    """The recipe and the weights of a directory: which losses and which task it has, its tensors show.
 
     The template of a task is the tokenizer's, or without one the family's.
     """

@@ -41,7 +41,7 @@ def translate(
 ) -> list[Translation]:
     """The best that `beams` beams find for each text, in the order given; texts of like length are searched together,
     which changes none of them. A blank text gives a blank one. `start` and `end` are what a text is written after and
-    ends with (the tokenizer's [CLS] and [SEP]). `progress` is told how many of how many are done.
+    ends with (the tokenizer's [CLS] and [SEP]). `progress` is called with how many of how many are done.
     """
     if model.decoder is None:
         needed = "a decoder writes translations, and this model has none"

@@ -1,7 +1,7 @@
-"""How well classes were told: figures from a matrix of counts.
+"""How well classes were predicted: figures from a matrix of counts.
 
-Where a figure would be nought divided by nought it is 0: the F1 of a class that was neither there nor told, Matthews'
-coefficient where one class is all there is.
+Where a figure would be nought divided by nought it is 0: the F1 of a class that was neither there nor predicted,
+Matthews' coefficient where one class is all there is.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ import numpy as np
 
 
 class OfClass(NamedTuple):
-    """Of those told to be of a class the share that is, of those that are the share told, and their harmonic mean."""
+    """Of those predicted to be of a class the share that is, of those that are the share predicted, and their harmonic
+    mean."""
 
     precision: float
     recall: float
@@ -22,7 +23,7 @@ class OfClass(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """counts[i, j]: how many of class i were told to be of class j."""
+    """counts[i, j]: how many of class i were predicted to be of class j."""
 
     labels: tuple[str, ...]
     counts: np.ndarray  # int64 [classes, classes]
@@ -33,18 +34,18 @@ class Confusion:
 
     @property
     def macro_f1(self) -> float:
-        """The mean of the classes that are there or were told."""
+        """The mean of the classes that are there or were predicted."""
         seen = (self.counts.sum(0) + self.counts.sum(1)) > 0
         return _mean([each.f1 for each, there in zip(self.classes.values(), seen, strict=True) if there])
 
     @property
     def micro_f1(self) -> float:
-        """Of one class each, every wrong one is told too much once and too little once: it is the accuracy."""
+        """Of one class each, every wrong one is predicted too much once and too little once: it is the accuracy."""
         return self.accuracy
 
     @property
     def matthews(self) -> float:
-        """The correlation of what is and what was told (Matthews 1975), for any number of classes (Gorodkin 2004)."""
+        """The correlation of truth and predictions (Matthews 1975), for any number of classes (Gorodkin 2004)."""
         counts = self.counts.astype(np.float64)
         there, predicted, total = counts.sum(1), counts.sum(0), counts.sum()
         cover = np.trace(counts) * total - there @ predicted
@@ -68,7 +69,7 @@ def confusion(truth: Sequence[str], predicted: Sequence[str], labels: Sequence[s
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Decisions on several labels a text: of each label how many were right, told and there."""
+    """Decisions on several labels a text: of each label how many were right, predicted and there."""
 
     labels: tuple[str, ...]
     right: np.ndarray  # int64 [labels]

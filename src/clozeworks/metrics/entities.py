@@ -17,6 +17,8 @@ from clozeworks.metrics.schemes import OUTSIDE, UNTYPED, Scheme, split
 
 
 class Entity(NamedTuple):
+    """The type of an entity, and its words."""
+
     type: str
     start: int  # its first word
     end: int  # behind its last

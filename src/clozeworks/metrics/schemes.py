@@ -1,8 +1,8 @@
 """How tags of single words spell entities of several: B-PER I-PER is one entity of type PER.
 
-    BIO     B opens an entity, I goes on, O is outside (IOB2)
-    IOB1    I opens and goes on; B opens only where an entity of the same type has just ended
-    BIOES   B opens, I goes on, E ends, S is an entity of one word; M, as Chinese corpora write, is I
+    BIO     B opens an entity, I continues it, O is outside (IOB2)
+    IOB1    I opens and continues; B opens only where an entity of the same type has just ended
+    BIOES   B opens, I continues, E ends, S is an entity of one word; M, as Chinese corpora write, is I
     BILOU   the same with L for E and U for S
     plain   tags that spell nothing, parts of speech for one
 

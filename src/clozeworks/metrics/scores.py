@@ -1,4 +1,4 @@
-"""How well numbers were told. Where one side does not vary there is nothing to go together: the correlation is 0."""
+"""How well numbers were predicted. Where one side does not vary nothing goes together: the correlation is 0."""
 
 from collections.abc import Sequence
 

@@ -38,6 +38,9 @@ class Choice(SummaryTask):
 
     name: ClassVar[str] = "choice"
     columns: ClassVar[tuple[str, ...]] = ("context", "question", "choices")
+    answer_columns: ClassVar[tuple[str, ...]] = ("answer",)
+    main_metric: ClassVar[str] = "accuracy"
+    target_field: ClassVar[str] = RIGHT
     pipeline_tag: ClassVar[str | None] = "multiple-choice"
     asked: Literal["first", "second"] = "second"  # the text that the question is of
 
@@ -52,17 +55,6 @@ class Choice(SummaryTask):
     def from_head(cls, head: PretrainedHead) -> Self:
         asked = "first" if head.causal else "second"
         return cls(template=head.template, summary=head.summary or Summary(), asked=asked)
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        return ("answer",)
-
-    def computed(self, batch: Batch) -> bool:
-        return RIGHT in batch.example
 
     def count(self, batch: Batch) -> int:
         return len(batch.index) if self.computed(batch) else 0

@@ -41,6 +41,7 @@ class Classify(SummaryTask):
 
     name: ClassVar[str] = "classify"
     columns: ClassVar[tuple[str, ...]] = ("text",)
+    target_field: ClassVar[str] = LABEL
     pipeline_tag: ClassVar[str | None] = "text-classification"
     bias: bool = True
     many: bool = False
@@ -95,12 +96,6 @@ class Classify(SummaryTask):
     def outputs(self) -> int:
         return 1 if self.graded else len(self.labels)
 
-    def computed(self, batch: Batch) -> bool:
-        return LABEL in batch.example
-
-    def count(self, batch: Batch) -> int:
-        return len(batch.example[LABEL]) if self.computed(batch) else 0
-
     def build(self, width: int, embed: EmbedLayer) -> "ClassifyLayer":
         return ClassifyLayer(self, width, embed)
 
@@ -123,13 +118,13 @@ class Classify(SummaryTask):
         return dataclasses.replace(self, labels=tuple(labels), many=many, weights=weights)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
-        labelled = self.laid(table, tokenizer)
+        labelled = self.make_examples(table, tokenizer)
         if truth:
             values = read_scores(table).astype(np.float32) if self.graded else self._truth(table)
             labelled.examples.fields[LABEL] = np.repeat(values, np.diff(labelled.first), axis=0)
         return labelled
 
-    def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
+    def make_examples(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         """The texts of the rows as examples."""
         texts = tokenizer.encode([row["text"] for row in table.rows])
         return Labelled.one_each(self.template.lay(tokenizer, texts).examples)

@@ -50,6 +50,8 @@ class SentenceEmbedding(Task):
 
     name: ClassVar[str] = "embed"
     columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
+    answer_columns: ClassVar[tuple[str, ...]] = ()
+    target_field: ClassVar[str] = TARGET
     maybe: ClassVar[tuple[str, ...]] = ("score", THIRD)
     has_head: ClassVar[bool] = False
     pipeline_tag: ClassVar[str | None] = "sentence-similarity"
@@ -92,19 +94,12 @@ class SentenceEmbedding(Task):
         return "spearman" if self.graded else "mrr"
 
     @property
-    def truth(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def pools(self) -> bool:
         return self.pooling.mode == "pooled"
 
     @property
     def needs_whole_step(self) -> bool:
         return self.loss in ("cosent", "in_batch_negatives")
-
-    def computed(self, batch: Batch) -> bool:
-        return TARGET in batch.example
 
     def count(self, batch: Batch) -> int:
         if not self.computed(batch):
@@ -121,6 +116,7 @@ class SentenceEmbedding(Task):
         return SentenceEmbeddingLayer(self)
 
     def with_labels(self, table: Table) -> "SentenceEmbedding":
+        """With the loss that the rows allow, and the range of their scores."""
         scores = scores_of(table)
         graded = differ(scores)
         if len(table) < 2:
@@ -183,7 +179,8 @@ class SentenceEmbedding(Task):
         fields = labelled.examples.fields
         if TARGET not in fields or not len(labelled):
             return None
-        vectors, text, target = _shaped(outputs, fields, len(labelled))
+        values = (np.stack(outputs), fields[TEXT], fields[TARGET])
+        vectors, text, target = (torch.from_numpy(each).unflatten(0, (len(labelled), -1)) for each in values)
         total, count = 0.0, 0
         for begin in range(0, len(labelled), GROUP):
             some = slice(begin, begin + GROUP)
@@ -251,11 +248,6 @@ def numbered(texts: Sequence[Encoding], most: int) -> np.ndarray:
 def _rows(values: Tensor, batch: Batch) -> Tensor:
     """[N] of examples -> [rows], where the examples of a row have the same."""
     return values.unflatten(0, (len(batch.index), -1))[:, 0]
-
-
-def _shaped(outputs: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows: int) -> tuple[Tensor, ...]:
-    values = (np.stack(outputs), fields[TEXT], fields[TARGET])
-    return tuple(torch.from_numpy(each).unflatten(0, (rows, -1)) for each in values)
 
 
 class SentenceEmbeddingLayer(TaskLayer):

@@ -48,7 +48,7 @@ class Pair(Classify):
     def build(self, width: int, embed: EmbedLayer) -> "PairLayer":
         return PairLayer(self, width, embed)
 
-    def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
+    def make_examples(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         first, second = (tokenizer.encode([row[name] for row in table.rows]) for name in self.columns)
         if not self.both:
             return Labelled.one_each(self.template.lay(tokenizer, first, second).examples)

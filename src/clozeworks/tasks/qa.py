@@ -47,6 +47,9 @@ class QuestionAnswering(Task):
 
     name: ClassVar[str] = "qa"
     columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    answer_columns: ClassVar[tuple[str, ...]] = ("answers",)
+    main_metric: ClassVar[str] = "f1"
+    target_field: ClassVar[str] = START
     identifier: ClassVar[tuple[str, ...]] = ("id",)
     pipeline_tag: ClassVar[str | None] = "question-answering"
     stride: int = 128
@@ -73,20 +76,6 @@ class QuestionAnswering(Task):
     def head_parts(self) -> HeadParts:
         return HeadParts(dropout=self.dropout, own={"task_encoder": self.task_encoder})
 
-    @property
-    def metric(self) -> str:
-        return "f1"
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        return ("answers",)
-
-    def computed(self, batch: Batch) -> bool:
-        return START in batch.example
-
-    def count(self, batch: Batch) -> int:
-        return len(batch.example[START]) if self.computed(batch) else 0
-
     def build(self, width: int, embed: EmbedLayer) -> "QuestionAnsweringLayer":
         return QuestionAnsweringLayer(self, width, embed)
 
@@ -101,6 +90,7 @@ class QuestionAnswering(Task):
     # ---- rows to examples
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """Question and passage in one template, a long passage in windows; with `truth`, where the answer is."""
         texts = list(dict.fromkeys(text for row in table.rows for text in (row["question"], row["context"])))
         encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
         asked, read, begins, rows = [], [], [], []
@@ -108,7 +98,9 @@ class QuestionAnswering(Task):
             question, passage = encoded[row["question"]], encoded[row["context"]]
             most = self.template.length - self.template.around(pair=True)
             question = _part(question, 0, min(self.question, most // 2))
-            for begin, end in self._windows(len(passage.ids), most - len(question.ids)):
+            room = most - len(question.ids)
+            overlap = min(self.stride, max(room // 2, self.longest - 1), room - 1)
+            for begin, end in windows(len(passage.ids), room, overlap):
                 asked.append(question)
                 read.append(_part(passage, begin, end))
                 begins.append(begin)
@@ -119,7 +111,7 @@ class QuestionAnswering(Task):
         offsets[inside] = np.concatenate([np.zeros((0, 2), np.int64), *(part.offsets for part in read)])
         if truth:
             placed = [self._place(row, encoded[row["context"]], table, at) for at, row in enumerate(table.rows)]
-            shift = self._summaries(examples.lengths)
+            shift = np.zeros_like(examples.lengths) if self.template.summary == "first" else examples.lengths - 1
             places = np.stack([shift, shift])
             before = len(self.template.opening) + len(self.template.between)
             for number, row in enumerate(rows):
@@ -131,13 +123,6 @@ class QuestionAnswering(Task):
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
         return None if tokenizer is None else self.template.sides(tokens, tokenizer)[0].long()
-
-    def _windows(self, length: int, room: int) -> list[tuple[int, int]]:
-        return windows(length, room, min(self.stride, max(room // 2, self.longest - 1), room - 1))
-
-    def _summaries(self, lengths: np.ndarray) -> np.ndarray:
-        """Where in each example its summary token is."""
-        return np.zeros_like(lengths) if self.template.summary == "first" else lengths - 1
 
     def _place(self, row: Row, passage: Encoding, table: Table, at: int) -> tuple[int, int] | None:
         """The first and the last token of the first of the right answers."""

@@ -73,6 +73,7 @@ class Seq2Seq(Task):
 
     name: ClassVar[str] = "seq2seq"
     columns: ClassVar[tuple[str, ...]] = ("source",)
+    answer_columns: ClassVar[tuple[str, ...]] = ("target",)
     generates: ClassVar[bool] = True
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     architecture: Form = "decoder"
@@ -114,10 +115,6 @@ class Seq2Seq(Task):
         return self.metric_name
 
     @property
-    def truth(self) -> tuple[str, ...]:
-        return ("target",)
-
-    @property
     def kind(self) -> Kind:
         return KINDS[self.architecture]
 
@@ -143,6 +140,7 @@ class Seq2Seq(Task):
         return dataclasses.replace(self)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """Source and target of each row, one after the other; with `truth`, the next token of the target as label."""
         source = self._source(tokenizer, tokenizer.encode([row["source"] for row in table.rows]))
         texts = [_target(row["target"], table, at) if truth else "" for at, row in enumerate(table.rows)]
         encoded = tokenizer.encode(texts)

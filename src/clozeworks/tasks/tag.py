@@ -56,6 +56,8 @@ class Tag(Task):
 
     name: ClassVar[str] = "tag"
     columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    answer_columns: ClassVar[tuple[str, ...]] = ("tags",)
+    target_field: ClassVar[str] = KNOWN
     pipeline_tag: ClassVar[str | None] = "token-classification"
     scheme: Scheme | None = None
     pieces: Literal["first", "all"] = "first"
@@ -88,16 +90,9 @@ class Tag(Task):
         return "f1" if self.spells else "accuracy"
 
     @property
-    def truth(self) -> tuple[str, ...]:
-        return ("tags",)
-
-    @property
     def spells(self) -> bool:
         """Whether the tags spell entities."""
         return self.scheme not in (None, "plain")
-
-    def computed(self, batch: Batch) -> bool:
-        return KNOWN in batch.example
 
     def count(self, batch: Batch) -> int:
         return len(batch.labels) if self.computed(batch) and batch.labels is not None else 0
@@ -119,6 +114,7 @@ class Tag(Task):
         return dataclasses.replace(self, labels=tuple(labels), scheme=scheme, cut=cut)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """The pieces of the words of each row, long rows in windows; a label at the pieces that are to be predicted."""
         rows = [_list(row["tokens"]) for row in table.rows]
         labels = self._truth(table, rows) if truth else [np.zeros(len(words), np.int32) for words in rows]
         room = self.template.length - self.template.around(pair=False)
@@ -210,11 +206,11 @@ class Tag(Task):
         return {"accuracy": right, "precision": all_.precision, "recall": all_.recall, "f1": all_.f1}
 
     def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
-        right, said = [row["tags"] for row in table.rows], [each["tags"] for each in answers]
+        truth, predicted = [row["tags"] for row in table.rows], [each["tags"] for each in answers]
         if not self.spells:
-            matrix = confusion([*chain(*right)], [*chain(*said)], self.labels)
+            matrix = confusion([*chain(*truth)], [*chain(*predicted)], self.labels)
             return matrix.classes, matrix
-        types = by_type(right, said, self.scheme or "plain")
+        types = by_type(truth, predicted, self.scheme or "plain")
         return {name: OfClass(each.precision, each.recall, each.f1, each.there) for name, each in types.items()}, None
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:

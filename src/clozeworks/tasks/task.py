@@ -68,6 +68,9 @@ class Task(Loss):
     reads: ClassVar[frozenset[str]] = frozenset({"rows"})
     columns: ClassVar[tuple[str, ...]]  # that a row must have to be answered
     maybe: ClassVar[tuple[str, ...]] = ()  # that it may have to be learned from
+    answer_columns: ClassVar[tuple[str, ...]] = ("label",)  # that it must have to be learned from
+    main_metric: ClassVar[str]  # of those that `score` gives, the one that models are chosen by
+    target_field: ClassVar[str]  # the column of a batch that holds what is to be predicted
     identifier: ClassVar[tuple[str, ...]] = ()  # that goes from a row into its answer, where it is there
     generates: ClassVar[bool] = False  # an answer is a text that is decoded token by token
     has_head: ClassVar[bool] = True  # it has weights of its own; without, what is exported is the encoder
@@ -156,14 +159,20 @@ class Task(Loss):
         return []
 
     @property
-    @abstractmethod
     def metric(self) -> str:
         """What models are chosen by, of the figures that `score` gives; the higher the better."""
+        return self.main_metric
 
     @property
     def truth(self) -> tuple[str, ...]:
         """The columns that a row must have beside these to be learned from."""
-        return ("label",)
+        return self.answer_columns
+
+    def computed(self, batch: Batch) -> bool:
+        return self.target_field in batch.example
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.example[self.target_field]) if self.computed(batch) else 0
 
     @property
     def wants(self) -> frozenset[str]:

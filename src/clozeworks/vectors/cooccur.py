@@ -4,6 +4,7 @@ Pairs of frequent words have a cell each in one array; the others go through a h
 sorted, whenever it is full. In the end the sorted runs are merged, and pairs are put into random order on the way.
 """
 
+import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -109,12 +110,11 @@ def _cells(vocab: int, both: bool, most: int) -> tuple[np.ndarray, np.ndarray, i
         begins = np.minimum(ranks - 1, widths) if both else np.zeros(vocab, np.int64)
         return widths, begins
 
-    low, high = 0, vocab * vocab + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        widths, begins = layout(middle)
-        low, high = (middle, high) if (widths - begins).sum() <= most else (low, middle)
-    widths, begins = layout(low)
+    def size(product: int) -> int:
+        widths, begins = layout(product)
+        return int((widths - begins).sum())
+
+    widths, begins = layout(bisect.bisect_right(range(vocab * vocab + 1), most, key=size) - 1)
     offsets = np.concatenate([[0], np.cumsum(widths - begins)])
     starts = offsets[:-1] - (ranks - 1 if both else 0)
     return starts, widths, int(offsets[-1])

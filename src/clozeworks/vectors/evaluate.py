@@ -1,4 +1,4 @@
-"""How well vectors agree with people: word pairs whose similarity was judged, and analogies that have an answer."""
+"""How well vectors agree with people: word pairs whose similarity was rated, and analogies that have an answer."""
 
 import csv
 import math
@@ -19,13 +19,13 @@ from clozeworks.vectors.table import Vectors, products
 
 StrPath = str | os.PathLike[str]
 TOTAL = "total"  # what all sections together are called
-UNKNOWN = ("", "-", "?", "na", "n/a", "nan", "none", "null")  # judgements that are none
+UNKNOWN = ("", "-", "?", "na", "n/a", "nan", "none", "null")  # ratings that are none
 FIRST = 300_000  # words that are looked at, the most frequent
 
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where all are alike."""
+    """Correlations of cosines with ratings over the pairs whose words have vectors; NaN where all are alike."""
 
     name: str
     spearman: float
@@ -50,6 +50,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Analogies:
+    """How many analogies of a file were right, section by section."""
+
     name: str
     method: str
     sections: list[Section]
@@ -61,7 +63,7 @@ class Analogies:
 
 
 def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold: bool = True) -> Similarity:
-    """Cosines against the judgements of a file: a pair and a number on each line, see `read_pairs`.
+    """Cosines against the ratings of a file: a pair and a number on each line, see `read_pairs`.
 
     Looks among the `first` words. With `fold` capitals do not matter, and of several spellings the first counts.
     """
@@ -120,10 +122,10 @@ def _scores(
 
 
 def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
-    """Two words and a judgement on each line, with tabs, semicolons, commas or spaces between them, as in a CSV file.
+    """Two words and a rating on each line, with tabs, semicolons, commas or spaces between them, as in a CSV file.
 
     The words are the first two columns that are not all numbers, unless a first line names others (word1, word2); the
-    judgement is the first column of numbers behind them, 6.7 or 6,7. Lines that begin with # are passed over.
+    rating is the first column of numbers behind them, 6.7 or 6,7. Lines that begin with # are passed over.
     """
     lines = _some([(number, line) for number, line in _lines(path) if not line.startswith("#")], path)
     between = next((mark for mark in "\t;," if len(_cells(lines[0][1], mark)) > 2), None)
@@ -148,7 +150,7 @@ def _cells(line: str, between: str | None) -> list[str]:
 
 
 def _columns(rows: list[list[str]]) -> tuple[int, int, int] | None:
-    """Where the words are, and the judgement: a column of numbers has one in every second row at least."""
+    """Where the words are, and the rating: a column of numbers has one in every second row at least."""
     met = [sum(len(row) > k and _number(row[k]) is not None for row in rows) for k in range(max(map(len, rows)))]
     numbers = [2 * count >= len(rows) for count in met]
     named = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
@@ -181,7 +183,7 @@ def read_questions(path: StrPath) -> list[tuple[str, list[list[str]]]]:
 def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
     file = Path(path)
     if not file.is_file():
-        raise InputError(path, "no such file", "judged words are needed", "check the path")
+        raise InputError(path, "no such file", "rated words are needed", "check the path")
     with open_bytes(file) as (stream, _):
         for number, raw in enumerate(stream, 1):
             try:
@@ -194,7 +196,7 @@ def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
 
 def _some(entries: list[Any], path: StrPath) -> list[Any]:
     if not entries:
-        raise InputError(path, "nothing in it", "judged words are needed", "check the file")
+        raise InputError(path, "nothing in it", "rated words are needed", "check the file")
     return entries
 
 

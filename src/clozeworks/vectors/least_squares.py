@@ -117,7 +117,7 @@ def least_squares(
 
     The vector of a word is w + w~, or with `keep` = words w alone, and w~ is the vectors' `output`. `unknown` adds one
     for words that have none, the mean of the hundred rarest. `deterministic` uses one thread and gives the same bytes
-    each time. `told` hears of each epoch's number and mean loss.
+    each time. `on_epoch` is called with each epoch's number and mean loss.
     """
     for name, value in {"dim": dim, "epochs": epochs, "rate": rate, "x_max": x_max, "alpha": alpha}.items():
         if not value > 0:

@@ -223,10 +223,9 @@ class Run:
         loss, groups, size = 0.0, 0, len(self.words.ids)
         with ThreadPoolExecutor(self.settings.threads) as pool:
             run = map if self.settings.threads == 1 else pool.map
+            stretches = run(partial(self._work, epoch), range(len(self._borders) - 1))
             try:
-                for last, (more, count, _) in zip(
-                    self._borders[1:], run(partial(self._work, epoch), range(len(self._borders) - 1)), strict=True
-                ):
+                for last, (more, count, _) in zip(self._borders[1:], stretches, strict=True):
                     loss, groups = loss + more, groups + count
                     if self.progress:
                         done = int(self.words.ends[last - 1])

@@ -81,6 +81,7 @@ class Gathering:
         self._ends = Column(np.int64, folder)
 
     def add(self, part: Part) -> None:
+        """Count the words of a part and append its stream; beyond `distinct` words the rarest are forgotten."""
         number = self._number
         table = np.empty(len(part.words), np.int32)
         for at, word in enumerate(part.words):
@@ -115,8 +116,8 @@ class Gathering:
         whole[numbers] = rank
         if not words:
             given = f"none of {len(names):,} words comes {min_count:,} times"
-            commonest = int(self._counts.max())
-            todo = f"give more text or a min_count of {commonest:,} or less, which is how often the commonest comes"
+            most_frequent = int(self._counts.max())
+            todo = f"give more text or a min_count of {most_frequent:,} or less, as often as the most frequent comes"
             raise InputError(where, given, "a word that stays is needed", todo)
         return Words(
             words, counts, *renumbered(self._ids.array(), self._ends.array(), whole, self._folder), self._ids.size

@@ -80,7 +80,7 @@ TABLE = ConfigTable(
 
 
 def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
-    """The inner layer is four times as wide as the model. The head has no tensor of its own: the class tells of it."""
+    """The inner layer is four times as wide as the model. The head has no tensor of its own: the class implies it."""
     recipe = TABLE.read(config)
     block = recipe.encoder.stack.block_at(0)
     assert block.ffn is not None

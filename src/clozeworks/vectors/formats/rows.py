@@ -40,7 +40,7 @@ def check_header(name: object, header: tuple[int, int], size: int | None, least:
     if count < 1 or dim < 1:
         raise InputError(name, f"{count} words of {dim} numbers", "at least 1 of both is needed", "check the file")
     if size is not None and count * (least * dim + 2) > size:
-        given = f"its first line tells of {count:,} words of {dim:,} numbers, and it has {size:,} bytes"
+        given = f"its first line says {count:,} words of {dim:,} numbers, and it has {size:,} bytes"
         raise _incomplete(name, given)
 
 
@@ -82,7 +82,7 @@ def read_text(
     if expected is not None and gathered.limit == expected:
         seen = number - 2 - blank
         if seen != expected or any(line.strip() for line in lines) or any(line.strip() for line in stream):
-            given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line tells of {expected:,}"
+            given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line says {expected:,}"
             raise _incomplete(name, given)
     return gathered.finish()
 
@@ -170,7 +170,7 @@ def read_bytes(
         if not used[0] and len(held) > LONGEST + 4 * dim + CHUNK:
             raise InputError(f"{name} row {seen + 1:,}", "no end of its word", "a file of vectors", "check the file")
     if seen == expected and (held + stream.read(1)).strip():
-        given = f"more bytes than the {expected:,} rows that its first line tells of"
+        given = f"more bytes than the {expected:,} rows that its first line says"
         raise _incomplete(name, given)
     return gathered.finish()
 
