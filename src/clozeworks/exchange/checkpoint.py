@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import sharded_safetensors
-from clozeworks.exchange.tensors import assign
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 MEMORY = "memory.safetensors"
@@ -144,11 +143,6 @@ def verify(path: Path) -> Checkpoint:
             raise DamagedError(f"{path.name}: the content of {name} has changed")
     state = _read_json(path, STATE)
     return Checkpoint(path, state["step"], state)
-
-
-def restore(checkpoint: Checkpoint, model: nn.Module) -> None:
-    """Fill the parameters from a checkpoint; every one must be there, in its shape."""
-    assign(model, checkpoint.tensors(), checkpoint.path)
 
 
 def _list_checkpoints(run: Path) -> list[tuple[int, Path]]:

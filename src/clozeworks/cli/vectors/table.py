@@ -34,7 +34,7 @@ def note_left_out(console: Console, vectors: Vectors, out: str) -> None:
     from clozeworks.screen.console import note
     from clozeworks.vectors.formats import files
 
-    if vectors.more and files.ending_of(out) != files.TENSORS:
+    if vectors.more and files.check_writable(out) != files.TENSORS:
         note(console, f"n-grams are kept in {files.TENSORS} alone: here words that were never met have no vector")
 
 

@@ -32,18 +32,12 @@ FIRST, SAMPLE = 1 << 20, 1 << 12  # bytes of a first line at most, and of what f
 _SUBWORD_MODEL = (793712314).to_bytes(4, "little")  # how the binary models of another program begin
 
 
-def ending_of(path: StrPath) -> str:
-    """The ending of a file to write, which is its format."""
+def check_writable(path: StrPath, header: bool = True) -> str:
+    """The ending of a file to write, which is its format, if vectors can be written so at all."""
     ending = Path(path).suffix.lower()
     if ending not in (TENSORS, BINARY, *TEXT):
         needed = f"{TENSORS}, {BINARY} or {TEXT[0]} is needed"
         raise InputError(path, f"the ending {ending or '(none)'}", needed, f"for example: {Path(path).stem}{TENSORS}")
-    return ending
-
-
-def check_writable(path: StrPath, header: bool = True) -> str:
-    """The ending of a file to write, if vectors can be written so at all."""
-    ending = ending_of(path)
     if not header and ending == BINARY:
         needed, todo = "only text can do without its first line", f"write {TEXT[0]}"
         raise InputError(path, "rows of bytes without a header", needed, todo)
