@@ -31,7 +31,7 @@ def test_the_surest_of_the_wrong_come_first():
     task, answers, table = classes(["yes", "no", "yes", "no"], [("yes", 0.9), ("yes", 0.6), ("no", 0.8), ("no", 0.7)])
     found = mistakes(task, answers, table)
     assert [each.where for each in found.worst] == ["t.csv, row 3", "t.csv, row 2"]
-    assert (found.worst[0].right, found.worst[0].told) == ("yes", "no (80% sure)")
+    assert (found.worst[0].right, found.worst[0].predicted) == ("yes", "no (80% sure)")
     assert found.worst[0].row == {"text": "text 2"}
     assert found.confusion is not None
     assert found.confusion.counts.tolist() == [[1, 1], [1, 1]]

@@ -150,7 +150,7 @@ def test_an_epoch_meets_every_pair_once(monkeypatch):
     words = gathered(planted())
     pairs = count(words, 3)
     met: list[tuple[int, int]] = []
-    import clozeworks.vectors.kernels.glove as kernels
+    import clozeworks.vectors.kernels.pairs as kernels
 
     def watch(first, second, *_):
         met.extend(zip(first.tolist(), second.tolist(), strict=True))

@@ -72,7 +72,7 @@ def _counted(
     words: Words, weights: np.ndarray, both: bool, memory: int, folder: Folder, report: Progress
 ) -> list[_Run]:
     """A sixth of the memory is for the cells and one for the table; its way to the disk takes three times as much."""
-    from clozeworks.vectors.kernels.glove import EMPTY, count_pairs
+    from clozeworks.vectors.kernels.pairs import EMPTY, count_pairs
 
     vocab = len(words)
     starts, widths, cells = _cells(vocab, both, memory // 6 // 8)

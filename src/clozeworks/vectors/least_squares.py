@@ -61,7 +61,7 @@ class Fit:
 
         Several threads write into the same rows without waiting for each other; with one the result is exact.
         """
-        from clozeworks.vectors.kernels.glove import fit_pairs
+        from clozeworks.vectors.kernels.pairs import fit_pairs
 
         dtype, dim = self.words.dtype.type, self.words.shape[1] - 1
         rows = (self.words.reshape(-1), self.contexts.reshape(-1))

@@ -20,7 +20,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.text.reader import Reading
 from clozeworks.data.tokens.segmenters import Segmenter
 from clozeworks.vectors.column import Folder
-from clozeworks.vectors.kernels import word2vec
+from clozeworks.vectors.kernels import windows
 from clozeworks.vectors.kernels.arithmetic import padded_rows, unpadded
 from clozeworks.vectors.kernels.huffman import Tree, tree_of
 from clozeworks.vectors.kernels.noise import Alias, alias_of, cumulative, keep_thresholds
@@ -139,7 +139,7 @@ def _train_on(source: Any, options: TrainingOptions, **method: Any) -> Vectors:
 def train(words: Words, settings: Settings, progress: Progress | None = None) -> Vectors:
     """Train on a stream; the result has in `about` the settings, the loss of each epoch and the words a second."""
     check(words)
-    words = dataclasses.replace(words, ends=cut(words.ends, word2vec.LONGEST))
+    words = dataclasses.replace(words, ends=cut(words.ends, windows.LONGEST))
     parts = None if settings.subwords is None else parts_of(words.words, settings.subwords)
     inputs, outputs = fresh(words, settings, parts)
     run = Run(words, settings, inputs, outputs, progress, parts)
@@ -258,10 +258,10 @@ def stepper(
         noise = alias_of(cumulative(words.counts))
     ids, ends = np.asarray(words.ids), np.asarray(words.ends)  # a map is an array to the kernels
     if parts is None:
-        kernel: Callable[..., Any] = word2vec.train
+        kernel: Callable[..., Any] = windows.train
         more = ((*tree, longest), settings.window, settings.negative, settings.bags, settings.shared)
     else:
-        kernel = word2vec.train_parts
+        kernel = windows.train_parts
         more = ((parts.starts, parts.rows, parts.most), settings.window, settings.negative, settings.bags)
 
     def step(first: int, last: int, rate: np.float32, seed: np.uint64) -> tuple[float, int, int]:
