@@ -59,7 +59,7 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     assert tuned.recipe.pooling == Pooling(length=16)
     shown = facts(capsys, "evaluate", tmp_path / "run", "--test", files / "dev.jsonl")
     assert shown["spearman"] == pytest.approx(told["spearman"])
-    assert shown["worst"][0]["told"].startswith("cosine ")
+    assert shown["worst"][0]["predicted"].startswith("cosine ")
     assert main(["predict", str(tmp_path / "run"), str(files / "dev.jsonl")]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0].keys() == {"sentence1", "sentence2", "score", "cosine"}

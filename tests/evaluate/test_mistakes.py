@@ -31,7 +31,7 @@ def test_the_surest_of_the_wrong_come_first():
     task, answers, table = classes(["yes", "no", "yes", "no"], [("yes", 0.9), ("yes", 0.6), ("no", 0.8), ("no", 0.7)])
     found = mistakes(task, answers, table)
     assert [each.where for each in found.worst] == ["t.csv, row 3", "t.csv, row 2"]
-    assert (found.worst[0].right, found.worst[0].told) == ("yes", "no (80% sure)")
+    assert (found.worst[0].right, found.worst[0].predicted) == ("yes", "no (80% sure)")
     assert found.worst[0].row == {"text": "text 2"}
     assert found.confusion is not None
     assert found.confusion.counts.tolist() == [[1, 1], [1, 1]]
@@ -48,14 +48,14 @@ def test_other_tasks():
 
     graded = Table("t", [{**both, "score": score} for score in (1.0, 2.0, 3.0, 5.0)])
     found = mistakes(SentenceEmbedding(), [{"cosine": value} for value in (0.5, 0.9, 0.6, 0.8)], graded)
-    assert [(each.badness, each.right, each.told) for each in found.worst] == [
+    assert [(each.badness, each.right, each.predicted) for each in found.worst] == [
         (0.5, "2.0", "cosine 0.9"),
         (0.25, "3.0", "cosine 0.6"),
         (0.25, "5.0", "cosine 0.8"),
     ]
     together = Table("t", [both, both])
     found = mistakes(SentenceEmbedding(), [{"cosine": 0.5, "rank": 4}, {"cosine": 0.9, "rank": 1}], together)
-    assert [(each.right, each.told) for each in found.worst] == [("rank 1", "cosine 0.5, rank 4")]
+    assert [(each.right, each.predicted) for each in found.worst] == [("rank 1", "cosine 0.5, rank 4")]
 
     several = Table("t", [{"text": "x", "label": ["a"]}, {"text": "y", "label": []}])
     answers = [{"label": ["a"], "scores": {"a": 0.9, "b": 0.2}}, {"label": ["b"], "scores": {"a": 0.1, "b": 0.7}}]
@@ -73,11 +73,11 @@ def test_other_tasks():
     asked = {"question": "Who?", "context": "Ann sees Rome."}
     passages = Table("t", [{**asked, "answers": [{"text": "Ann", "start": 0}]}, {**asked, "answers": []}])
     found = mistakes(QuestionAnswering(), [{"answer": "Ann"}, {"answer": "Rome"}], passages)
-    assert [(each.right, each.told) for each in found.worst] == [("no answer", "Rome")]
+    assert [(each.right, each.predicted) for each in found.worst] == [("no answer", "Rome")]
 
     options = Table("t", [{"context": "c", "question": "q", "choices": ["x", "y"], "answer": 1}])
     found = mistakes(Choice(), [{"answer": 0, "choice": "x", "scores": [0.7, 0.3]}], options)
-    assert [(each.right, each.told, each.badness) for each in found.worst] == [("y", "x", 0.7)]
+    assert [(each.right, each.predicted, each.badness) for each in found.worst] == [("y", "x", 0.7)]
 
 
 @pytest.mark.parametrize("many", [2, 40])

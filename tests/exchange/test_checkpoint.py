@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import checkpoint
+from clozeworks.exchange.tensors import assign
 from clozeworks.optim.keep import Keep
 
 FILES = (checkpoint.MODEL, checkpoint.OPTIMIZER, checkpoint.STATE, checkpoint.MANIFEST)
@@ -70,8 +71,8 @@ def test_a_course_that_is_left_leaves_nothing(tmp_path: Path):
 
 
 def test_no_run_no_checkpoint(tmp_path: Path):
-    assert checkpoint.find(tmp_path / "none") == checkpoint.Found(None)
-    assert checkpoint.find(tmp_path) == checkpoint.Found(None)
+    assert checkpoint.find(tmp_path / "none") == checkpoint.CheckpointSearch(None)
+    assert checkpoint.find(tmp_path) == checkpoint.CheckpointSearch(None)
 
 
 @pytest.fixture(scope="module")
@@ -230,7 +231,7 @@ def test_weights_of_another_shape_are_refused(tmp_path: Path):
     model = torch.nn.Module()
     model.a = torch.nn.Linear(4, 9)
     with pytest.raises(InputError, match=r"step-00000010: a\.weight of shape \(8, 4\); \(9, 4\) is needed"):
-        checkpoint.restore(found, model)
+        assign(model, found.tensors(), found.path)
 
 
 def test_a_run_that_could_never_save_is_refused_before_its_first_step(tmp_path):

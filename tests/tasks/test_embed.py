@@ -21,6 +21,7 @@ from clozeworks.nn.pooling import Pooling
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
 from clozeworks.tasks.embed import SentenceEmbedding
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
 from clozeworks.tasks.layer_selection import SumLayers
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.recipe import make_finetune_recipe
@@ -108,7 +109,9 @@ def test_every_family_is_trained_as_it_encodes(family: str, pool):
     rows = Table(
         "rows", [{"text_a": f"a {a}", "text_b": f"{b} b a", "score": 1.0 * (a > b)} for a in "fps" for b in "pws"]
     )
-    task = SentenceEmbedding.for_encoder(base, infer_template(base, words), max_length=24).with_labels(rows)
+    task = SentenceEmbedding.for_encoder(
+        PretrainedEncoder(base, infer_template(base, words), max_length=24)
+    ).with_labels(rows)
     made = make_finetune_recipe(base, task, len(rows))
     encoder = TextEncoder(build(made).eval(), words, made)
     values, _ = predict_outputs(encoder.model, task, task.examples(rows, words), made.reading, words.filler)

@@ -111,7 +111,7 @@ def test_a_task_of_ones_own_is_trained_answers_and_is_measured(tmp_path: Path):
     assert isinstance(task, CountWords)
     scores = examine(loaded.model, task, table, tokenizer, loaded.kind)
     wrong = mistakes(task, scores.answers, table).worst[0]
-    assert (wrong.right, wrong.told[-5:]) == ("9", "words")
+    assert (wrong.right, wrong.predicted[-5:]) == ("9", "words")
 
 
 def test_tasks_are_found_by_their_names():

@@ -18,6 +18,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.exchange import checkpoint
+from clozeworks.exchange.tensors import assign
 from clozeworks.inference.text_encoder import load
 from clozeworks.optim.keep import Keep
 from clozeworks.optim.settings import Phase
@@ -253,7 +254,7 @@ def test_too_little_heldout_text_for_the_objective_is_said(tiny: Tiny, tmp_path:
 def test_continuing_from_a_model(whole: Path, data: Path, tiny: Tiny, tmp_path: Path):
     recipe = spec.from_dict(json.loads((whole / "recipe.json").read_text()))
     source = build(recipe)
-    checkpoint.restore(checkpoint.verify(whole / "step-00000014"), source)
+    assign(source, checkpoint.verify(whole / "step-00000014").tensors(), whole)
     fresh = pretrain(tiny(2), [(data, 1.0)], tmp_path / "fresh", progress=False)
     result = pretrain(tiny(2), [(data, 1.0)], tmp_path / "run", source=source, progress=False)
     assert rows(result.run)[0]["loss"] < rows(fresh.run)[0]["loss"] - 0.1

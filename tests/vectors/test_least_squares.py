@@ -113,7 +113,7 @@ def test_words_of_a_kind_come_near():
     stages: set[str] = set()
     vectors = least_squares(planted(), dim=8, epochs=15, x_max=10.0, workers=2,
                             progress=lambda stage, *_: stages.add(stage),
-                            told=lambda epoch, loss: heard.append((epoch, loss)))  # fmt: skip
+                            on_epoch=lambda epoch, loss: heard.append((epoch, loss)))  # fmt: skip
     assert {word for word, _ in vectors.most_similar("cat", top=5)} == {"dog", "cow", "eats", "sleeps", "runs"}
     assert [epoch for epoch, _ in heard] == list(range(1, 16))
     assert heard[-1][1] < 0.5 * heard[0][1]
@@ -150,7 +150,7 @@ def test_an_epoch_meets_every_pair_once(monkeypatch):
     words = gathered(planted())
     pairs = count(words, 3)
     met: list[tuple[int, int]] = []
-    import clozeworks.vectors.pair_kernels as kernels
+    import clozeworks.vectors.kernels.pairs as kernels
 
     def watch(first, second, *_):
         met.extend(zip(first.tolist(), second.tolist(), strict=True))

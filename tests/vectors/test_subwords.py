@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import kernels, noise
-from clozeworks.vectors.arithmetic import padded_rows
+from clozeworks.vectors.kernels import noise, windows
+from clozeworks.vectors.kernels.arithmetic import padded_rows
 from clozeworks.vectors.subwords import Parts, Subwords, composed, grams_of, parts_of, vector_of
 from clozeworks.vectors.table import load_vectors
 from clozeworks.vectors.train import cbow, skipgram
-from tests.vectors.test_kernels import COUNTS, Draws, logistic
+from tests.vectors.kernels.test_windows import COUNTS, Draws, logistic
 
 WORDS = ["where", "a", "naïve", "自然语言", "extraordinarily", "straße", "ab"]
 
@@ -80,7 +80,7 @@ def test_a_pass_is_what_the_formulas_say(bags):
     ids, ends = np.concatenate(sentences).astype(np.int32), np.cumsum([len(each) for each in sentences])
     alias, keep = noise.alias_of(noise.cumulative(COUNTS)), noise.keep_thresholds(COUNTS, 0)
     given = (tuple(alias), (parts.starts, parts.rows, parts.most), 3, 4, bags, np.float32(0.25), np.uint64(9))
-    loss, told, _ = kernels.train_parts(ids, ends, 0, 3, inputs, outputs, keep, *given)
+    loss, told, _ = windows.train_parts(ids, ends, 0, 3, inputs, outputs, keep, *given)
     reference(sentences, *exact, parts, alias, 3, 4, bags, 0.25, 9)
     assert np.abs(inputs[:, :dim] - exact[0]).max() < 2e-5
     assert np.abs(outputs[:, :dim] - exact[1]).max() < 2e-5

@@ -199,13 +199,11 @@ def list_labels(counts: dict[str, int]) -> str:
 
 def describe_head(task: Task) -> str:
     """What the head reads, and how many labels it distinguishes."""
-    from clozeworks.tasks.summary import Summary
-
-    summary = getattr(task, "summary", None)
+    summary = task.head_parts().summary
     reading = type(task.reading).__name__
     parts = [] if reading == "Reading" else [READ[reading]]
     parts += [] if task.task_encoder is None else [f"a task encoder (BiLSTM) of {task.task_encoder.cells} cells"]
-    if isinstance(summary, Summary):
+    if summary is not None:
         parts.append(PLACES.get(summary.place, f"the {summary.place} token"))
         parts += [DENSE[summary.dense]] if summary.dense else []
     parts += task.describe()

@@ -25,9 +25,9 @@ class Examination:
 
 
 def examine(model: Model, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, seed: int = 0) -> Examination:
-    told, loss = predict_records(model, task, table, tokenizer, kind, truth=True)
+    answers, loss = predict_records(model, task, table, tokenizer, kind, truth=True)
 
     def score(rows: np.ndarray) -> dict[str, float]:
-        return task.score([told[row] for row in rows], table.some(rows.tolist()))
+        return task.score([answers[row] for row in rows], table.some(rows.tolist()))
 
-    return Examination(told, task.score(told, table), intervals(score, len(table), seed), loss)
+    return Examination(answers, task.score(answers, table), intervals(score, len(table), seed), loss)

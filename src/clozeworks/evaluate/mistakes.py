@@ -15,15 +15,19 @@ LONGEST = 300  # characters that are shown of a text
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
+    """A row that was answered wrongly, and how badly."""
+
     where: str  # the row, as messages name it
     row: dict[str, str]  # what the model was shown
     right: str
-    told: str
+    predicted: str
     badness: float
 
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
+    """Figures by class, the confusion matrix where each row has one class, and the worst mistakes."""
+
     classes: dict[str, OfClass] = field(default_factory=dict)  # or types of entities
     confusion: Confusion | None = None
     worst: list[Mistake] = field(default_factory=list)

@@ -21,11 +21,11 @@ class PairText:
     """A corpus in memory: documents of two sentences."""
 
     def __init__(self, tokenizer: Tokenizer, pairs: Sequence[Pair]):
-        found = tokenizer.encode([side for pair in pairs for side in pair])
-        self.tokens = np.concatenate([one.ids for one in found])
-        self.word_starts = np.concatenate([one.word_starts for one in found])
-        self.sentences = np.concatenate([[0], np.cumsum([len(one.ids) for one in found])]).astype(np.int64)
-        self.documents = np.arange(0, len(found) + 1, 2)
+        encoded = tokenizer.encode([side for pair in pairs for side in pair])
+        self.tokens = np.concatenate([one.ids for one in encoded])
+        self.word_starts = np.concatenate([one.word_starts for one in encoded])
+        self.sentences = np.concatenate([[0], np.cumsum([len(one.ids) for one in encoded])]).astype(np.int64)
+        self.documents = np.arange(0, len(encoded) + 1, 2)
 
     def take(self, starts: np.ndarray, ends: np.ndarray) -> Columns:
         at = ragged_arange(starts, ends - starts)

@@ -25,23 +25,23 @@ figure { margin: 1.5rem 0; } svg { max-width: 100%; height: auto; }
 """
 
 
-def page(title: str, facts: Sequence[tuple[str, str]], found: Examination, wrong: Mistakes) -> str:
+def page(title: str, facts: Sequence[tuple[str, str]], examination: Examination, wrong: Mistakes) -> str:
     """`facts` are what was measured, by name."""
-    parts = [f"<h1>{_safe(title)}</h1>", _table(("", ""), facts), "<h2>Figures</h2>", _figures(found)]
+    parts = [f"<h1>{_safe(title)}</h1>", _table(("", ""), facts), "<h2>Figures</h2>", _figures(examination)]
     if wrong.classes:
         parts += ["<h2>Classes</h2>", _classes(wrong.classes), _drawn(class_bars(wrong.classes))]
     if wrong.confusion is not None and len(wrong.confusion.labels) <= SHOWN:
-        parts += ["<h2>What was told for what</h2>", _drawn(matrix(wrong.confusion))]
+        parts += ["<h2>What was predicted for what</h2>", _drawn(matrix(wrong.confusion))]
     parts += ["<h2>The worst mistakes</h2>", _worst(wrong)]
     head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_safe(title)}</title>'
     body = "".join(f"{part}\n" for part in parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n'
 
 
-def _figures(found: Examination) -> str:
+def _figures(examination: Examination) -> str:
     rows = []
-    for name, value in found.figures.items():
-        low, high = found.intervals[name]
+    for name, value in examination.figures.items():
+        low, high = examination.intervals[name]
         rows.append((name.replace("_", " "), f"{value:.4f}", f"{low:.4f} to {high:.4f}"))
     return _table(("figure", "value", "95 % of resampled rows"), rows, numbers=(1,))
 
@@ -58,10 +58,10 @@ def _worst(wrong: Mistakes) -> str:
     if not wrong.worst:
         return "<p>None.</p>"
     rows = [
-        (each.where, "\n".join(f"{name}: {text}" for name, text in each.row.items()), each.right, each.told)
+        (each.where, "\n".join(f"{name}: {text}" for name, text in each.row.items()), each.right, each.predicted)
         for each in wrong.worst
     ]
-    return _table(("row", "given", "right", "told"), rows)
+    return _table(("row", "given", "right", "predicted"), rows)
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
@@ -111,12 +111,12 @@ def class_bars(classes: dict[str, OfClass]) -> "Figure":
     return figure
 
 
-def matrix(found: Confusion) -> "Figure":
+def matrix(confusion: Confusion) -> "Figure":
     """Shares of each class, a row; the counts in the cells."""
     from matplotlib.figure import Figure
 
-    labels, count = _names(found.labels), len(found.labels)
-    shares = found.counts / found.counts.sum(1, keepdims=True).clip(1)
+    labels, count = _names(confusion.labels), len(confusion.labels)
+    shares = confusion.counts / confusion.counts.sum(1, keepdims=True).clip(1)
     figure = Figure(figsize=(2.5 + 0.55 * count, 1.8 + 0.5 * count), layout="constrained")
     axes = figure.add_subplot()
     axes.pcolormesh(shares, cmap="Blues", vmin=0, vmax=1)  # cells as paths: an image would be a picture in the page
@@ -124,12 +124,14 @@ def matrix(found: Confusion) -> "Figure":
     for i in range(count):
         for j in range(count):
             colour = "white" if shares[i, j] > 0.6 else "#222222"
-            axes.text(j + 0.5, i + 0.5, f"{found.counts[i, j]:,}", ha="center", va="center", fontsize=8, color=colour)
+            axes.text(
+                j + 0.5, i + 0.5, f"{confusion.counts[i, j]:,}", ha="center", va="center", fontsize=8, color=colour
+            )
     places = [at + 0.5 for at in range(count)]
     how = {"fontfamily": charts.families(), "parse_math": False}
     axes.set_xticks(places, labels, rotation=45, ha="right", **how)
     axes.set_yticks(places, labels, **how)
-    axes.set_xlabel("told")
+    axes.set_xlabel("predicted")
     axes.set_ylabel("right")
     return figure
 

@@ -1,14 +1,14 @@
 """How likely a text is to a model that reads one way: by a window that slides over it, or with a memory.
 
-    window   token t from the `window` tokens before it, which are read anew: O(window) tokens read for each one told
+    window   token t from the `window` tokens before it, which are read anew: O(window) tokens read for each prediction
     memory   segment after segment, each after what is remembered of those before it: every token is read once
 
-A window of W that slides by `stride` tells the last `stride` tokens of each place, so that each is predicted from
+A window of W that slides by `stride` predicts the last `stride` tokens of each place, so that each is predicted from
 W - stride + 1 to W tokens (fewer where the text begins); with a stride of 1 all have the same context, which is how a
 model without memory is at its best and at its slowest (Al-Rfou et al. 2018; Dai et al. 2019, 3.2). A memory of M
 rows gives every token at least M of context in each layer.
 
-Everything is told in nats for each token of the text but the first, in order, a piece at a time.
+Everything is given in nats for each token of the text but the first, in order, a piece at a time.
 """
 
 import math
@@ -53,7 +53,7 @@ class Figures:
 
 
 def measure(pieces: Iterable[Tensor], watch: Callable[[int], object] | None = None) -> Figures:
-    """Of all pieces together; `watch` is told how many predictions there are so far."""
+    """Of all pieces together; `watch` is called with how many predictions there are so far."""
     begin, total, count = time.perf_counter(), 0.0, 0
     for piece in pieces:
         total, count = total + float(piece.double().sum()), count + len(piece)
@@ -80,10 +80,10 @@ def by_window(
     text = readable(model, text)
     window, count = min(window, len(text) - 1), len(text) - 1
 
-    def told(rows: Tensor, answers: Tensor) -> Iterator[Tensor]:
+    def predict(rows: Tensor, answers: Tensor) -> Iterator[Tensor]:
         return surprises(logits, last_vectors(model, spec, rows, answers.shape[1]), answers.flatten())
 
-    yield from told(text[None, :window], text[None, 1 : window + 1])  # all that was before is within reach
+    yield from predict(text[None, :window], text[None, 1 : window + 1])  # all that was before is within reach
     whole, left = divmod(count - window, stride)
     if whole:
         rows = text.unfold(0, window, stride)[1:]
@@ -91,9 +91,9 @@ def by_window(
         size = max(1, batch_tokens // window)
         for at in range(0, whole, size):
             upto = min(at + size, whole)
-            yield from told(rows[at:upto].contiguous(), answers[at:upto])
+            yield from predict(rows[at:upto].contiguous(), answers[at:upto])
     if left:
-        yield from told(text[None, -window - 1 : -1], text[None, -left:])
+        yield from predict(text[None, -window - 1 : -1], text[None, -left:])
 
 
 @torch.no_grad()
@@ -135,13 +135,13 @@ def readable(model: Model, text: Tensor) -> Tensor:
 
 
 def predictor(model: Model) -> tuple[Loss, Callable[[Tensor], Tensor]]:
-    """The loss by which a model tells what comes next, and the logits of its head."""
-    found = next((spec for spec in model.specs if spec.name == "next_token"), None)
-    if found is None:
+    """The loss by which a model predicts what comes next, and the logits of its head."""
+    spec = next((spec for spec in model.specs if spec.name == "next_token"), None)
+    if spec is None:
         given = ", ".join(spec.name for spec in model.specs) or "no head"
         raise InputError("model", given, "one that predicts the next token is needed", "pretrain it with NextToken")
-    head: Any = model.head(found.name)
-    return found, head.logits
+    head: Any = model.head(spec.name)
+    return spec, head.logits
 
 
 def last_vectors(model: Model, spec: Loss, rows: Tensor, count: int) -> Tensor:

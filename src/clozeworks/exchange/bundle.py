@@ -34,7 +34,7 @@ class Bundle:
     model: Model
     tokenizer: Tokenizer | None
     recipe: Recipe
-    facts: dict[str, Any] = field(default_factory=dict)  # data counts, metrics: what its card tells
+    facts: dict[str, Any] = field(default_factory=dict)  # data counts, metrics: what its card says
     unused: list[str] = field(default_factory=list)  # tensors of the directory that no part takes
 
 
@@ -127,17 +127,10 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
             files.write(folder, bundle.model, bundle.recipe)
             if bundle.tokenizer is not None:
                 bundle.tokenizer.save(folder)
+        elif bundle.tokenizer is None:
+            huggingface.write(folder, bundle.model, recipe)
         else:
-            _write_huggingface(folder, bundle, recipe)
+            huggingface.write(folder, bundle.model, recipe, bundle.tokenizer.pad, bundle.tokenizer.sep)
+            specials.write(folder, bundle.tokenizer, recipe)
         card.write(folder, bundle.recipe, bundle.facts, format)
     return Path(path)
-
-
-def _write_huggingface(folder: Path, bundle: Bundle, recipe: Recipe) -> None:
-    """The model and its tokenizer, as a recipe that may be less than the bundle's describes them."""
-    tokenizer = bundle.tokenizer
-    if tokenizer is None:
-        huggingface.write(folder, bundle.model, recipe)
-    else:
-        huggingface.write(folder, bundle.model, recipe, tokenizer.pad, tokenizer.sep)
-        specials.write(folder, tokenizer, recipe)

@@ -47,6 +47,7 @@ def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -
 
 
 def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
+    """The card in Markdown: metadata of the hub, what the model is, how it is loaded, figures, and its recipe."""
     losses = ", ".join(type(loss).__name__ for loss in recipe.objective.losses) or "none (bare encoder)"
     encoder = recipe.encoder
     heads = {loss.name for loss in recipe.objective.losses}

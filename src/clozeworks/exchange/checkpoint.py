@@ -26,7 +26,6 @@ from torch import Tensor, nn
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import sharded_safetensors
-from clozeworks.exchange.tensors import assign
 
 MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
 MEMORY = "memory.safetensors"
@@ -48,7 +47,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CheckpointSearch:
     """The newest sound checkpoint of a run, if any, and a sentence for each newer one that is damaged."""
 
     checkpoint: Checkpoint | None
@@ -89,7 +88,7 @@ def save(
 def prune(run: Path, step: int, keep: Callable[[list[int]], set[int]]) -> None:
     """Of the checkpoints up to a step leave those that `keep` chooses, and the one of the step in any case.
 
-    Newer ones can only be damaged, or they would have been gone on from: they do not count.
+    Newer ones can only be damaged, or they would have been continued from: they do not count.
     """
     there = {number: path for number, path in _list_checkpoints(run) if number <= step}
     for number in there.keys() - keep(list(there)) - {step}:
@@ -112,17 +111,17 @@ def newest(run: Path) -> Checkpoint | None:
     return find(run).checkpoint
 
 
-def find(run: Path, upto: int | None = None) -> Found:
+def find(run: Path, upto: int | None = None) -> CheckpointSearch:
     """Look at the checkpoints of a run, those up to a step if one is given, from the newest down until one verifies."""
     damaged: list[str] = []
     for number, path in _list_checkpoints(run):
         if upto is not None and number > upto:
             continue
         try:
-            return Found(verify(path), tuple(damaged))
+            return CheckpointSearch(verify(path), tuple(damaged))
         except DamagedError as error:
             damaged.append(str(error))
-    return Found(None, tuple(damaged))
+    return CheckpointSearch(None, tuple(damaged))
 
 
 class DamagedError(Exception):
@@ -144,11 +143,6 @@ def verify(path: Path) -> Checkpoint:
             raise DamagedError(f"{path.name}: the content of {name} has changed")
     state = _read_json(path, STATE)
     return Checkpoint(path, state["step"], state)
-
-
-def restore(checkpoint: Checkpoint, model: nn.Module) -> None:
-    """Fill the parameters from a checkpoint; every one must be there, in its shape."""
-    assign(model, checkpoint.tensors(), checkpoint.path)
 
 
 def _list_checkpoints(run: Path) -> list[tuple[int, Path]]:
@@ -193,9 +187,5 @@ def _need_room(path: Path, size: int) -> None:
     there = next(parent for parent in path.absolute().parents if parent.is_dir())
     free = shutil.disk_usage(there).free
     if free < size:
-        raise InputError(
-            path,
-            f"{free / 1e6:,.0f} MB are free",
-            f"a checkpoint takes {size / 1e6:,.0f} MB",
-            "free some space and run the same command again",
-        )
+        given, needed = f"{free / 1e6:,.0f} MB are free", f"a checkpoint takes {size / 1e6:,.0f} MB"
+        raise InputError(path, given, needed, "free some space and run the same command again")

@@ -9,10 +9,9 @@ from torch import Tensor
 
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange import tensors
+from clozeworks.exchange import files, tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.nn.characters import spelled
-from clozeworks.recipe import assemble
 from clozeworks.tasks.template import InputTemplate
 
 B = TypeVar("B", bound=Bundle)
@@ -28,10 +27,7 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
     tokenizer cuts it into, so that a text in new tokens begins near where it was in old ones. A tokenizer under
     which an old token has another id is refused.
     """
-    old = encoder.tokenizer
-    if old is None:
-        given, needed = "a model without a tokenizer", "its old pieces are needed to start new ones"
-        raise InputError(encoder.recipe.name, given, needed, "put tokenizer.json beside it")
+    old = _tokenizer_of(encoder, "its old pieces are needed to start new ones")
     _same_ids(encoder.recipe.name, old, tokenizer)
     recipe = copy.deepcopy(encoder.recipe)
     recipe.encoder.vocab = max(recipe.encoder.vocab, tokenizer.size)
@@ -45,16 +41,9 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
         known = weights[SPELLING][: old.size]
         weights[SPELLING] = torch.cat([known, torch.from_numpy(spelled(names, known.shape[1], {})[0])])
     with torch.random.fork_rng():
-        model = assemble(recipe)
-    tensors.assign(model, weights, recipe.name)
-    return dataclasses.replace(
-        encoder,
-        model=model.eval(),
-        tokenizer=tokenizer,
-        recipe=recipe,
-        facts=dict(encoder.facts),
-        unused=list(encoder.unused),
-    )
+        model = files.build(recipe, weights, recipe.name)
+    facts, unused = dict(encoder.facts), list(encoder.unused)
+    return dataclasses.replace(encoder, model=model, tokenizer=tokenizer, recipe=recipe, facts=facts, unused=unused)
 
 
 def add_template_tokens(encoder: B, frame: InputTemplate, seed: int = 0) -> B:
@@ -62,10 +51,7 @@ def add_template_tokens(encoder: B, frame: InputTemplate, seed: int = 0) -> B:
 
     Their rows are fresh, N(0, the deviation that the model began with); where nothing lacks, it is the model itself.
     """
-    old = encoder.tokenizer
-    if old is None:
-        given, needed = "a model without a tokenizer", "its texts are laid out in tokens"
-        raise InputError(encoder.recipe.name, given, needed, "put tokenizer.json beside it")
+    old = _tokenizer_of(encoder, "its texts are laid out in tokens")
     names = dict.fromkeys((*frame.opening, *frame.between, *frame.closing))
     lacking = [name for name in names if old.id(name) is None]
     if not lacking:
@@ -78,6 +64,12 @@ def add_template_tokens(encoder: B, frame: InputTemplate, seed: int = 0) -> B:
                 rows = parameter[old.size : old.size + len(lacking)]
                 rows.normal_(0.0, grown.recipe.encoder.init, generator=generator)
     return grown
+
+
+def _tokenizer_of(encoder: Bundle, needed: str) -> Tokenizer:
+    if encoder.tokenizer is None:
+        raise InputError(encoder.recipe.name, "a model without a tokenizer", needed, "put tokenizer.json beside it")
+    return encoder.tokenizer
 
 
 def is_larger(old: Tokenizer, new: Tokenizer) -> bool:

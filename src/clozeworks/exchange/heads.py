@@ -44,8 +44,9 @@ class Head:
 
     def serves(self, task: Task) -> bool:
         """Whether it is the class for it; of several that do, the one that reads the same token."""
-        summary: Summary | None = getattr(task, "summary", None)
-        return task.name in self.tasks and (self.summary is None or self.summary.place == getattr(summary, "place", 0))
+        summary = task.head_parts().summary
+        same = self.summary is None or (summary is not None and self.summary.place == summary.place)
+        return task.name in self.tasks and same
 
     # ---- in
 
@@ -90,31 +91,29 @@ class Head:
     def settle(self, recipe: Recipe, task: Task, tensors: dict[str, Tensor]) -> Task:
         """The equal task that the class can hold: a pooler is a layer of one's own that reads the first token, and what
         a head adds can be added by the norm before it."""
-        own = f"heads.{task.name}.summary.dense."
-        if not self.bias and getattr(task, "bias", False):
+        own, parts = f"heads.{task.name}.summary.dense.", task.head_parts()
+        if parts.bias and not self.bias and task != task.without_bias():
             _fold(recipe, tensors, f"heads.{task.name}.out.")
-            task = dataclasses.replace(task, bias=False)  # pyright: ignore[reportCallIssue]
-        found: Summary | None = getattr(task, "summary", None)
-        if self.summary is None or found is None:
+            task = task.without_bias()
+        if self.summary is None or parts.summary is None:
             return task
-        if (self.summary.dense, found.dense) == ("pooler", "own") and _pools(found, recipe):
+        if (self.summary.dense, parts.summary.dense) == ("pooler", "own") and _pools(parts.summary, recipe):
             _moved(tensors, own, POOLER)
             recipe.encoder.pooler, dense = Pooler(), "pooler"
-        elif (self.summary.dense, found.dense) == ("own", "pooler") and _pools(self.summary, recipe):
+        elif (self.summary.dense, parts.summary.dense) == ("own", "pooler") and _pools(self.summary, recipe):
             _moved(tensors, POOLER, own)
             recipe.encoder.pooler, dense = None, "own"
         else:
             return task
-        kept = dataclasses.replace(found, dense=dense, early=self.summary.early, width=None)
-        return dataclasses.replace(task, summary=kept)  # pyright: ignore[reportCallIssue]
+        return task.with_summary(dataclasses.replace(parts.summary, dense=dense, early=self.summary.early, width=None))
 
     def write(self, recipe: Recipe, task: Task, where: str) -> dict[str, Any]:
         """What the config says of the task, or a refusal that names the first field which the class cannot hold.
 
         A rate of dropout that it has no field for is left out: no answer depends on it.
         """
-        summary: Summary | None = getattr(task, "summary", None)
-        encoder, bias = recipe.encoder, getattr(task, "bias", True)
+        encoder, parts = recipe.encoder, task.head_parts()
+        summary, bias = parts.summary, parts.bias
         facts = [(type(task.reading) is Reading, "reading", task.reading), (bias == self.bias, "bias", bias)]
         if self.summary is not None and summary is not None:
             wanted = self._summary({}, recipe)
@@ -122,21 +121,19 @@ class Head:
             width = summary.out_width(encoder.stack.out_width(encoder.width))
             same = dataclasses.replace(same, width=summary.width) if width == encoder.width else same
             facts += [(summary == same, "summary", summary)]
-        facts += [
-            (not getattr(task, name, None), name, getattr(task, name, None)) for name in ("both", "crf", "task_encoder")
-        ]
+        facts += [(not part, name, part) for name, part in parts.own.items()]
         for holds, name, value in facts:
             if not holds:
                 needed, todo = f"{self.name} has no such head", "keep the model in its own format"
                 raise RecipeError(f"{where}.{name}", value, needed, todo)
-        told: dict[str, Any] = {"architectures": [self.name], OURS: {"task": spec.to_dict(task)}, **self.fixed}
+        config: dict[str, Any] = {"architectures": [self.name], OURS: {"task": spec.to_dict(task)}, **self.fixed}
         if self.rate is not None:
-            told[self.rate] = getattr(task, "dropout", 0.0) if summary is None else summary.dropout
-        told |= task.head_config()
+            config[self.rate] = parts.dropout if summary is None else summary.dropout
+        config |= task.head_config()
         if labels := task.output_names:
-            told["id2label"] = {str(number): label for number, label in enumerate(labels)}
-            told["label2id"] = {label: number for number, label in enumerate(labels)}
-        return told
+            config["id2label"] = {str(number): label for number, label in enumerate(labels)}
+            config["label2id"] = {label: number for number, label in enumerate(labels)}
+        return config
 
 
 def answers(name: str, rate: str | None = None, usual: float = 0.0) -> Head:
@@ -164,10 +161,10 @@ def _kept(config: dict[str, Any]) -> Task | None:
     """The task as it was when the directory was written here; None where it was not, or by a later version."""
     given = config.get(OURS)
     try:
-        found = spec.from_dict(given["task"], where="config.json") if isinstance(given, dict) else None
+        task = spec.from_dict(given["task"], where="config.json") if isinstance(given, dict) else None
     except (KeyError, RecipeError):
         return None
-    return found if isinstance(found, Task) else None
+    return task if isinstance(task, Task) else None
 
 
 def _pools(summary: Summary, recipe: Recipe) -> bool:

@@ -49,22 +49,8 @@ from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.task import Task
 
-FAMILIES: dict[str, Family] = {
-    names.FAMILY.model_type: names.FAMILY
-    for names in (
-        bert,
-        roberta,
-        albert,
-        ernie,
-        distilbert,
-        openai_gpt,
-        transfo_xl,
-        xlnet,
-        longformer,
-        reformer,
-        marian,
-    )
-}
+_MODULES = (bert, roberta, albert, ernie, distilbert, openai_gpt, transfo_xl, xlnet, longformer, reformer, marian)
+FAMILIES: dict[str, Family] = {module.FAMILY.model_type: module.FAMILY for module in _MODULES}
 POSITIONS = "encoder.embed.positions.table.weight"
 TASK = "task"  # a head, until it is known what for
 HEADS = ("masked_lm", "sentence_pair", "span_boundary", "next_token", "permuted_lm")
@@ -80,7 +66,7 @@ class ImportedModel:
 
 
 def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | None = None) -> ImportedModel:
-    """The recipe and the weights of a directory: which losses and which task it has, its tensors tell.
+    """The recipe and the weights of a directory: which losses and which task it has, its tensors show.
 
     The template of a task is the tokenizer's, or without one the family's.
     """
@@ -96,11 +82,8 @@ def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | Non
         recipe = family.read(config, losses)
         family.import_hook(config, recipe, weights)
     if head is not None:
-        template = (
-            fitting(copy.deepcopy(family.template), recipe)
-            if tokenizer is None
-            else infer_template(recipe, tokenizer, whole=False)
-        )
+        template = infer_template(recipe, tokenizer, whole=False) if tokenizer else None
+        template = template or fitting(copy.deepcopy(family.template), recipe)
         task = head.read(config, recipe, template)
         recipe.objective.losses = (*(loss for loss in recipe.objective.losses if loss.name in head.besides), task)
         weights = {name.replace(f"heads.{TASK}.", f"heads.{task.name}.", 1): each for name, each in weights.items()}
@@ -190,7 +173,8 @@ def choose_family(recipe: Recipe, pad: int | None) -> Family:
     offset = positions.offset if isinstance(positions, LearnedPositions) else 0
     if offset and pad in (None, offset - 1) and not more:
         return FAMILIES["roberta"]
-    if not embed.segments and getattr(getattr(recipe.task, "summary", None), "activation", "relu") == "relu":
+    summary = None if recipe.task is None else recipe.task.head_parts().summary
+    if not embed.segments and (summary is None or summary.activation == "relu"):
         return FAMILIES["distilbert"]
     return FAMILIES["ernie" if isinstance(recipe.objective.corruption, MaskPhrases) else "bert"]
 

@@ -1,4 +1,4 @@
-"""A model for longer texts: windows instead of full attention, its positions laid end to end (Beltagy et al. 2020, 5).
+"""A model for longer texts: windows instead of full attention, its positions end to end (Beltagy et al. 2020, 5).
 
     position p of the new table is row p mod n of the old one, whose n rows are repeated;
     query, key and value of global tokens begin as those of all others.
@@ -29,6 +29,7 @@ from clozeworks.recipe import Recipe
 B = TypeVar("B", bound=Bundle)
 POSITIONS = "encoder.embed.positions.table.weight"
 PROJECTIONS = ("query", "key", "value")
+TAKE = "take a BERT, RoBERTa, ALBERT or DistilBERT"
 LENGTH, WINDOW = 4096, 512  # of the paper
 
 
@@ -57,15 +58,8 @@ def refresh(encoder: B) -> B:
         raise InputError(encoder.recipe.name, "a model without windows", needed, "convert it first")
     weights = {name: tensor for name, tensor in tensors.state(encoder.model).items() if "_global." not in name}
     model = files.build(encoder.recipe, _with_global(weights), encoder.recipe.name)
-    recipe = copy.deepcopy(encoder.recipe)
-    return dataclasses.replace(
-        encoder,
-        model=model,
-        tokenizer=encoder.tokenizer,
-        recipe=recipe,
-        facts=dict(encoder.facts),
-        unused=list(encoder.unused),
-    )
+    recipe, facts = copy.deepcopy(encoder.recipe), dict(encoder.facts)
+    return dataclasses.replace(encoder, model=model, recipe=recipe, facts=facts, unused=list(encoder.unused))
 
 
 def repeat_rows(table: Tensor, offset: int, length: int) -> Tensor:
@@ -95,30 +89,18 @@ def _convertible(recipe: Recipe, length: int, window: int) -> LearnedPositions:
         raise InputError("window", window, "an even number of tokens, half to either side, is needed", "512 is usual")
     if _has_global(recipe):
         raise InputError(recipe.name, "a model with windows", "one without is needed", "to copy them: --refresh-global")
-    plain = all(
+    plain_stack = type(stack) is Stack and not stack.memory and stack.block_at(0).cross is None
+    plain_attention = all(
         isinstance(mixer, Attention) and mixer.bias is None and mixer.affine and mixer.window is None
         for mixer in stack.mixers()
     )
+    both_ways = corruption is None or corruption.kind == "full"
+    name, window_instead = type(stack).__name__, "set encoder.stack.block.mixer.window instead"
     facts = (
-        (
-            type(stack) is Stack and not stack.memory and stack.block_at(0).cross is None,
-            f"{type(stack).__name__} with memory" if stack.memory else type(stack).__name__,
-            "a plain stack of layers is needed",
-            "take a BERT, RoBERTa, ALBERT or DistilBERT",
-        ),
-        (
-            corruption is None or corruption.kind == "full",
-            "a model that reads one way",
-            "global tokens look both ways",
-            "set encoder.stack.block.mixer.window instead",
-        ),
-        (plain, "attention of another kind", "plain attention is needed", "take a BERT, RoBERTa, ALBERT or DistilBERT"),
-        (
-            isinstance(positions, LearnedPositions),
-            type(positions).__name__,
-            "a table of positions is needed",
-            "take a BERT, RoBERTa, ALBERT or DistilBERT",
-        ),
+        (plain_stack, f"{name} with memory" if stack.memory else name, "a plain stack of layers is needed", TAKE),
+        (both_ways, "a model that reads one way", "global tokens look both ways", window_instead),
+        (plain_attention, "attention of another kind", "plain attention is needed", TAKE),
+        (isinstance(positions, LearnedPositions), type(positions).__name__, "a table of positions is needed", TAKE),
     )
     for holds, given, needed, todo in facts:
         if not holds:

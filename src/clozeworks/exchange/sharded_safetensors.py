@@ -2,7 +2,7 @@
 
     model-0-of-2.safetensors  model-1-of-2.safetensors
 
-A file holds some rows of each tensor; its metadata tells where they begin and how many the whole tensor has. Whoever
+A file holds some rows of each tensor; its metadata says where they begin and how many the whole tensor has. Whoever
 reads asks for the rows it needs, so that any number of processes can read what any other number wrote. A single file
 with whole tensors is read in the same way.
 """

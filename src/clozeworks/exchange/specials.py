@@ -8,6 +8,7 @@ from tokenizers import processors
 
 from clozeworks.core import atomic_io
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.templates import has_segments
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.template import InputTemplate
 
@@ -21,8 +22,7 @@ def write(directory: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
         tokenizer = apply_template(tokenizer, task.template)
     tokenizer.save(directory)
     config: dict[str, Any] = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
-    biases = (getattr(mixer, "bias", None) for mixer in recipe.encoder.stack.mixers())
-    if recipe.encoder.embed.segments < 2 and not any(getattr(bias, "segments", False) for bias in biases):
+    if not has_segments(recipe):
         config["model_input_names"].remove("token_type_ids")
     config["model_max_length"] = recipe.length if task is None else min(task.template.length, recipe.length)
     if task is not None and task.template.summary == "last" and recipe.reading == "full":

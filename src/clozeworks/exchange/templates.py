@@ -21,18 +21,18 @@ def infer_template(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> 
     Of a model that was fine-tuned elsewhere it need not be `whole`: specials that the tokenizer lacks were in no text.
     """
     causal, names = recipe.reading == "causal", tokenizer.names
-    found, last = None if causal else tokenizer.framed(), causal or tokenizer.class_last
-    if isinstance(recipe.objective.segments, PairStream) and not last and found is not None:
-        opening, between, closing = found
-        found, last = ((), between, (*closing, *opening)), True
-    if found is None and not whole:
+    specials, last = None if causal else tokenizer.framed(), causal or tokenizer.class_last
+    if isinstance(recipe.objective.segments, PairStream) and not last and specials is not None:
+        opening, between, closing = specials
+        specials, last = ((), between, (*closing, *opening)), True
+    if specials is None and not whole:
         roles = ("cls", "mask" if causal else "sep", "sep")
-        found = [(names[role],) if role in names else () for role in roles]
+        specials = [(names[role],) if role in names else () for role in roles]
     elif causal:
-        found = [(names.get(role, fresh),) for role, fresh in ONE_WAY.items()]
-    elif found is None:
-        found = [(tokenizer.token(tokenizer.need(role)),) for role in ("cls", "sep", "sep")]
-    opening, between, closing = found
+        specials = [(names.get(role, fresh),) for role, fresh in ONE_WAY.items()]
+    elif specials is None:
+        specials = [(tokenizer.token(tokenizer.need(role)),) for role in ("cls", "sep", "sep")]
+    opening, between, closing = specials
     if recipe.opener == "sep":
         opening = closing
     if recipe.decoder is not None and recipe.task is not None:
@@ -42,13 +42,17 @@ def infer_template(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> 
     return fitting(InputTemplate(opening, between, closing, "last" if last else "first"), recipe)
 
 
+def has_segments(recipe: Recipe) -> bool:
+    """Whether the encoder tells two segments apart: by a table, or by a bias of its attention."""
+    biases = (getattr(mixer, "bias", None) for mixer in recipe.encoder.stack.mixers())
+    return recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
+
+
 def fitting(frame: InputTemplate, recipe: Recipe) -> InputTemplate:
     """These specials with what the encoder tells apart and has room for."""
-    mixers = list(recipe.encoder.stack.mixers())
-    marks = any(isinstance(mixer, GlobalWindow) for mixer in mixers)
-    biases = (getattr(mixer, "bias", None) for mixer in mixers)
-    told = recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
+    marks = any(isinstance(mixer, GlobalWindow) for mixer in recipe.encoder.stack.mixers())
+    separate = has_segments(recipe)
     frame.length = recipe.length if marks else min(recipe.length, LENGTH)
-    frame.segments, frame.marks = told, marks
-    frame.own_segment = 2 if told and frame.summary == "last" else None
+    frame.segments, frame.marks = separate, marks
+    frame.own_segment = 2 if separate and frame.summary == "last" else None
     return frame

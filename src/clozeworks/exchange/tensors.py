@@ -15,13 +15,8 @@ from clozeworks.core.errors import InputError
 
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-PICKLES = (
-    "pytorch_model.bin",
-    "model.bin",
-    "model.pt",
-    "pytorch_model.pt",
-    "model.pth",
-    "pytorch_model.bin.index.json",
+PICKLES = tuple(
+    f"{name}.{end}" for end in ("bin", "pt", "pth", "bin.index.json") for name in ("pytorch_model", "model")
 )
 
 
@@ -57,12 +52,9 @@ def read_directory(directory: Path, allow_pickle: bool = False) -> dict[str, Ten
     if not pickles:
         raise InputError(directory, "no weights", f"{FILE} is needed", "save the model with safetensors")
     if not allow_pickle:
-        raise InputError(
-            pickles[0],
-            "a pickle, which can run code when opened",
-            f"{FILE} is needed",
-            f"convert it: clozeworks import {directory} --allow-pickle --out NEW_DIRECTORY",
-        )
+        given = "a pickle, which can run code when opened"
+        todo = f"convert it: clozeworks import {directory} --allow-pickle --out NEW_DIRECTORY"
+        raise InputError(pickles[0], given, f"{FILE} is needed", todo)
     return _unpickle(pickles[0])
 
 
@@ -86,23 +78,16 @@ def _unpickle(path: Path) -> dict[str, Tensor]:
 def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
     """Fill every parameter; a missing, superfluous or misshapen tensor is named."""
     wanted = dict(model.named_parameters())
-    for name, parameter in wanted.items():
+    for name in dict.fromkeys((*wanted, *tensors)):
         if name not in tensors:
-            raise InputError(
-                where, f"no tensor {name}", "the recipe has that part", "is this the recipe's own weights file?"
-            )
-        if tensors[name].shape != parameter.shape:
-            raise InputError(
-                where,
-                f"{name} of shape {tuple(tensors[name].shape)}",
-                f"{tuple(parameter.shape)} is needed",
-                "is this the recipe's own weights file?",
-            )
-    for name in tensors:
-        if name not in wanted:
-            raise InputError(
-                where, f"a tensor {name}", "the recipe has no such part", "is this the recipe's own weights file?"
-            )
+            given, needed = f"no tensor {name}", "the recipe has that part"
+        elif name not in wanted:
+            given, needed = f"a tensor {name}", "the recipe has no such part"
+        elif tensors[name].shape != wanted[name].shape:
+            given, needed = f"{name} of shape {tuple(tensors[name].shape)}", f"{tuple(wanted[name].shape)} is needed"
+        else:
+            continue
+        raise InputError(where, given, needed, "is this the recipe's own weights file?")
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(tensors[name])

@@ -1,6 +1,6 @@
 """What a model answers, row by row."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,10 +23,9 @@ TOKENS = 8192  # of a batch
 def predict_outputs(
     model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int
 ) -> tuple[list[np.ndarray], float | None]:
-    """What the head found in each example, in their order; and its loss, a mean, where the examples have labels."""
-    if task.generates:
-        writer = cast(Seq2Seq, task)
-        return decode_all(model, writer, labelled), teacher_forced_loss(model, writer, labelled, kind, pad, TOKENS)
+    """What the head says of each example, in their order; and its loss, a mean, where the examples have labels."""
+    if isinstance(task, Seq2Seq):
+        return decode_all(model, task, labelled), teacher_forced_loss(model, task, labelled, kind, pad, TOKENS)
     head = model.head(task.name)
     assert isinstance(head, TaskLayer)
     device = next(model.parameters()).device

@@ -53,14 +53,14 @@ class _Search:
     finished: list[tuple[float, Generated]] = field(default_factory=list)
 
     def step(self, length: int, candidates: list[tuple[float, int, int]]) -> list[tuple[int, int, float]]:
-        """From the best (score, beam, token) of a step, best first: the ones to go on with; none when it is over."""
+        """From the best (score, beam, token) of a step, best first: the ones to continue with; none when it is over."""
         beams, going = self.how.count, []
         for rank, (score, beam, token) in enumerate(candidates):
             if token != self.end and length < self.most:
                 going.append((beam, token, score))
             elif rank < beams:
-                found = Generated([*self.running[beam], token], score)
-                self.finished.append((self.how.worth(score, length), found))
+                text = Generated([*self.running[beam], token], score)
+                self.finished.append((self.how.worth(score, length), text))
         self.finished = sorted(self.finished, key=lambda item: -item[0])[:beams]
         going = going[:beams]
         full = len(self.finished) == beams
@@ -78,7 +78,7 @@ def beam_search(
 ) -> list[Generated]:
     """The best continuations of a prompt, best first.
 
-    Each step keeps the likeliest running beams; one that reaches the end is finished if it was among the best of that
+    Each step keeps the most likely running beams; one that reaches the end is finished if it was among the best of that
     step. The search is over when no running beam, at its present length, is worth more than the worst of as many
     finished ones as there are beams, or after `most` tokens.
     """
@@ -108,11 +108,11 @@ def beam_search_batch(
     while going:
         length += 1
         scores = torch.tensor([one.scores for _, one in going], device=logits.device)
-        found = _best(logits, scores, how)
+        best = _best(logits, scores, how)
         chosen: list[int] = []
         tokens: list[list[int]] = []
         left = []
-        for place, ((at, one), candidates) in enumerate(zip(going, found, strict=True)):
+        for place, ((at, one), candidates) in enumerate(zip(going, best, strict=True)):
             if steps := one.step(length, candidates):
                 left.append((at, one))
                 chosen += [place * beams + beam for beam, _, _ in steps]
@@ -130,7 +130,7 @@ def _rows(places: list[int], beams: int) -> Tensor:
 
 def _best(logits: Tensor, scores: Tensor, how: BeamSearch) -> list[list[tuple[float, int, int]]]:
     """logits [S * beams, V], scores [S, beams] -> of each of S the best (score, beam, token): twice the beams, so that
-    as many go on even where half of them end."""
+    as many continue even where half of them end."""
     searched, beams = scores.shape
     chances = logits.log_softmax(-1)
     if how.never:

@@ -46,7 +46,7 @@ def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarr
     never = tuple(sorted(tokenizer.special_ids - {end}))
     how = BeamSearch(task.search.beams, task.search.penalty, OFFSET, never)
     most = task.target_length if task.architecture != "decoder" else min(task.target_length, room(model))
-    found = [np.zeros(1) for _ in range(len(examples))]
+    results = [np.zeros(1) for _ in range(len(examples))]
     inside = ~examples.special & (examples.position < np.repeat(lengths, examples.lengths))
     full = np.bincount(examples.example, inside, len(examples)) > 0
     order = [at for at in np.argsort(lengths, kind="stable").tolist() if full[at]]
@@ -58,8 +58,8 @@ def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarr
         for at, best in zip(
             chosen, beam_search_batch(reader, [[start]] * len(chosen), limits, how, end=end), strict=True
         ):
-            found[at] = np.array([best[0].score, *best[0].tokens])
-    return found
+            results[at] = np.array([best[0].score, *best[0].tokens])
+    return results
 
 
 def _reader(model: Model, task: Seq2Seq, source: Batch) -> IncrementalReader:

@@ -24,10 +24,10 @@ class Generated(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How the next token is chosen: the likeliest at temperature 0, else by chance among those that are left.
+    """How the next token is chosen: the most likely at temperature 0, else by chance among those that are left.
 
-    Of the distribution softmax(z / temperature), only the `top_k` likeliest tokens are left, and of these the
-    likeliest ones that together have the chance `top_p`: nucleus sampling (Holtzman et al. 2020).
+    Of the distribution softmax(z / temperature), only the `top_k` most likely tokens are left, and of these the
+    most likely ones that together have the chance `top_p`: nucleus sampling (Holtzman et al. 2020).
     """
 
     temperature: float = 1.0
@@ -36,7 +36,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not self.temperature >= 0:
-            raise InputError("temperature", self.temperature, "0 or more is needed", "0 takes the likeliest token")
+            raise InputError("temperature", self.temperature, "0 or more is needed", "0 takes the most likely token")
         if self.top_k is not None and self.top_k < 1:
             raise InputError("top_k", self.top_k, "at least one token must be left", "40 is usual")
         if self.top_p is not None and not 0 < self.top_p <= 1:
@@ -56,7 +56,7 @@ class Sampling:
             logits = logits.masked_fill(logits < least, -torch.inf)
         if self.top_p is not None:
             ordered, index = logits.softmax(-1).sort(descending=True)
-            beyond = ordered.cumsum(-1) - ordered >= self.top_p  # the likelier ones are enough already
+            beyond = ordered.cumsum(-1) - ordered >= self.top_p  # the more likely ones are enough already
             logits = logits.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -torch.inf)
         return logits.softmax(-1)
 
@@ -132,7 +132,7 @@ class IncrementalReader:
             self._keep_source(self.owner)
 
     def keep(self, rows: Tensor) -> None:
-        """Go on with these rows, in this order, some of them perhaps more than once."""
+        """Continue with these rows, in this order, some of them perhaps more than once."""
         assert self.tokens is not None
         rows = rows.to(self.device)
         self.tokens = self.tokens[rows]
@@ -166,7 +166,7 @@ def sample(
     generator = torch.Generator().manual_seed(seed)
     reader.spread(count)
     logits = reader.read(torch.tensor([prompt]).expand(count, -1)).cpu()  # drawn by the same generator everywhere
-    found: list[list[int]] = [[] for _ in range(count)]
+    sampled: list[list[int]] = [[] for _ in range(count)]
     scores = torch.zeros(count)
     running = torch.ones(count, dtype=torch.bool)
     for number in range(most):
@@ -174,10 +174,10 @@ def sample(
         own = logits.log_softmax(-1).gather(1, token[:, None])[:, 0]
         scores += torch.where(running, own, 0.0)
         for row in running.nonzero()[:, 0].tolist():
-            found[row].append(int(token[row]))
+            sampled[row].append(int(token[row]))
         if end is not None:
             running &= token != end
         if number == most - 1 or not running.any():
             break
         logits = reader.read(token[:, None]).cpu()
-    return [Generated(tokens, float(score)) for tokens, score in zip(found, scores, strict=True)]
+    return [Generated(tokens, float(score)) for tokens, score in zip(sampled, scores, strict=True)]

@@ -93,21 +93,11 @@ class TextEncoder(Bundle):
         `mc_token_ids` [B] are the places of the tokens that a head for choices scores; None: the last ones.
         `global_attention_mask` [B, L] is 1 for tokens that see and are seen from afar; None: those that the task marks.
         """
-        given = (input_ids, attention_mask, token_type_ids, mc_token_ids, global_attention_mask)
-        given = [None if each is None else each.to(self.device) for each in given]
-        _, attention_mask, token_type_ids, mc_token_ids, global_attention_mask = given
-        input_ids = input_ids.to(self.device)
-        rows, width = input_ids.shape
-        if width > self.longest:
-            raise InputError(
-                "input_ids", f"{width} tokens", f"the model has {self.longest} positions", "shorten the text"
-            )
-        vocab = self.recipe.encoder.vocab
-        if input_ids.numel() and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < vocab:
-            given = f"ids from {int(input_ids.min())} to {int(input_ids.max())}"
-            raise InputError(
-                "input_ids", given, f"the model has tokens 0 to {vocab - 1}", "use the model's own tokenizer"
-            )
+        input_ids = self._check_ids(input_ids.to(self.device))
+        attention_mask, token_type_ids, mc_token_ids, global_attention_mask = (
+            None if each is None else each.to(self.device)
+            for each in (attention_mask, token_type_ids, mc_token_ids, global_attention_mask)
+        )
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         position, real = self._positions(input_ids), torch.where(mask.bool(), 0, PADDING)
         query = TokenInfo.make(position, torch.zeros_like(input_ids), self.kind, token_type_ids)
@@ -124,7 +114,7 @@ class TextEncoder(Bundle):
             if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
                 query = memory  # such mixers have one side: padding sees padding
             context = Context.make(query, memory, self.kind, offset=None)
-        firsts = torch.arange(rows, device=input_ids.device) * width
+        firsts = torch.arange(len(input_ids), device=self.device) * input_ids.shape[1]
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)
             hidden.real = mask.bool()
@@ -142,6 +132,18 @@ class TextEncoder(Bundle):
         return out
 
     __call__ = forward
+
+    def _check_ids(self, input_ids: Tensor) -> Tensor:
+        """The same ids; refused where the model has no such token or too few positions."""
+        width, vocab = input_ids.shape[1], self.recipe.encoder.vocab
+        if width > self.longest:
+            needed = f"the model has {self.longest} positions"
+            raise InputError("input_ids", f"{width} tokens", needed, "shorten the text")
+        if input_ids.numel() and not 0 <= int(input_ids.min()) <= int(input_ids.max()) < vocab:
+            given = f"ids from {int(input_ids.min())} to {int(input_ids.max())}"
+            needed = f"the model has tokens 0 to {vocab - 1}"
+            raise InputError("input_ids", given, needed, "use the model's own tokenizer")
+        return input_ids
 
     def _as_batch(self, tokens: Tensor, mask: Tensor, side: TokenInfo, firsts: Tensor, at: Tensor | None) -> Batch:
         """Rows as heads see them, a document each; `at`: the place of the token that stands for it."""
@@ -178,7 +180,7 @@ class TextEncoder(Bundle):
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
 
     def fill_mask(self, text: str, top: int = 5) -> list[Any]:
-        """The likeliest words for each mask token: a list of guesses, or one list a mask if there are several."""
+        """The most likely words for each mask token: a list of guesses, or one list a mask if there are several."""
         tokenizer, head = self._tokenizer(), self.language_head
         if head is None or head is self.model.head("next_token"):
             needed = "a model pretrained with MaskedLM or PermutedLM is needed"
@@ -196,15 +198,15 @@ class TextEncoder(Bundle):
         with torch.no_grad():
             chances = head.logits(self._at_holes(ids, holes)).softmax(-1)
         best = chances.topk(min(top, chances.shape[-1]))
-        found = []
+        filled_masks = []
         for at, scores, tokens in zip(holes, best.values.tolist(), best.indices.tolist(), strict=True):
             guesses = []
             for score, token in zip(scores, tokens, strict=True):
                 filled = [*ids[begin:at], token, *ids[at + 1 : begin - 2]]
                 text = tokenizer.decode(filled, skip_specials=False)
                 guesses.append({"token": self.word(token), "score": score, "id": token, "text": text})
-            found.append(guesses)
-        return found if len(found) > 1 else found[0]
+            filled_masks.append(guesses)
+        return filled_masks if len(filled_masks) > 1 else filled_masks[0]
 
     def add_special_tokens(self, ids: list[int]) -> tuple[list[int], int]:
         """A text between its specials, and where it begins there."""
@@ -248,12 +250,9 @@ class TextEncoder(Bundle):
     ) -> list[dict[str, Any]]:
         """Continuations of a text by a model that reads one way: drawn as `how` says, or the best of several beams."""
         if self.recipe.decoder is not None:
-            needed = "it writes from a source, and goes on with nothing else"
+            needed = "it writes from a source, and continues nothing else"
             raise InputError(self.recipe.name, "a model with a decoder", needed, "use clozeworks translate")
         tokenizer = self._tokenizer()
-        if self.recipe.decoder is not None:
-            needed = "a model that goes on with a text is needed, and this one writes from a source"
-            raise InputError(self.recipe.name, "a decoder", needed, "translate with it")
         given = tokenizer.encode([prompt])[0].ids.tolist()
         segments = self.recipe.objective.segments
         border = tokenizer.sep if hasattr(segments, "streams") else tokenizer.cls  # what a document begins after
@@ -265,11 +264,12 @@ class TextEncoder(Bundle):
         reader = IncrementalReader(self.model, length=segments.length)
         most = min(tokens, self.longest - len(start))
         if beams > 1:
-            found = beam_search(reader, start, most, BeamSearch(beams, penalty), end=tokenizer.sep)[:count]
+            continuations = beam_search(reader, start, most, BeamSearch(beams, penalty), end=tokenizer.sep)[:count]
         else:
-            found = sample(reader, start, most, how or Sampling(), end=tokenizer.sep, count=count, seed=seed)
+            continuations = sample(reader, start, most, how or Sampling(), end=tokenizer.sep, count=count, seed=seed)
         return [
-            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score} for one in found
+            {"text": tokenizer.decode([*given, *one.tokens]), "tokens": one.tokens, "score": one.score}
+            for one in continuations
         ]
 
     def translate(self, texts: Sequence[str] | str, *, beams: int = 4, penalty: float = 0.6) -> list[str]:
@@ -282,11 +282,11 @@ class TextEncoder(Bundle):
             more = {"start": self.recipe.decoder.start, "end": self.recipe.decoder.end, **more}
         return translate(self.model, self._tokenizer(), features.list_texts(texts), longest=self.longest, **more)
 
-    def alignment(self, found: Translation) -> Alignment:
+    def alignment(self, translation: Translation) -> Alignment:
         """Where the decoder looked in the source while it wrote this translation."""
         decoder = self.recipe.decoder
         ends = {} if decoder is None else {"start": decoder.start, "end": decoder.end}
-        return align(self.model, self._tokenizer(), found, longest=self.longest, **ends)
+        return align(self.model, self._tokenizer(), translation, longest=self.longest, **ends)
 
     def predict(self, given: Any, columns: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """What a fine-tuned model answers to a text, to several, or to rows: dicts, a frame, a dataset, a Path.
@@ -342,13 +342,13 @@ class TextEncoder(Bundle):
         features.check_words(sentences)
         own = self._with_words([word for words in sentences for word in words])
         rows, places = features.place_words(own._tokenizer(), sentences, own.add_special_tokens, self.longest)
-        found = [np.zeros((0, 0, 0), np.float32)] * len(rows)
+        vectors = [np.zeros((0, 0, 0), np.float32)] * len(rows)
         for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
             result = own.forward(ids, mask, own._segments(ids), logits=False)
             layers = features.stack_layers(result.hidden_states, self.recipe.name)
             for at, n in enumerate(chosen):
-                found[n] = layers[:, at, places[n]]
-        return found
+                vectors[n] = layers[:, at, places[n]]
+        return vectors
 
     def _with_words(self, texts: Sequence[str]) -> "TextEncoder":
         """With every word of the texts, where the model reads characters."""

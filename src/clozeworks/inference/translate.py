@@ -41,7 +41,7 @@ def translate(
 ) -> list[Translation]:
     """The best that `beams` beams find for each text, in the order given; texts of like length are searched together,
     which changes none of them. A blank text gives a blank one. `start` and `end` are what a text is written after and
-    ends with (the tokenizer's [CLS] and [SEP]). `progress` is told how many of how many are done.
+    ends with (the tokenizer's [CLS] and [SEP]). `progress` is called with how many of how many are done.
     """
     if model.decoder is None:
         needed = "a decoder writes translations, and this model has none"
@@ -53,17 +53,17 @@ def translate(
     how = BeamSearch(beams, penalty, OFFSET, never=tuple(sorted(tokenizer.special_ids - {end})))
     read = [one.ids.tolist() for one in tokenizer.encode(texts)]
     sources = [[*ids[: longest - 1], end] if ids else [] for ids in read]
-    found = [
+    results = [
         Translation(text, "", [], 0.0, max(len(ids) - longest + 1, 0)) for text, ids in zip(texts, read, strict=True)
     ]
     searched = translations(model, sources, start=start, end=end, how=how, batch_tokens=batch_tokens)
     for done, (at, best) in enumerate(searched, 1):
         if best:
             tokens = best[0].tokens
-            found[at] = Translation(texts[at], tokenizer.write(tokens), tokens, best[0].score, found[at].cut)
+            results[at] = Translation(texts[at], tokenizer.write(tokens), tokens, best[0].score, results[at].cut)
         if progress is not None:
             progress(done, len(texts))
-    return found
+    return results
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Alignment:
 def align(
     model: Model,
     tokenizer: Tokenizer,
-    found: Translation,
+    translation: Translation,
     *,
     start: int | None = None,
     end: int | None = None,
@@ -88,11 +88,11 @@ def align(
     """The weights with which the last block read the source while a translation was written; of several heads, the
     mean."""
     start, end = (tokenizer.need(role) if given is None else given for role, given in (("cls", start), ("sep", end)))
-    ids = tokenizer.encode([found.source])[0].ids.tolist()[: longest - 1]
-    if model.decoder is None or not ids or not found.tokens:
+    ids = tokenizer.encode([translation.source])[0].ids.tolist()[: longest - 1]
+    if model.decoder is None or not ids or not translation.tokens:
         given = "an encoder alone" if model.decoder is None else "an empty text"
         raise InputError("alignment", given, "words that a decoder wrote from others are needed", "give it a text")
-    source, read = [*ids, end], [start, *found.tokens[:-1]]
+    source, read = [*ids, end], [start, *translation.tokens[:-1]]
     device = next(model.parameters()).device
     batch, last = from_padded(torch.tensor([read]), kind="causal").to(device), len(model.decoder.stack.blocks) - 1
     taps = AttentionCapture(blocks=frozenset({last}))
@@ -102,4 +102,4 @@ def align(
     if weights is None:
         needed = "it reads the source as one vector, and looks at none of its words"
         raise InputError("alignment", "a model without attention to its source", needed, "take rnn_attention_mini")
-    return Alignment(source, found.tokens, weights[0].mean(0).tolist())
+    return Alignment(source, translation.tokens, weights[0].mean(0).tolist())

@@ -48,44 +48,46 @@ def units(text: str, language: Language = "en") -> tuple[str, ...]:
     return tuple(text.split() if language == "en" else _UNITS.findall(text))
 
 
-def exact(told: str, right: Sequence[str], language: Language = "en") -> float:
+def exact(predicted: str, right: Sequence[str], language: Language = "en") -> float:
     """1 if a text is one of the right ones."""
-    return float(any(normal(told, language) == normal(each, language) for each in _some(right, language)))
+    return float(any(normal(predicted, language) == normal(each, language) for each in _some(right, language)))
 
 
-def f1(told: str, right: Sequence[str], language: Language = "en") -> float:
+def f1(predicted: str, right: Sequence[str], language: Language = "en") -> float:
     """The harmonic mean of the shares that two texts have in common, with the nearest of the right ones."""
-    return max(_f1(units(told, language), units(each, language), language) for each in _some(right, language))
+    return max(_f1(units(predicted, language), units(each, language), language) for each in _some(right, language))
 
 
 def _some(right: Sequence[str], language: Language) -> list[str]:
     return [each for each in right if normal(each, language)] or [""]
 
 
-def _f1(told: tuple[str, ...], right: tuple[str, ...], language: Language) -> float:
-    if not told or not right:
-        return float(told == right)
+def _f1(predicted: tuple[str, ...], right: tuple[str, ...], language: Language) -> float:
+    if not predicted or not right:
+        return float(predicted == right)
     if language == "zh":
-        common = SequenceMatcher(None, told, right, autojunk=False).find_longest_match().size
+        common = SequenceMatcher(None, predicted, right, autojunk=False).find_longest_match().size
     else:
-        common = (Counter(told) & Counter(right)).total()
-    return 2 * common / (len(told) + len(right))
+        common = (Counter(predicted) & Counter(right)).total()
+    return 2 * common / (len(predicted) + len(right))
 
 
-def figures(told: Sequence[str], right: Sequence[Sequence[str]], language: Language | None = None) -> dict[str, float]:
+def figures(
+    predicted: Sequence[str], right: Sequence[Sequence[str]], language: Language | None = None
+) -> dict[str, float]:
     """exact_match and f1 over all questions, and where some have an answer and some have none also over each kind.
 
     The language is that of the right answers unless it is given.
     """
     language = language or language_of([text for each in right for text in each])
-    same = np.array([exact(text, each, language) for text, each in zip(told, right, strict=True)])
-    near = np.array([f1(text, each, language) for text, each in zip(told, right, strict=True)])
+    same = np.array([exact(text, each, language) for text, each in zip(predicted, right, strict=True)])
+    near = np.array([f1(text, each, language) for text, each in zip(predicted, right, strict=True)])
     there = np.array([bool(each) for each in right], bool)
-    found = {"exact_match": float(same.mean()), "f1": float(near.mean())}
+    metrics = {"exact_match": float(same.mean()), "f1": float(near.mean())}
     if there.any() and not there.all():
         for name, chosen in (("HasAns", there), ("NoAns", ~there)):
-            found |= {f"{name}_exact": float(same[chosen].mean()), f"{name}_f1": float(near[chosen].mean())}
-    return found
+            metrics |= {f"{name}_exact": float(same[chosen].mean()), f"{name}_f1": float(near[chosen].mean())}
+    return metrics
 
 
 def best_threshold(margins: np.ndarray, answered: np.ndarray, silent: np.ndarray) -> float:

@@ -8,27 +8,27 @@ from clozeworks.core.characters import is_han
 from clozeworks.core.errors import InputError
 
 
-def bleu(found: Sequence[str], wanted: Sequence[str], lowercase: bool = False) -> dict[str, Any]:
+def bleu(translations: Sequence[str], wanted: Sequence[str], lowercase: bool = False) -> dict[str, Any]:
     """Corpus BLEU (Papineni et al. 2002) of translations against one reference each, and the signature (Post 2018) that
     says how it was counted: Chinese by characters (tok:zh), other text by mteval's rules (tok:13a); `lowercase` where
     a model knows no capitals."""
     metric = _metric()(tokenize="zh" if is_chinese(wanted) else "13a", lowercase=lowercase)
-    score = metric.corpus_score(list(found), [list(wanted)])
+    score = metric.corpus_score(list(translations), [list(wanted)])
     return {"bleu": score.score, "bleu_signature": str(metric.get_signature())}
 
 
-def resampled(found: Sequence[str], wanted: Sequence[str], lowercase: bool = False) -> float:
+def resampled(translations: Sequence[str], wanted: Sequence[str], lowercase: bool = False) -> float:
     """The same score, of texts that come again and again, as those of resampled rows do: each pair is counted once."""
     made, tokenize = _metric(), "zh" if is_chinese(wanted) else "13a"
-    pairs = [_counted(one, other, tokenize, lowercase) for one, other in zip(found, wanted, strict=True)]
+    pairs = [_counted(one, other, tokenize, lowercase) for one, other in zip(translations, wanted, strict=True)]
     lengths, correct, total = ([sum(column) for column in zip(*part, strict=True)] for part in zip(*pairs, strict=True))
     return made.compute_bleu(correct, total, *lengths, smooth_method="exp").score
 
 
 @functools.lru_cache(1 << 16)
-def _counted(found: str, wanted: str, tokenize: str, lowercase: bool) -> tuple[tuple[int, ...], ...]:
+def _counted(translation: str, wanted: str, tokenize: str, lowercase: bool) -> tuple[tuple[int, ...], ...]:
     """Lengths of the two; of each order the n-grams that both have, and those found."""
-    one = _metric()(tokenize=tokenize, lowercase=lowercase, effective_order=True).sentence_score(found, [wanted])
+    one = _metric()(tokenize=tokenize, lowercase=lowercase, effective_order=True).sentence_score(translation, [wanted])
     return (one.sys_len, one.ref_len), tuple(one.counts), tuple(one.totals)
 
 

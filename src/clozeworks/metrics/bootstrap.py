@@ -20,12 +20,12 @@ def intervals(
     if count < 1:
         return {}
     draw = np.random.default_rng(seed)
-    found: dict[str, list[float]] = {}
+    drawn: dict[str, list[float]] = {}
     for _ in range(max(FEWEST, min(DRAWN, ROWS // count))):
         for name, value in score(draw.integers(0, count, count)).items():
-            found.setdefault(name, []).append(float(value))
+            drawn.setdefault(name, []).append(float(value))
     bounds = {}
-    for name, values in found.items():
+    for name, values in drawn.items():
         sound = np.array(values)[np.isfinite(values)]
         low, high = np.quantile(sound, [(1 - level) / 2, (1 + level) / 2]) if len(sound) else (np.nan, np.nan)
         bounds[name] = (float(low), float(high))

@@ -4,7 +4,7 @@ Two ways to read a sequence that breaks its scheme are in use, and give other fi
 
     lenient   what begins wrongly is an entity all the same: I-PER after O opens one, a change of type ends one and
               opens the next (conlleval; the default of seqeval). The usual figures are of this kind
-    strict    what does not begin, go on and end as its scheme says is no entity (seqeval, mode="strict")
+    strict    what does not begin, continue and end as its scheme says is no entity (seqeval, mode="strict")
 
 An entity counts as found if its type and both of its borders are right. Nought divided by nought is 0.
 """
@@ -17,6 +17,8 @@ from clozeworks.metrics.schemes import OUTSIDE, UNTYPED, Scheme, split
 
 
 class Entity(NamedTuple):
+    """The type of an entity, and its words."""
+
     type: str
     start: int  # its first word
     end: int  # behind its last
@@ -30,21 +32,21 @@ def entities(tags: Sequence[str], scheme: Scheme = "BIO", strict: bool = False) 
 
 
 def _lenient(tags: list[tuple[str, str]]) -> list[Entity]:
-    found, begin = [], 0
+    spelled, begin = [], 0
     was, kind = OUTSIDE, UNTYPED
     for at, (does, type_) in enumerate([*tags, (OUTSIDE, UNTYPED)]):
         inside = was != OUTSIDE
         breaks = was in "ES" or does in "BSO" or kind != type_
         if inside and breaks:
-            found.append(Entity(kind, begin, at))
+            spelled.append(Entity(kind, begin, at))
         if does != OUTSIDE and (not inside or breaks):
             begin = at
         was, kind = does, type_
-    return found
+    return spelled
 
 
 def _strict(tags: list[tuple[str, str]], scheme: Scheme) -> list[Entity]:
-    found, at = [], 0
+    spelled, at = [], 0
     framed = [*tags, (OUTSIDE, UNTYPED)]
     while at < len(tags):
         before = tags[at - 1] if at else (OUTSIDE, UNTYPED)
@@ -52,12 +54,12 @@ def _strict(tags: list[tuple[str, str]], scheme: Scheme) -> list[Entity]:
             at += 1
             continue
         end = at + 1
-        while _goes_on(framed[end - 1], framed[end]):
+        while _continues(framed[end - 1], framed[end]):
             end += 1
         if _may_end(framed[end - 1], framed[end], scheme):
-            found.append(Entity(framed[at][1], at, end))
+            spelled.append(Entity(framed[at][1], at, end))
         at = end
-    return found
+    return spelled
 
 
 def _opens(before: tuple[str, str], now: tuple[str, str], scheme: Scheme) -> bool:
@@ -69,7 +71,7 @@ def _opens(before: tuple[str, str], now: tuple[str, str], scheme: Scheme) -> boo
     return does == "I" and (before[0] != "I" or before[1] != now[1])
 
 
-def _goes_on(before: tuple[str, str], now: tuple[str, str]) -> bool:
+def _continues(before: tuple[str, str], now: tuple[str, str]) -> bool:
     return before[0] in "BI" and now[0] in "IE" and before[1] == now[1]
 
 
@@ -81,16 +83,16 @@ def _may_end(last: tuple[str, str], behind: tuple[str, str], scheme: Scheme) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Entities that were right, told and there."""
+class EntityCounts:
+    """How many entities were predicted, how many are there, and how many of both are the same."""
 
     right: int = 0
-    told: int = 0
+    predicted: int = 0
     there: int = 0
 
     @property
     def precision(self) -> float:
-        return self.right / self.told if self.told else 0.0
+        return self.right / self.predicted if self.predicted else 0.0
 
     @property
     def recall(self) -> float:
@@ -98,28 +100,29 @@ class Found:
 
     @property
     def f1(self) -> float:
-        return 2 * self.right / (self.told + self.there) if self.told + self.there else 0.0
+        return 2 * self.right / (self.predicted + self.there) if self.predicted + self.there else 0.0
 
 
 def by_type(
-    truth: Sequence[Sequence[str]], told: Sequence[Sequence[str]], scheme: Scheme = "BIO", strict: bool = False
-) -> dict[str, Found]:
-    """Of each type that is there or was told, sorted; `overall` adds them up."""
+    truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], scheme: Scheme = "BIO", strict: bool = False
+) -> dict[str, EntityCounts]:
+    """Of each type that is there or was predicted, sorted; `overall` adds them up."""
     right: dict[str, list[int]] = {}
-    for is_, says in zip(truth, told, strict=True):
+    for is_, says in zip(truth, predicted, strict=True):
         a, b = set(entities(is_, scheme, strict)), set(entities(says, scheme, strict))
         for which, each in enumerate((a & b, b, a)):
             for entity in each:
                 right.setdefault(entity.type, [0, 0, 0])[which] += 1
-    return {name: Found(*right[name]) for name in sorted(right)}
+    return {name: EntityCounts(*right[name]) for name in sorted(right)}
 
 
-def overall(types: dict[str, Found]) -> Found:
+def overall(types: dict[str, EntityCounts]) -> EntityCounts:
     """All types together: what precision, recall and F1 mean without another word (micro)."""
-    return Found(*(sum(getattr(each, name) for each in types.values()) for name in ("right", "told", "there")))
+    counts = ((each.right, each.predicted, each.there) for each in types.values())
+    return EntityCounts(*map(sum, zip((0, 0, 0), *counts, strict=True)))
 
 
-def accuracy(truth: Sequence[Sequence[str]], told: Sequence[Sequence[str]]) -> float:
+def accuracy(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> float:
     """The share of words whose tag is right."""
-    pairs = [one == other for a, b in zip(truth, told, strict=True) for one, other in zip(a, b, strict=True)]
+    pairs = [one == other for a, b in zip(truth, predicted, strict=True) for one, other in zip(a, b, strict=True)]
     return sum(pairs) / len(pairs) if pairs else 0.0

@@ -10,7 +10,7 @@ NAMES = ("rouge1", "rouge2", "rougeL")
 WORD = re.compile(f"[{HAN}]|[^\\W_{HAN}]+")
 
 
-def rouge(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
+def rouge(texts: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
     """F1 of words (rouge1), of pairs of words (rouge2) and of the longest common subsequence (rougeL), each a mean over
     texts with one reference each.
 
@@ -18,13 +18,13 @@ def rouge(found: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
     text of a to z and digits these are the figures of the package rouge-score, which takes every other letter for a
     space.
     """
-    pairs = [_of_one(one, other) for one, other in zip(found, wanted, strict=True)]
+    pairs = [_of_one(one, other) for one, other in zip(texts, wanted, strict=True)]
     return {name: sum(each[at] for each in pairs) / max(len(pairs), 1) for at, name in enumerate(NAMES)}
 
 
 @functools.lru_cache(1 << 16)  # resampled rows come again and again
-def _of_one(found: str, wanted: str) -> tuple[float, float, float]:
-    a, b = words(found), words(wanted)
+def _of_one(text: str, wanted: str) -> tuple[float, float, float]:
+    a, b = words(text), words(wanted)
     return _overlap(a, b, 1), _overlap(a, b, 2), _f1(_common(a, b), len(a), len(b))
 
 
@@ -32,8 +32,8 @@ def words(text: str) -> list[str]:
     return WORD.findall(text.lower())
 
 
-def _overlap(found: list[str], wanted: list[str], size: int) -> float:
-    grams = [Counter(zip(*(text[at:] for at in range(size)), strict=False)) for text in (found, wanted)]
+def _overlap(text_words: list[str], wanted: list[str], size: int) -> float:
+    grams = [Counter(zip(*(text[at:] for at in range(size)), strict=False)) for text in (text_words, wanted)]
     return _f1((grams[0] & grams[1]).total(), *(one.total() for one in grams))
 
 
@@ -48,5 +48,5 @@ def _common(a: list[str], b: list[str]) -> int:
     return row[-1]
 
 
-def _f1(common: int, found: int, wanted: int) -> float:
-    return 2 * common / (found + wanted) if common else 0.0
+def _f1(common: int, size: int, wanted: int) -> float:
+    return 2 * common / (size + wanted) if common else 0.0

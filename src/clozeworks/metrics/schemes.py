@@ -1,8 +1,8 @@
 """How tags of single words spell entities of several: B-PER I-PER is one entity of type PER.
 
-    BIO     B opens an entity, I goes on, O is outside (IOB2)
-    IOB1    I opens and goes on; B opens only where an entity of the same type has just ended
-    BIOES   B opens, I goes on, E ends, S is an entity of one word; M, as Chinese corpora write, is I
+    BIO     B opens an entity, I continues it, O is outside (IOB2)
+    IOB1    I opens and continues; B opens only where an entity of the same type has just ended
+    BIOES   B opens, I continues, E ends, S is an entity of one word; M, as Chinese corpora write, is I
     BILOU   the same with L for E and U for S
     plain   tags that spell nothing, parts of speech for one
 
@@ -59,11 +59,11 @@ def named(tags: Iterable[str]) -> Scheme:
 
 def complete(tags: Iterable[str], scheme: Scheme) -> list[str]:
     """These tags, and all others that the scheme has for their types: rows to come may well have them."""
-    found = set(tags)
-    inside = "M" if any(name[0] == "M" for name in found) and scheme == "BIOES" else "I"
-    types = {name[1:] for name in found if name != OUTSIDE} if scheme != "plain" else set()
-    found |= {prefix.replace("I", inside) + each for each in types for prefix in PREFIXES[scheme]}
-    return sorted(found | ({OUTSIDE} if types else set()))
+    names = set(tags)
+    inside = "M" if any(name[0] == "M" for name in names) and scheme == "BIOES" else "I"
+    types = {name[1:] for name in names if name != OUTSIDE} if scheme != "plain" else set()
+    names |= {prefix.replace("I", inside) + each for each in types for prefix in PREFIXES[scheme]}
+    return sorted(names | ({OUTSIDE} if types else set()))
 
 
 def follows(before: str | None, now: str | None, scheme: Scheme) -> bool:

@@ -1,26 +1,26 @@
-"""How well numbers were told. Where one side does not vary there is nothing to go together: the correlation is 0."""
+"""How well numbers were predicted. Where one side does not vary nothing goes together: the correlation is 0."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 
-def pearson(truth: Sequence[float], told: Sequence[float]) -> float:
+def pearson(truth: Sequence[float], predicted: Sequence[float]) -> float:
     """sum (x - mean x)(y - mean y) / (|x - mean x| |y - mean y|)."""
-    x, y = (np.asarray(values, np.float64) for values in (truth, told))
+    x, y = (np.asarray(values, np.float64) for values in (truth, predicted))
     if len(x) < 2 or (x == x[0]).all() or (y == y[0]).all():
         return 0.0
     x, y = _direction(x), _direction(y)
     return float(np.clip(x @ y, -1.0, 1.0))
 
 
-def spearman(truth: Sequence[float], told: Sequence[float]) -> float:
+def spearman(truth: Sequence[float], predicted: Sequence[float]) -> float:
     """Pearson's of the ranks; equal values share the mean of theirs."""
-    return pearson(*(ranks(np.asarray(values, np.float64)).tolist() for values in (truth, told)))
+    return pearson(*(ranks(np.asarray(values, np.float64)).tolist() for values in (truth, predicted)))
 
 
-def mean_squared_error(truth: Sequence[float], told: Sequence[float]) -> float:
-    difference = np.asarray(truth, np.float64) - np.asarray(told, np.float64)
+def mean_squared_error(truth: Sequence[float], predicted: Sequence[float]) -> float:
+    difference = np.asarray(truth, np.float64) - np.asarray(predicted, np.float64)
     return float(np.mean(difference**2)) if len(difference) else 0.0
 
 

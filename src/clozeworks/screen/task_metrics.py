@@ -29,7 +29,7 @@ def show_task_metrics(console: Console, result: Examination, wrong: Mistakes, ba
         console.print(_matrix(wrong.confusion))
     for each in wrong.worst[:SHOWN]:
         console.print()
-        rows = [("row", each.where), *each.row.items(), ("right", each.right), ("told", each.told)]
+        rows = [("row", each.where), *each.row.items(), ("right", each.right), ("predicted", each.predicted)]
         console.print(facts([(name, Text(value)) for name, value in rows]))
 
 

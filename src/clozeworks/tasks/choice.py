@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,16 +16,15 @@ from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
-from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
-from clozeworks.tasks.task import HeadLayer, PretrainedHead, Task
-from clozeworks.tasks.template import InputTemplate
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
+from clozeworks.tasks.summary import Summary, choose_summary
+from clozeworks.tasks.task import PretrainedHead, SummaryHeadLayer, SummaryTask
 
 RIGHT = "choice_right"  # the column of the batch
 
 
 @dataclass(slots=True)
-class Choice(Task):
+class Choice(SummaryTask):
     """Multiple choice: score = w s + b of a summary s of each option, p = softmax over the options of a question,
     cross-entropy of the right one (Radford et al. 2018, 3.3).
 
@@ -39,57 +38,26 @@ class Choice(Task):
 
     name: ClassVar[str] = "choice"
     columns: ClassVar[tuple[str, ...]] = ("context", "question", "choices")
+    answer_columns: ClassVar[tuple[str, ...]] = ("answer",)
+    main_metric: ClassVar[str] = "accuracy"
+    target_field: ClassVar[str] = RIGHT
     pipeline_tag: ClassVar[str | None] = "multiple-choice"
-    summary: Summary = field(default_factory=Summary)
     asked: Literal["first", "second"] = "second"  # the text that the question is of
 
     @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
         """A question that is read one way follows its context (Radford et al. 2018, 3.3)."""
-        asked = "first" if recipe.reading == "causal" else "second"
-        return cls(template=template, summary=choose_summary(recipe, template, pooled), asked=asked)
+        summary = choose_summary(encoder.recipe, encoder.template, encoder.pooled)
+        asked = "first" if encoder.recipe.reading == "causal" else "second"
+        return cls(template=encoder.template, summary=summary, asked=asked)
 
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:
         asked = "first" if head.causal else "second"
         return cls(template=head.template, summary=head.summary or Summary(), asked=asked)
 
-    def fit_head(self) -> Self:
-        """With a layer of its own where it reads more than the last layer, which is all that a pooler has seen."""
-        if self.task_encoder is not None:
-            return dataclasses.replace(self, summary=summarize_all())
-        if self.everywhere and self.pools:
-            return dataclasses.replace(self, summary=Summary(self.template.summary, "own"))
-        return self
-
-    @property
-    def metric(self) -> str:
-        return "accuracy"
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        return ("answer",)
-
-    @property
-    def pools(self) -> bool:
-        return self.summary.dense == "pooler"
-
-    def computed(self, batch: Batch) -> bool:
-        return RIGHT in batch.example
-
     def count(self, batch: Batch) -> int:
         return len(batch.index) if self.computed(batch) else 0
-
-    def read_positions(self, batch: Batch) -> Tensor | None:
-        return None if self.everywhere else self.summary.read_positions(batch)
 
     def build(self, width: int, embed: EmbedLayer) -> "ChoiceLayer":
         return ChoiceLayer(self, width, embed)
@@ -176,10 +144,11 @@ def _joined(context: Encoding, question: Encoding, room: int) -> Encoding:
     return Encoding(*(np.concatenate([a[:kept], b]) for a, b in zip(context, question, strict=True)))
 
 
-class ChoiceLayer(HeadLayer):
+class ChoiceLayer(SummaryHeadLayer):
+    """A score for each option, from its summary; cross-entropy over the options of a question."""
+
     def __init__(self, spec: Choice, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
-        self.summary = spec.summary.build(self.width)
         self.out = Linear(spec.summary.out_width(self.width), 1)
 
     def logits(self, summaries: Tensor) -> Tensor:
@@ -188,7 +157,7 @@ class ChoiceLayer(HeadLayer):
 
     def scores(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N], one an option."""
-        return self.logits(self.summary(self.read(hidden, batch), hidden, batch)).float()
+        return self.logits(self.summed(hidden, batch)).float()
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         scores, unit, right = self.scores(hidden, batch), batch.example["unit"], batch.example[RIGHT]

@@ -1,10 +1,9 @@
 """Text classification and regression: which class is a text of, or what number has it?"""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -16,21 +15,19 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.metrics.classes import Confusion, OfClass, confusion, several
+from clozeworks.metrics.classes import Confusion, OfClass, Several, confusion, several
 from clozeworks.metrics.scores import mean_squared_error, pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
-from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
-from clozeworks.tasks.task import Answers, HeadLayer, PretrainedHead, Task
-from clozeworks.tasks.template import InputTemplate
+from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.task import Answers, HeadParts, PretrainedHead, SummaryHeadLayer, SummaryTask, read_scores
 
 LABEL = "class_label"  # the column of the batch
 
 
 @dataclass(slots=True)
-class Classify(Task):
+class Classify(SummaryTask):
     """Text classification and regression (Devlin et al. 2018, 4.1): logits = W s + b of a summary s of one text,
     cross-entropy of its class.
 
@@ -44,26 +41,14 @@ class Classify(Task):
 
     name: ClassVar[str] = "classify"
     columns: ClassVar[tuple[str, ...]] = ("text",)
+    target_field: ClassVar[str] = LABEL
     pipeline_tag: ClassVar[str | None] = "text-classification"
-    summary: Summary = field(default_factory=Summary)
     bias: bool = True
     many: bool = False
     graded: bool = False
     balance: bool = False
     weights: tuple[float, ...] = ()
     middle: float = 0.0
-
-    @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
-        return cls(template=template, summary=choose_summary(recipe, template, pooled))
 
     @classmethod
     def truth_columns(cls) -> tuple[str, ...]:
@@ -88,13 +73,11 @@ class Classify(Task):
     def output_names(self) -> tuple[str, ...]:
         return self.labels or ("score",)
 
-    def fit_head(self) -> Self:
-        """With a layer of its own where it reads more than the last layer, which is all that a pooler has seen."""
-        if self.task_encoder is not None:
-            return dataclasses.replace(self, summary=summarize_all())
-        if self.everywhere and self.pools:
-            return dataclasses.replace(self, summary=Summary(self.template.summary, "own"))
-        return self
+    def head_parts(self) -> HeadParts:
+        return dataclasses.replace(SummaryTask.head_parts(self), bias=self.bias)
+
+    def without_bias(self) -> Self:
+        return dataclasses.replace(self, bias=False)
 
     def for_rows(self, table: Table) -> Self:
         """Graded where rows have scores and no labels."""
@@ -113,48 +96,35 @@ class Classify(Task):
     def outputs(self) -> int:
         return 1 if self.graded else len(self.labels)
 
-    @property
-    def pools(self) -> bool:
-        return self.summary.dense == "pooler"
-
-    def computed(self, batch: Batch) -> bool:
-        return LABEL in batch.example
-
-    def count(self, batch: Batch) -> int:
-        return len(batch.example[LABEL]) if self.computed(batch) else 0
-
-    def read_positions(self, batch: Batch) -> Tensor | None:
-        return None if self.everywhere else self.summary.read_positions(batch)
-
     def build(self, width: int, embed: EmbedLayer) -> "ClassifyLayer":
         return ClassifyLayer(self, width, embed)
 
     def with_labels(self, table: Table) -> "Classify":
         """With rows that have a score and no label it is graded."""
         if self.graded or (len(table) and all("score" in row and row.get("label") is None for row in table.rows)):
-            middle = float(self._scores(table).mean()) if len(table) else 0.0
+            middle = float(read_scores(table).astype(np.float32).mean()) if len(table) else 0.0
             return dataclasses.replace(self, graded=True, many=False, labels=(), weights=(), middle=middle)
         rows = [labels_of(row["label"]) for row in table.rows]
-        found = sorted({label for row in rows for label in row})
+        labels = sorted({label for row in rows for label in row})
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
-        if len(found) < 2 and not many:
-            given = f"one class only, {next(iter(found), 'none')}"
+        if len(labels) < 2 and not many:
+            given = f"one class only, {next(iter(labels), 'none')}"
             raise InputError(table.name, given, "two classes are needed to tell apart", "add rows of another class")
         if self.balance and many:
             needed = "classes are balanced where a text is of one"
             raise InputError(table.name, "rows of several labels", needed, "leave balance out")
-        counts = [sum(row == [label] for row in rows) for label in found] if self.balance else []
-        weights = tuple(len(rows) / (len(found) * count) for count in counts)
-        return dataclasses.replace(self, labels=tuple(found), many=many, weights=weights)
+        counts = [sum(row == [label] for row in rows) for label in labels] if self.balance else []
+        weights = tuple(len(rows) / (len(labels) * count) for count in counts)
+        return dataclasses.replace(self, labels=tuple(labels), many=many, weights=weights)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
-        labelled = self.laid(table, tokenizer)
+        labelled = self.make_examples(table, tokenizer)
         if truth:
-            values = self._scores(table) if self.graded else self._truth(table)
+            values = read_scores(table).astype(np.float32) if self.graded else self._truth(table)
             labelled.examples.fields[LABEL] = np.repeat(values, np.diff(labelled.first), axis=0)
         return labelled
 
-    def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
+    def make_examples(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         """The texts of the rows as examples."""
         texts = tokenizer.encode([row["text"] for row in table.rows])
         return Labelled.one_each(self.template.lay(tokenizer, texts).examples)
@@ -166,22 +136,10 @@ class Classify(Task):
                 given = f"{len(rows[at])} labels"
                 raise InputError(table.where(at), given, "the model gives each row one", "mend the row")
             return np.array([row[0] for row in rows], np.int64)
-        found = np.zeros((len(rows), len(self.labels)), np.float32)
+        targets = np.zeros((len(rows), len(self.labels)), np.float32)
         for at, row in enumerate(rows):
-            found[at, row] = 1.0
-        return found
-
-    def _scores(self, table: Table) -> np.ndarray:
-        found = []
-        for at, row in enumerate(table.rows):
-            try:
-                value = float(row["score"])
-            except (TypeError, ValueError):
-                value = math.nan
-            if not math.isfinite(value):
-                raise InputError(table.where(at), f"score {row['score']!r}", "a number is needed", "mend the row")
-            found.append(value)
-        return np.array(found, np.float32)
+            targets[at, row] = 1.0
+        return targets
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         values = np.stack(outputs)[labelled.first[:-1]] if len(outputs) else np.zeros((0, self.outputs), np.float32)
@@ -202,27 +160,29 @@ class Classify(Task):
         Of several labels: accuracy (every label right), f1 and f1_micro. Of scores: pearson, spearman and mse.
         """
         if self.graded:
-            truth, told = [float(row["score"]) for row in table.rows], [answer["score"] for answer in answers]
-            figures = {"pearson": pearson, "spearman": spearman, "mse": mean_squared_error}
-            return {name: figure(truth, told) for name, figure in figures.items()}
-        truth, told = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
-        if self.many:
-            found = several(truth, told, self.labels)
-            return {"accuracy": found.accuracy, "f1": found.macro_f1, "f1_micro": found.micro_f1}
-        found = confusion([row[0] for row in truth], [row[0] for row in told], self.labels)
-        figures = {"accuracy": found.accuracy, "f1": found.macro_f1, "mcc": found.matthews}
+            truth, predicted = [float(row["score"]) for row in table.rows], [answer["score"] for answer in answers]
+            metrics = {"pearson": pearson, "spearman": spearman, "mse": mean_squared_error}
+            return {name: metric(truth, predicted) for name, metric in metrics.items()}
+        result = self._compare(answers, table)
+        figures = {"accuracy": result.accuracy, "f1": result.macro_f1}
+        if isinstance(result, Several):
+            return {**figures, "f1_micro": result.micro_f1}
+        figures["mcc"] = result.matthews
         if len(self.labels) == 2:
-            figures[f"f1_{self.labels[1]}"] = found.classes[self.labels[1]].f1
+            figures[f"f1_{self.labels[1]}"] = result.classes[self.labels[1]].f1
         return figures
+
+    def _compare(self, answers: Answers, table: Table) -> Confusion | Several:
+        truth, predicted = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
+        if self.many:
+            return several(truth, predicted, self.labels)
+        return confusion([row[0] for row in truth], [row[0] for row in predicted], self.labels)
 
     def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
         if self.graded:
             return {}, None
-        right, said = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))
-        if self.many:
-            return several(right, said, self.labels).classes, None
-        matrix = confusion([each[0] for each in right], [each[0] for each in said], self.labels)
-        return matrix.classes, matrix
+        result = self._compare(answers, table)
+        return result.classes, result if isinstance(result, Confusion) else None
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         """How far off a score is; of a wrong class, how sure the answer was."""
@@ -257,19 +217,16 @@ class Out(Linear, CustomInit):
         nn.init.constant_(parameter, self.middle)
 
 
-class ClassifyLayer(HeadLayer):
+class ClassifyLayer(SummaryHeadLayer):
+    """Logits of the labels, or one number, from the summary of each example."""
+
     weights: Tensor | None
 
     def __init__(self, spec: Classify, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.many, self.graded = spec.many, spec.graded
-        self.summary = spec.summary.build(self.width)
         self.out = Out(spec, spec.summary.out_width(self.width))
         self.register_buffer("weights", torch.tensor(spec.weights) if spec.weights else None, persistent=False)
-
-    def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
-        """[N, D]: what each example is judged by."""
-        return self.summary(self.read(hidden, batch), hidden, batch)
 
     def logits(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N, outputs]."""

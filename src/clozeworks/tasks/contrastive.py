@@ -46,11 +46,11 @@ def fits(asked: Tensor, own: Tensor, right: Tensor, names: Tensor) -> Tensor:
     These are what a right pair has for the same text, and the text itself; its own answer is not among them.
     """
     pairs = (asked[:, None] == asked[None, :]) & right
-    found = (pairs.float() @ (own[:, None] == names[None, :]).float()) > 0
-    found |= asked[:, None] == names[None, :]
+    fitting = (pairs.float() @ (own[:, None] == names[None, :]).float()) > 0
+    fitting |= asked[:, None] == names[None, :]
     number = torch.arange(len(asked), device=asked.device)
-    found[number, number] = False
-    return found
+    fitting[number, number] = False
+    return fitting
 
 
 def ranks(vectors: np.ndarray, text: np.ndarray, rows: int = 1024) -> np.ndarray:
@@ -62,11 +62,11 @@ def ranks(vectors: np.ndarray, text: np.ndarray, rows: int = 1024) -> np.ndarray
     right = defaultdict(set)
     for a, b in text[:, :2].tolist():
         right[a] |= {column[b]} | ({column[a]} if a in column else set())
-    found = np.zeros(len(vectors), np.int64)
+    ranking = np.zeros(len(vectors), np.int64)
     for begin in range(0, len(vectors), rows):
         scores = vectors[begin : begin + rows, 0] @ others.T
         for at, (line, (a, b)) in enumerate(zip(scores, text[begin : begin + rows, :2].tolist(), strict=True), begin):
             own = line[column[b]]
             besides = [other for other in right[a] if other != column[b]]
-            found[at] = (line >= own).sum() - (line[besides] >= own).sum()
-    return found
+            ranking[at] = (line >= own).sum() - (line[besides] >= own).sum()
+    return ranking

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
@@ -22,9 +21,8 @@ from clozeworks.metrics.scores import pearson, spearman
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling, pool_tokens, unpack
 from clozeworks.tasks.contrastive import ordered, picked, ranks, squared
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
-from clozeworks.tasks.task import Answers, Task, TaskLayer
-from clozeworks.tasks.template import InputTemplate
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
+from clozeworks.tasks.task import Answers, Task, TaskLayer, read_scores
 
 TARGET, TEXT = "embed_target", "embed_text"  # columns of the batch
 GROUP = 32  # rows that are compared with one another where a loss is measured, in the order of the table
@@ -52,6 +50,8 @@ class SentenceEmbedding(Task):
 
     name: ClassVar[str] = "embed"
     columns: ClassVar[tuple[str, ...]] = ("text_a", "text_b")
+    answer_columns: ClassVar[tuple[str, ...]] = ()
+    target_field: ClassVar[str] = TARGET
     maybe: ClassVar[tuple[str, ...]] = ("score", THIRD)
     has_head: ClassVar[bool] = False
     pipeline_tag: ClassVar[str | None] = "sentence-similarity"
@@ -74,20 +74,13 @@ class SentenceEmbedding(Task):
             raise RecipeError(f"{where}.pooling.length", self.pooling.length, needed, "use --max-length for both")
 
     @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
         """Vectors are made as those of the encoder are; `max_length`, where one is asked for, holds for both."""
-        pooling = copy.deepcopy(recipe.pooling) or Pooling()
-        most = min(max_length or pooling.length or template.length, template.length)
-        pooling.length = most if most < recipe.length else None
-        return cls(template=dataclasses.replace(template, length=most), pooling=pooling)
+        pooling = copy.deepcopy(encoder.recipe.pooling) or Pooling()
+        longest = encoder.template.length
+        most = min(encoder.max_length or pooling.length or longest, longest)
+        pooling.length = most if most < encoder.recipe.length else None
+        return cls(template=dataclasses.replace(encoder.template, length=most), pooling=pooling)
 
     @property
     def encodes(self) -> Pooling | None:
@@ -101,19 +94,12 @@ class SentenceEmbedding(Task):
         return "spearman" if self.graded else "mrr"
 
     @property
-    def truth(self) -> tuple[str, ...]:
-        return ()
-
-    @property
     def pools(self) -> bool:
         return self.pooling.mode == "pooled"
 
     @property
     def needs_whole_step(self) -> bool:
         return self.loss in ("cosent", "in_batch_negatives")
-
-    def computed(self, batch: Batch) -> bool:
-        return TARGET in batch.example
 
     def count(self, batch: Batch) -> int:
         if not self.computed(batch):
@@ -130,6 +116,7 @@ class SentenceEmbedding(Task):
         return SentenceEmbeddingLayer(self)
 
     def with_labels(self, table: Table) -> "SentenceEmbedding":
+        """With the loss that the rows allow, and the range of their scores."""
         scores = scores_of(table)
         graded = differ(scores)
         if len(table) < 2:
@@ -146,8 +133,8 @@ class SentenceEmbedding(Task):
         if not graded or scores is None:
             return dataclasses.replace(self, loss="in_batch_negatives", low=None, high=None, graded=False)
         low, high = (
-            given if given is not None else float(found)
-            for given, found in ((self.low, scores.min()), (self.high, scores.max()))
+            given if given is not None else float(observed)
+            for given, observed in ((self.low, scores.min()), (self.high, scores.max()))
         )
         return dataclasses.replace(self, loss=self.loss or "cosent", low=low, high=high, graded=True)
 
@@ -192,7 +179,8 @@ class SentenceEmbedding(Task):
         fields = labelled.examples.fields
         if TARGET not in fields or not len(labelled):
             return None
-        vectors, text, target = _shaped(outputs, fields, len(labelled))
+        values = (np.stack(outputs), fields[TEXT], fields[TARGET])
+        vectors, text, target = (torch.from_numpy(each).unflatten(0, (len(labelled), -1)) for each in values)
         total, count = 0.0, 0
         for begin in range(0, len(labelled), GROUP):
             some = slice(begin, begin + GROUP)
@@ -218,8 +206,8 @@ class SentenceEmbedding(Task):
         if answers and "rank" in answers[0]:
             at = np.array([answer["rank"] for answer in answers])
             return {"mrr": float((1 / at).mean()), "accuracy": float((at == 1).mean())}
-        truth, told = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
-        return {"spearman": spearman(truth, told), "pearson": pearson(truth, told)}
+        truth, predicted = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]
+        return {"spearman": spearman(truth, predicted), "pearson": pearson(truth, predicted)}
 
     def badness(self, answers: Answers, table: Table) -> np.ndarray:
         """How far each pair is from its place in the order of the scores, as a part of all rows; without scores, by its
@@ -244,17 +232,7 @@ def scores_of(table: Table) -> np.ndarray | None:
     """float64 [rows]; None where no row has one."""
     if all(row.get("score") is None for row in table.rows):
         return None
-    found = []
-    for at, row in enumerate(table.rows):
-        try:
-            value = float(row["score"])
-        except (KeyError, TypeError, ValueError):
-            value = math.nan
-        if not math.isfinite(value):
-            given = "no score" if row.get("score") is None else f"score {row['score']!r}"
-            raise InputError(table.where(at), given, "a number is needed, as in other rows", "mend the row")
-        found.append(value)
-    return np.array(found)
+    return read_scores(table, "a number is needed, as in other rows")
 
 
 def differ(scores: np.ndarray | None) -> bool:
@@ -272,13 +250,9 @@ def _rows(values: Tensor, batch: Batch) -> Tensor:
     return values.unflatten(0, (len(batch.index), -1))[:, 0]
 
 
-def _shaped(found: Sequence[np.ndarray], fields: Mapping[str, np.ndarray], rows: int) -> tuple[Tensor, Tensor, Tensor]:
-    values = (np.stack(found), fields[TEXT], fields[TARGET])
-    vectors, text, target = (torch.from_numpy(each).unflatten(0, (rows, -1)) for each in values)
-    return vectors, text, target
-
-
 class SentenceEmbeddingLayer(TaskLayer):
+    """Sentence embeddings of the texts of a batch, and the loss that compares them; no weights of its own."""
+
     def __init__(self, spec: SentenceEmbedding):
         super().__init__()
         self.spec = spec

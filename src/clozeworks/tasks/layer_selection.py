@@ -1,6 +1,8 @@
 """Which of an encoder's layers a task reads."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +19,7 @@ EPS = 1e-12
 class Reading(Spec):
     """The last layer."""
 
-    @property
-    def layers(self) -> bool:
-        """Whether it reads more than the last one."""
-        return False
+    layers: ClassVar[bool] = False  # it reads more than the last one
 
     def width(self, width: int) -> int:
         """Of what it gives, for layers of this width."""
@@ -31,63 +30,56 @@ class Reading(Spec):
 
 
 class ReadingLayer(nn.Module):
+    """The hidden states that a task reads: the last ones."""
+
     def forward(self, hidden: Hidden) -> Tensor:
         return hidden.last
 
 
 @dataclass(slots=True)
-class SumLayers(Reading):
-    """The sum of the last few layers (Devlin et al. 2018, 5.3)."""
+class LastLayers(Reading):
+    """The `last` so many layers, made one."""
 
+    layers: ClassVar[bool] = True
     last: int = 4
 
     def check(self, where: str) -> None:
-        _some(self.last, where)
+        if self.last < 1:
+            raise RecipeError(f"{where}.last", self.last, "at least 1 is needed", "4 is usual")
 
-    @property
-    def layers(self) -> bool:
-        return True
-
-    def build(self) -> "ReadingLayer":
-        return SumLayersLayer(self.last)
+    @abstractmethod
+    def build(self) -> "ReadingLayer": ...
 
 
-class SumLayersLayer(ReadingLayer):
-    def __init__(self, last: int):
+class LastLayersLayer(ReadingLayer):
+    """The last few layers, added up or side by side."""
+
+    def __init__(self, last: int, join: bool):
         super().__init__()
-        self.last = last
+        self.last, self.join = last, join
 
     def forward(self, hidden: Hidden) -> Tensor:
-        return torch.stack(hidden.layers[-self.last :]).sum(0)
+        layers = hidden.layers[-self.last :]
+        return torch.cat(layers, -1) if self.join else torch.stack(layers).sum(0)
 
 
 @dataclass(slots=True)
-class JoinLayers(Reading):
+class SumLayers(LastLayers):
+    """The sum of the last few layers (Devlin et al. 2018, 5.3)."""
+
+    def build(self) -> "ReadingLayer":
+        return LastLayersLayer(self.last, join=False)
+
+
+@dataclass(slots=True)
+class JoinLayers(LastLayers):
     """The last few layers side by side (Devlin et al. 2018, 5.3: four of them are the best features)."""
-
-    last: int = 4
-
-    def check(self, where: str) -> None:
-        _some(self.last, where)
-
-    @property
-    def layers(self) -> bool:
-        return True
 
     def width(self, width: int) -> int:
         return self.last * width
 
     def build(self) -> "ReadingLayer":
-        return JoinLayersLayer(self.last)
-
-
-class JoinLayersLayer(ReadingLayer):
-    def __init__(self, last: int):
-        super().__init__()
-        self.last = last
-
-    def forward(self, hidden: Hidden) -> Tensor:
-        return torch.cat(hidden.layers[-self.last :], -1)
+        return LastLayersLayer(self.last, join=True)
 
 
 @dataclass(slots=True)
@@ -99,18 +91,17 @@ class ScalarMix(Reading):
     code has it: what is read of a text then depends on the texts beside it.
     """
 
+    layers: ClassVar[bool] = True
     depth: int
     norm: bool = False
-
-    @property
-    def layers(self) -> bool:
-        return True
 
     def build(self) -> "ReadingLayer":
         return ScalarMixLayer(self.depth + 1, self.norm)
 
 
 class ScalarMixLayer(ReadingLayer, CustomInit):
+    """The learned mean of all layers."""
+
     def __init__(self, layers: int, norm: bool = False):
         super().__init__()
         self.norm = norm
@@ -134,8 +125,3 @@ def _normal(layers: Tensor, real: Tensor | None) -> Tensor:
     mean = (layers * known).sum((1, 2, 3), keepdim=True) / count
     variance = ((layers - mean) * known).square().sum((1, 2, 3), keepdim=True) / count
     return (layers - mean) / (variance + EPS).sqrt()
-
-
-def _some(last: int, where: str) -> None:
-    if last < 1:
-        raise RecipeError(f"{where}.last", last, "at least 1 is needed", "4 is usual")

@@ -1,5 +1,6 @@
 """Sentence pairs (cross-encoder): how are two texts related that are read together?"""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.tasks.classify import Classify, ClassifyLayer
-from clozeworks.tasks.task import PretrainedHead
+from clozeworks.tasks.task import HeadParts, PretrainedHead
 
 
 @dataclass(slots=True)
@@ -39,10 +40,15 @@ class Pair(Classify):
         of pairs."""
         return head.problem == "score" or any("entail" in label.lower() for label in head.labels)
 
+    def head_parts(self) -> HeadParts:
+        return dataclasses.replace(
+            Classify.head_parts(self), own={"both": self.both, "task_encoder": self.task_encoder}
+        )
+
     def build(self, width: int, embed: EmbedLayer) -> "PairLayer":
         return PairLayer(self, width, embed)
 
-    def laid(self, table: Table, tokenizer: Tokenizer) -> Labelled:
+    def make_examples(self, table: Table, tokenizer: Tokenizer) -> Labelled:
         first, second = (tokenizer.encode([row[name] for row in table.rows]) for name in self.columns)
         if not self.both:
             return Labelled.one_each(self.template.lay(tokenizer, first, second).examples)
@@ -57,17 +63,18 @@ def _ways(a: Encoding, b: Encoding) -> list[tuple[Encoding, Encoding]]:
 
 
 class PairLayer(ClassifyLayer):
+    """Logits from the summary of two texts, read in one order or in both."""
+
     def __init__(self, spec: Pair, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.both = spec.both
 
     def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
-        return (
-            {} if self.both else super().named_logits(hidden, batch)
-        )  # rows alone do not say which two belong together
+        # Rows alone do not say which two belong together.
+        return {} if self.both else super().named_logits(hidden, batch)
 
     def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
-        found = super().summed(hidden, batch)
+        summaries = super().summed(hidden, batch)
         if not self.both:
-            return found
-        return found.unflatten(0, (-1, 2)).sum(1).repeat_interleave(2, 0)  # each of the two is judged by their sum
+            return summaries
+        return summaries.unflatten(0, (-1, 2)).sum(1).repeat_interleave(2, 0)  # each of the two is decided by their sum

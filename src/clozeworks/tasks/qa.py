@@ -21,10 +21,10 @@ from clozeworks.metrics.answers import Language, best_threshold, f1, figures, la
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
-from clozeworks.tasks.task import HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.task import HeadLayer, HeadParts, PretrainedHead, Task
 
 START, END = "span_start", "span_end"  # the columns of the batch: places in the example
-OTHERS = 4  # answers that are told beside the best one
+OTHERS = 4  # answers that are given beside the best one
 
 
 @dataclass(slots=True)
@@ -47,6 +47,9 @@ class QuestionAnswering(Task):
 
     name: ClassVar[str] = "qa"
     columns: ClassVar[tuple[str, ...]] = ("question", "context")
+    answer_columns: ClassVar[tuple[str, ...]] = ("answers",)
+    main_metric: ClassVar[str] = "f1"
+    target_field: ClassVar[str] = START
     identifier: ClassVar[tuple[str, ...]] = ("id",)
     pipeline_tag: ClassVar[str | None] = "question-answering"
     stride: int = 128
@@ -70,25 +73,14 @@ class QuestionAnswering(Task):
     def from_head(cls, head: PretrainedHead) -> Self:
         return cls(template=head.template, dropout=head.dropout)
 
-    @property
-    def metric(self) -> str:
-        return "f1"
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        return ("answers",)
-
-    def computed(self, batch: Batch) -> bool:
-        return START in batch.example
-
-    def count(self, batch: Batch) -> int:
-        return len(batch.example[START]) if self.computed(batch) else 0
+    def head_parts(self) -> HeadParts:
+        return HeadParts(dropout=self.dropout, own={"task_encoder": self.task_encoder})
 
     def build(self, width: int, embed: EmbedLayer) -> "QuestionAnsweringLayer":
         return QuestionAnsweringLayer(self, width, embed)
 
     def with_labels(self, table: Table) -> "QuestionAnswering":
-        """A threshold of 0 where some questions have no answer, until other rows tell a better one."""
+        """A threshold of 0 where some questions have no answer, until other rows give a better one."""
         there = [bool(row["answers"]) for row in table.rows]
         if not any(there):
             given = "no question with an answer" if there else "no question"
@@ -98,6 +90,7 @@ class QuestionAnswering(Task):
     # ---- rows to examples
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """Question and passage in one template, a long passage in windows; with `truth`, where the answer is."""
         texts = list(dict.fromkeys(text for row in table.rows for text in (row["question"], row["context"])))
         encoded = dict(zip(texts, tokenizer.encode(texts), strict=True))
         asked, read, begins, rows = [], [], [], []
@@ -105,7 +98,9 @@ class QuestionAnswering(Task):
             question, passage = encoded[row["question"]], encoded[row["context"]]
             most = self.template.length - self.template.around(pair=True)
             question = _part(question, 0, min(self.question, most // 2))
-            for begin, end in self._windows(len(passage.ids), most - len(question.ids)):
+            room = most - len(question.ids)
+            overlap = min(self.stride, max(room // 2, self.longest - 1), room - 1)
+            for begin, end in windows(len(passage.ids), room, overlap):
                 asked.append(question)
                 read.append(_part(passage, begin, end))
                 begins.append(begin)
@@ -116,7 +111,7 @@ class QuestionAnswering(Task):
         offsets[inside] = np.concatenate([np.zeros((0, 2), np.int64), *(part.offsets for part in read)])
         if truth:
             placed = [self._place(row, encoded[row["context"]], table, at) for at, row in enumerate(table.rows)]
-            shift = self._summaries(examples.lengths)
+            shift = np.zeros_like(examples.lengths) if self.template.summary == "first" else examples.lengths - 1
             places = np.stack([shift, shift])
             before = len(self.template.opening) + len(self.template.between)
             for number, row in enumerate(rows):
@@ -128,13 +123,6 @@ class QuestionAnswering(Task):
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
         return None if tokenizer is None else self.template.sides(tokens, tokenizer)[0].long()
-
-    def _windows(self, length: int, room: int) -> list[tuple[int, int]]:
-        return windows(length, room, min(self.stride, max(room // 2, self.longest - 1), room - 1))
-
-    def _summaries(self, lengths: np.ndarray) -> np.ndarray:
-        """Where in each example its summary token is."""
-        return np.zeros_like(lengths) if self.template.summary == "first" else lengths - 1
 
     def _place(self, row: Row, passage: Encoding, table: Table, at: int) -> tuple[int, int] | None:
         """The first and the last token of the first of the right answers."""
@@ -151,7 +139,7 @@ class QuestionAnswering(Task):
     # ---- what was found to answers
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
-        """`margin`: by how much no answer is likelier than the best one; `others`: the next ones."""
+        """`margin`: by how much no answer is more likely than the best one; `others`: the next ones."""
         of_row: list[list[int]] = [[] for _ in table.rows]
         for number, row in enumerate(labelled.row.tolist()):
             of_row[row].append(number)
@@ -177,12 +165,12 @@ class QuestionAnswering(Task):
         silent = not ranked or (self.threshold is not None and margin is not None and margin > self.threshold)
         scores = [score for _, score in ranked] + [nothing] * (self.threshold is not None or not ranked)
         shares = torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
-        told = [
+        spans = [
             {"answer": row["context"][begin:end], "start": begin, "end": end, "score": share}
             for ((begin, end), _), share in zip(ranked, shares, strict=False)
         ]
         none = {"answer": "", "start": None, "end": None, "score": shares[-1]}
-        best, others = (none, told) if silent else (told[0], told[1:])
+        best, others = (none, spans) if silent else (spans[0], spans[1:])
         name = at if row.get("id") is None else row["id"]
         return {"id": name, **best, "no_answer": silent, "margin": margin, "others": others[:OTHERS]}
 
@@ -229,6 +217,8 @@ def _part(encoding: Encoding, begin: int, end: int) -> Encoding:
 
 
 class QuestionAnsweringLayer(HeadLayer):
+    """Scores of each token as the start and as the end of the answer."""
+
     def __init__(self, spec: QuestionAnswering, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.dropout = spec.dropout

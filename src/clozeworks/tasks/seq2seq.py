@@ -25,7 +25,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.encoder_recipe import EncoderRecipe, PretrainedEncoder
 from clozeworks.tasks.task import Task, TaskLayer
 from clozeworks.tasks.template import InputTemplate
 
@@ -37,7 +37,7 @@ KINDS: dict[Form, Kind] = {"decoder": "causal", "prefix": "prefix", "causal": "c
 @dataclass(slots=True)
 class Search(Spec):
     """Beam search: what is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al.
-    2017, 6.1), at most `more` tokens longer than its source; with one beam, the likeliest next token each time."""
+    2017, 6.1), at most `more` tokens longer than its source; with one beam, the most likely next token each time."""
 
     beams: int = 4
     penalty: float = 0.6
@@ -73,6 +73,7 @@ class Seq2Seq(Task):
 
     name: ClassVar[str] = "seq2seq"
     columns: ClassVar[tuple[str, ...]] = ("source",)
+    answer_columns: ClassVar[tuple[str, ...]] = ("target",)
     generates: ClassVar[bool] = True
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     architecture: Form = "decoder"
@@ -99,27 +100,19 @@ class Seq2Seq(Task):
             )
 
     @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
         """A model that reads one way writes so too, and the head that it was pretrained with predicts the words."""
-        form = "causal" if architecture == "prefix" and recipe.reading == "causal" else architecture
-        room = min(TARGET, template.length // 2)
-        return cls(template=template, architecture=form, target_length=room, words=choose_language_head(recipe))
+        one_way = encoder.architecture == "prefix" and encoder.recipe.reading == "causal"
+        return cls(
+            template=encoder.template,
+            architecture="causal" if one_way else encoder.architecture,
+            target_length=min(TARGET, encoder.template.length // 2),
+            words=choose_language_head(encoder.recipe),
+        )
 
     @property
     def metric(self) -> str:
         return self.metric_name
-
-    @property
-    def truth(self) -> tuple[str, ...]:
-        return ("target",)
 
     @property
     def kind(self) -> Kind:
@@ -147,16 +140,19 @@ class Seq2Seq(Task):
         return dataclasses.replace(self)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """Source and target of each row, one after the other; with `truth`, the next token of the target as label."""
         source = self._source(tokenizer, tokenizer.encode([row["source"] for row in table.rows]))
         texts = [_target(row["target"], table, at) if truth else "" for at, row in enumerate(table.rows)]
-        found = tokenizer.encode(texts)
-        for at, one in enumerate(found):
+        encoded = tokenizer.encode(texts)
+        for at, one in enumerate(encoded):
             if truth and not len(one.ids):
-                raise _nothing(table, at)
-        target = self._target(tokenizer, found)
+                _target("", table, at)
+        target = self._target(tokenizer, encoded)
         joined = sides.join(source, target)
         if truth:
-            _label(joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in found])
+            _label(
+                joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in encoded]
+            )
         if self.architecture == "prefix":
             inside = np.maximum(joined.position - np.repeat(joined.fields[sides.SOURCE], joined.lengths) + 1, 0)
             joined.order = inside.astype(np.int32)
@@ -225,14 +221,9 @@ def choose_language_head(recipe: EncoderRecipe) -> MaskedLM | NextToken:
 def _target(text: object, table: Table, row: int) -> str:
     """The target of a row, which must have something in it."""
     if not isinstance(text, str) or not text.strip():
-        raise _nothing(table, row)
+        needed, todo = "there must be something to write", "fill it, or drop the row"
+        raise InputError(table.where(row), "an empty target", needed, todo)
     return text
-
-
-def _nothing(table: Table, row: int) -> InputError:
-    return InputError(
-        table.where(row), "an empty target", "there must be something to write", "fill it, or drop the row"
-    )
 
 
 def _label(joined: RaggedBatch, form: Form, end: int, whole: Sequence[bool]) -> None:
@@ -245,6 +236,8 @@ def _label(joined: RaggedBatch, form: Form, end: int, whole: Sequence[bool]) -> 
 
 
 class Seq2SeqLayer(TaskLayer):
+    """The language-model head that predicts the next token of a target."""
+
     def __init__(self, spec: Seq2Seq, width: int, embed: EmbedLayer):
         super().__init__()
         self.words = spec.words.build(width, embed)

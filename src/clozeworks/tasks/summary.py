@@ -84,6 +84,8 @@ def summarize_all() -> Summary:
 
 
 class SummaryLayer(nn.Module):
+    """One vector of each example, from the vectors of its tokens."""
+
     def __init__(self, spec: Summary, width: int):
         super().__init__()
         self.spec = spec

@@ -26,7 +26,7 @@ from clozeworks.metrics.schemes import Scheme, complete, follows, guessed, named
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.heads.crf import CRF
-from clozeworks.tasks.task import Answers, HeadLayer, PretrainedHead, Task
+from clozeworks.tasks.task import Answers, HeadLayer, HeadParts, PretrainedHead, Task
 from clozeworks.tasks.windows import Window, windows
 
 KNOWN = "tag_known"  # a column of the batch: the labels are true ones, not only places
@@ -38,7 +38,7 @@ class Tag(Task):
 
     logits = W dropout(h) + b at the first piece of each word: cross-entropy of its tag (Devlin et al. 2018, 5.3).
 
-    With pieces="all" every piece of a word is to tell its tag, and the first is believed. With `crf` the tags of a row
+    With pieces="all" every piece of a word predicts its tag, and the first is believed. With `crf` the tags of a row
     depend on each other: -log p of all of them, divided by their number like the other loss, which it is while the
     steps between tags weigh nothing. `scheme` is what the tags spell entities by, read off the rows: of a type that is
     there all its tags are known. None of them is `plain`.
@@ -56,6 +56,8 @@ class Tag(Task):
 
     name: ClassVar[str] = "tag"
     columns: ClassVar[tuple[str, ...]] = ("tokens",)
+    answer_columns: ClassVar[tuple[str, ...]] = ("tags",)
+    target_field: ClassVar[str] = KNOWN
     pipeline_tag: ClassVar[str | None] = "token-classification"
     scheme: Scheme | None = None
     pieces: Literal["first", "all"] = "first"
@@ -76,6 +78,9 @@ class Tag(Task):
     def from_head(cls, head: PretrainedHead) -> Self:
         return cls(template=head.template, labels=head.labels, scheme=named(head.labels), dropout=head.dropout)
 
+    def head_parts(self) -> HeadParts:
+        return HeadParts(dropout=self.dropout, own={"crf": self.crf, "task_encoder": self.task_encoder})
+
     @property
     def word_cut(self) -> Literal["spaces", "words", "characters"] | None:
         return self.cut or "words"
@@ -85,16 +90,9 @@ class Tag(Task):
         return "f1" if self.spells else "accuracy"
 
     @property
-    def truth(self) -> tuple[str, ...]:
-        return ("tags",)
-
-    @property
     def spells(self) -> bool:
         """Whether the tags spell entities."""
         return self.scheme not in (None, "plain")
-
-    def computed(self, batch: Batch) -> bool:
-        return KNOWN in batch.example
 
     def count(self, batch: Batch) -> int:
         return len(batch.labels) if self.computed(batch) and batch.labels is not None else 0
@@ -108,27 +106,28 @@ class Tag(Task):
     def with_labels(self, table: Table) -> "Tag":
         rows = [_list(row["tags"]) for row in table.rows]
         scheme = self.scheme or guessed(rows)
-        found = complete({tag for row in rows for tag in row}, scheme)
-        if len(found) < 2:
-            given = f"one tag only, {found[0]}" if found else "no tag"
+        labels = complete({tag for row in rows for tag in row}, scheme)
+        if len(labels) < 2:
+            given = f"one tag only, {labels[0]}" if labels else "no tag"
             raise InputError(table.name, given, "two tags are needed to tell apart", "add rows with another tag")
         cut = self.cut or guessed_cut([word for row in table.rows for word in _list(row["tokens"])])
-        return dataclasses.replace(self, labels=tuple(found), scheme=scheme, cut=cut)
+        return dataclasses.replace(self, labels=tuple(labels), scheme=scheme, cut=cut)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
+        """The pieces of the words of each row, long rows in windows; a label at the pieces that are to be predicted."""
         rows = [_list(row["tokens"]) for row in table.rows]
         labels = self._truth(table, rows) if truth else [np.zeros(len(words), np.int32) for words in rows]
         room = self.template.length - self.template.around(pair=False)
-        texts, told, owner = [], [], []
+        texts, targets, owner = [], [], []
         for number, (words, marks) in enumerate(zip(pieces(tokenizer, rows), labels, strict=True)):
             words = [Pieces(word.ids[:room], min(word.lead, room - 1)) for word in words]
             sizes = np.array([len(word.ids) for word in words], np.int64)
             for window in windows(sizes, room, min(self.overlap, room // 2)):
                 texts.append(_text(words[window.begin : window.end]))
-                told.append(self._marks(window, texts[-1], sizes, marks))
+                targets.append(self._marks(window, texts[-1], sizes, marks))
                 owner.append(number)
         laid = dataclasses.replace(self.template, marks=False).lay(tokenizer, texts)
-        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *told])
+        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *targets])
         if truth:
             laid.examples.fields[KNOWN] = np.ones(len(texts), bool)
         return self._units(laid.examples, np.array(owner, np.int64))
@@ -143,7 +142,7 @@ class Tag(Task):
         return Labelled(examples, np.append(first, len(owner)), rows)
 
     def _marks(self, window: Window, text: Encoding, sizes: np.ndarray, marks: np.ndarray) -> np.ndarray:
-        """What is to be told at each piece of a window, NOTHING at the pieces of words that another one answers."""
+        """What each piece of a window is to predict, NOTHING at the pieces of words that another one answers."""
         word = np.repeat(np.arange(window.begin, window.end), sizes[window.begin : window.end])
         asked = (word >= window.own) & (word < window.done)
         if self.pieces == "first":
@@ -152,20 +151,20 @@ class Tag(Task):
 
     def _truth(self, table: Table, rows: list[list[str]]) -> list[np.ndarray]:
         number = {label: at for at, label in enumerate(self.labels)}
-        found = []
+        numbers = []
         for at, words in enumerate(rows):
             tags = _list(table.rows[at]["tags"])
             if len(tags) != len(words):
                 given = f"{len(words)} tokens and {len(tags)} tags"
                 raise InputError(table.where(at), given, "each token has one tag", "mend the row")
             known = [number[tag] if tag in number else self.number(tag, table, at) for tag in tags]
-            found.append(np.array(known, np.int32))
-        return found
+            numbers.append(np.array(known, np.int32))
+        return numbers
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """tags and scores, the chance of each; and the entities they spell, from word `start` to before word `end`.
 
-        The score of an entity is the mean of those of its words. Of a text that was cut, the words are told, and of
+        The score of an entity is the mean of those of its words. Of a text that was cut, the words are given, and of
         each entity its `characters`.
         """
         words = [_list(row["tokens"]) for row in table.rows]
@@ -173,11 +172,11 @@ class Tag(Task):
         scores: list[list[float]] = [[] for _ in words]
         examples = labelled.examples
         owner = np.repeat(labelled.row, np.diff(labelled.first))
-        for at, (row, told) in enumerate(zip(owner.tolist(), outputs, strict=True)):
+        for at, (row, output) in enumerate(zip(owner.tolist(), outputs, strict=True)):
             here = slice(examples.first[at], examples.first[at + 1])
             first = examples.word_starts[here][examples.labels[here] != NOTHING]
-            tags[row] += [self.labels[int(each)] for each in told[first, 0]]
-            scores[row] += told[first, 1].tolist()
+            tags[row] += [self.labels[int(each)] for each in output[first, 0]]
+            scores[row] += output[first, 1].tolist()
         return [self._answer(*each) for each in zip(table.rows, words, tags, scores, strict=True)]
 
     def _answer(self, row: Row, words: list[str], tags: list[str], scores: list[float]) -> dict[str, Any]:
@@ -187,31 +186,31 @@ class Tag(Task):
             answer = {"tokens": words, **answer}
         if not self.spells:
             return answer
-        answer["entities"] = found = []
+        answer["entities"] = spelled = []
         for entity in entities(tags, self.scheme or "plain"):
             inside = slice(entity.start, entity.end)
-            told = {"type": entity.type, "start": entity.start, "end": entity.end, "text": joined(words[inside])}
+            described = {"type": entity.type, "start": entity.start, "end": entity.end, "text": joined(words[inside])}
             if places is not None:
                 begin, end = places[entity.start][0], places[entity.end - 1][1]
-                told |= {"text": row["text"][begin:end], "characters": [begin, end]}
-            found.append({**told, "score": float(np.mean(scores[inside]))})
+                described |= {"text": row["text"][begin:end], "characters": [begin, end]}
+            spelled.append({**described, "score": float(np.mean(scores[inside]))})
         return answer
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """accuracy of tags; precision, recall and f1 of entities, read leniently, or f1 as the mean over plain tags."""
-        truth, told = [_list(row["tags"]) for row in table.rows], [answer["tags"] for answer in answers]
-        right = accuracy(truth, told)
+        truth, predicted = [_list(row["tags"]) for row in table.rows], [answer["tags"] for answer in answers]
+        right = accuracy(truth, predicted)
         if not self.spells:
-            return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*told)]).macro_f1}
-        all_ = overall(by_type(truth, told, self.scheme or "plain"))
+            return {"accuracy": right, "f1": confusion([*chain(*truth)], [*chain(*predicted)]).macro_f1}
+        all_ = overall(by_type(truth, predicted, self.scheme or "plain"))
         return {"accuracy": right, "precision": all_.precision, "recall": all_.recall, "f1": all_.f1}
 
     def class_report(self, answers: Answers, table: Table) -> tuple[dict[str, OfClass], Confusion | None]:
-        right, said = [row["tags"] for row in table.rows], [each["tags"] for each in answers]
+        truth, predicted = [row["tags"] for row in table.rows], [each["tags"] for each in answers]
         if not self.spells:
-            matrix = confusion([*chain(*right)], [*chain(*said)], self.labels)
+            matrix = confusion([*chain(*truth)], [*chain(*predicted)], self.labels)
             return matrix.classes, matrix
-        types = by_type(right, said, self.scheme or "plain")
+        types = by_type(truth, predicted, self.scheme or "plain")
         return {name: OfClass(each.precision, each.recall, each.f1, each.there) for name, each in types.items()}, None
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
@@ -233,6 +232,8 @@ def _text(words: list[Pieces]) -> Encoding:
 
 
 class TagLayer(HeadLayer):
+    """Logits of the tags at the first piece of each word, or at all of them; with a CRF, of whole sequences."""
+
     def __init__(self, spec: Tag, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
         self.rate = spec.dropout
@@ -277,8 +278,8 @@ class TagLayer(HeadLayer):
             best = self.crf.best(logits, lengths)
             chance = self.crf.chances(logits, lengths).gather(1, best[:, None])[:, 0]
         counts = torch.bincount(self._owner(batch), minlength=len(batch.firsts)).tolist()
-        told = torch.stack([best.to(chance.dtype), chance], 1).cpu().numpy()
-        return np.split(told, np.cumsum(counts)[:-1])
+        predicted = torch.stack([best.to(chance.dtype), chance], 1).cpu().numpy()
+        return np.split(predicted, np.cumsum(counts)[:-1])
 
 
 def allowed(labels: Sequence[str], scheme: Scheme | None) -> Tensor:

@@ -1,5 +1,7 @@
 """What every task says of itself."""
 
+import dataclasses
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +23,11 @@ from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling
 from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
-from clozeworks.tasks.encoder_recipe import EncoderRecipe
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
 from clozeworks.tasks.names import suggest_task
-from clozeworks.tasks.summary import Summary
+from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
 from clozeworks.tasks.template import InputTemplate
 
 Answers = Sequence[dict[str, Any]]
@@ -44,6 +46,16 @@ class PretrainedHead:
     causal: bool  # the encoder reads one way
 
 
+@dataclass(frozen=True, slots=True)
+class HeadParts:
+    """What the head of a task is made of, for formats that have one class a head."""
+
+    summary: Summary | None = None
+    bias: bool = True
+    dropout: float = 0.0  # of what it reads, where it has no summary
+    own: Mapping[str, object] = field(default_factory=dict)  # by field, what no published head has; empty where absent
+
+
 @dataclass(slots=True)
 class Task(Loss):
     """What a labelled row is, what is predicted of it, and how good that was.
@@ -57,6 +69,9 @@ class Task(Loss):
 
     columns: ClassVar[tuple[str, ...]]  # that a row must have to be answered
     maybe: ClassVar[tuple[str, ...]] = ()  # that it may have to be learned from
+    answer_columns: ClassVar[tuple[str, ...]] = ("label",)  # that it must have to be learned from
+    main_metric: ClassVar[str]  # of those that `score` gives, the one that models are chosen by
+    target_field: ClassVar[str]  # the column of a batch that holds what is to be predicted
     identifier: ClassVar[tuple[str, ...]] = ()  # that goes from a row into its answer, where it is there
     scores: ClassVar[Literal["table", "clusters"] | None] = None  # `Needs.words`
     generates: ClassVar[bool] = False  # an answer is a text that is decoded token by token
@@ -68,20 +83,9 @@ class Task(Loss):
     task_encoder: TaskEncoder | None = None
 
     @classmethod
-    def for_encoder(
-        cls,
-        recipe: EncoderRecipe,
-        template: InputTemplate,
-        *,
-        pooled: bool = False,
-        max_length: int | None = None,
-        architecture: Literal["decoder", "prefix"] = "decoder",
-    ) -> Self:
-        """The task around an encoder, its labels still to come; `pooled`: that has a pooler that was pretrained.
-
-        `max_length` is already the template's, where one was asked for; the `architecture` is that of what generates.
-        """
-        return cls(template=template)
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
+        """The task around an encoder, its labels still to come."""
+        return cls(template=encoder.template)
 
     @classmethod
     def truth_columns(cls) -> tuple[str, ...]:
@@ -109,6 +113,18 @@ class Task(Loss):
     def from_head(cls, head: PretrainedHead) -> Self:
         """The task of a model that was fine-tuned elsewhere."""
         return cls(template=head.template, labels=head.labels)
+
+    def head_parts(self) -> HeadParts:
+        """What its head is made of."""
+        return HeadParts(own={"task_encoder": self.task_encoder})
+
+    def with_summary(self, summary: Summary) -> Self:
+        """A copy with another summary, where it has one."""
+        return self
+
+    def without_bias(self) -> Self:
+        """A copy whose head adds nothing, where it may."""
+        return self
 
     def head_config(self) -> dict[str, Any]:
         """What a config of Hugging Face says of its outputs beside their names."""
@@ -145,14 +161,20 @@ class Task(Loss):
         return []
 
     @property
-    @abstractmethod
     def metric(self) -> str:
         """What models are chosen by, of the figures that `score` gives; the higher the better."""
+        return self.main_metric
 
     @property
     def truth(self) -> tuple[str, ...]:
         """The columns that a row must have beside these to be learned from."""
-        return ("label",)
+        return self.answer_columns
+
+    def computed(self, batch: Batch) -> bool:
+        return self.target_field in batch.example
+
+    def count(self, batch: Batch) -> int:
+        return len(batch.example[self.target_field]) if self.computed(batch) else 0
 
     @property
     def needs(self) -> Needs:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -291,6 +313,54 @@ class Task(Loss):
             raise InputError(table.where(row), given, needed, todo) from None
 
 
+@dataclass(slots=True)
+class SummaryTask(Task):
+    """A task that decides on a whole example, from one vector: its `summary`."""
+
+    summary: Summary = field(default_factory=Summary)
+
+    @classmethod
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
+        summary = choose_summary(encoder.recipe, encoder.template, encoder.pooled)
+        return cls(template=encoder.template, summary=summary)
+
+    def head_parts(self) -> HeadParts:
+        return HeadParts(self.summary, own={"task_encoder": self.task_encoder})
+
+    def with_summary(self, summary: Summary) -> Self:
+        return dataclasses.replace(self, summary=summary)
+
+    def fit_head(self) -> Self:
+        """With a layer of its own where it reads more than the last layer, which is all that a pooler has seen."""
+        if self.task_encoder is not None:
+            return self.with_summary(summarize_all())
+        if self.everywhere and self.pools:
+            return self.with_summary(Summary(self.template.summary, "own"))
+        return self
+
+    @property
+    def pools(self) -> bool:
+        return self.summary.dense == "pooler"
+
+    def read_positions(self, batch: Batch) -> Tensor | None:
+        return None if self.everywhere else self.summary.read_positions(batch)
+
+
+def read_scores(table: Table, needed: str = "a number is needed") -> np.ndarray:
+    """float64 [rows]: the column score; a row without a number is refused."""
+    scores = []
+    for at, row in enumerate(table.rows):
+        try:
+            value = float(row["score"])
+        except (KeyError, TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            given = f"score {row['score']!r}" if "score" in row else "no score"
+            raise InputError(table.where(at), given, needed, "mend the row")
+        scores.append(value)
+    return np.array(scores, np.float64)
+
+
 def list_tasks() -> dict[str, type[Task]]:
     """Every task by its name: the library's, and those that the caller has defined."""
     spec.known_parts()  # imports the library's
@@ -299,7 +369,7 @@ def list_tasks() -> dict[str, type[Task]]:
     while pending:
         kind = pending.pop()
         pending.extend(kind.__subclasses__())
-        if "__slots__" in vars(kind):  # slots=True makes a second class, and this is it
+        if "__slots__" in vars(kind) and hasattr(kind, "name"):  # slots=True makes a second class, and this is it
             kinds[kind.name] = kind
     return dict(sorted(kinds.items()))
 
@@ -312,6 +382,8 @@ def find_task(name: str) -> type[Task]:
 
 
 class TaskLayer(LossLayer):
+    """The module of a task: its loss, and of each example what answers are made of."""
+
     @abstractmethod
     def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         """Of each example of the batch what answers are made of."""
@@ -336,3 +408,15 @@ class HeadLayer(TaskLayer):
         """[B, L, `width`]."""
         features = self.reading(hidden)
         return features if self.task_encoder is None else self.task_encoder(hidden, features, batch)
+
+
+class SummaryHeadLayer(HeadLayer):
+    """A head over one vector of each example."""
+
+    def __init__(self, spec: SummaryTask, width: int, embed: EmbedLayer):
+        super().__init__(spec, width, embed)
+        self.summary = spec.summary.build(self.width)
+
+    def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
+        """[N, D]: what each example is decided by."""
+        return self.summary(self.read(hidden, batch), hidden, batch)

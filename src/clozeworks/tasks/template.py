@@ -45,11 +45,11 @@ class InputTemplate(Spec):
         return len(self.opening) + len(self.closing) + (len(self.between) if pair else 0)
 
     def ids(self, tokenizer: Tokenizer, names: Sequence[str]) -> list[int]:
-        found = [tokenizer.id(name) for name in names]
-        for name, index in zip(names, found, strict=True):
+        ids = [tokenizer.id(name) for name in names]
+        for name, index in zip(names, ids, strict=True):
             if index is None:
                 raise InputError("tokenizer", f"no token {name}", "the model was trained with it", "take its own")
-        return [index for index in found if index is not None]
+        return [index for index in ids if index is not None]
 
     def lay(
         self,

@@ -21,17 +21,17 @@ def windows(sizes: np.ndarray, room: int, overlap: int) -> list[Window]:
     on both sides, but for the ends of the row.
     """
     ends = np.concatenate([[0], np.cumsum(sizes)])
-    found: list[Window] = []
+    placed: list[Window] = []
     begin = own = 0
     while own < len(sizes):
         end = int(np.searchsorted(ends, ends[begin] + room, side="right")) - 1
         if end == len(sizes):
-            found.append(Window(begin, end, own, end))
+            placed.append(Window(begin, end, own, end))
             break
         least = max(ends[end] - overlap, ends[end + 1] - room)  # the next window must have room for one word more
         following = int(np.searchsorted(ends, least))
         done = int(np.searchsorted(ends, (ends[following] + ends[end]) / 2))
         if done > own:
-            found.append(Window(begin, end, own, done))
+            placed.append(Window(begin, end, own, done))
         begin, own = following, done
-    return found
+    return placed

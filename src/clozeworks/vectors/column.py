@@ -11,6 +11,7 @@ import numpy as np
 from clozeworks.core import atomic_io
 
 IN_MEMORY = 1 << 25  # bytes
+Folder = str | os.PathLike[str] | None  # for large columns; None: where temporary files are
 PIECE = 1 << 20  # numbers looked at together
 
 
@@ -20,7 +21,7 @@ class Column:
     The file has no name once it is open (where the system allows that), so nothing stays behind whatever happens.
     """
 
-    def __init__(self, dtype: Any, folder: str | os.PathLike[str] | None = None, in_memory: int = IN_MEMORY):
+    def __init__(self, dtype: Any, folder: Folder = None, in_memory: int = IN_MEMORY):
         self._dtype = np.dtype(dtype)
         self._folder, self._in_memory = folder, in_memory
         self._held: list[np.ndarray] = []

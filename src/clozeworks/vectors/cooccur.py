@@ -4,18 +4,16 @@ Pairs of frequent words have a cell each in one array; the others go through a h
 sorted, whenever it is full. In the end the sorted runs are merged, and pairs are put into random order on the way.
 """
 
-import os
-from collections.abc import Callable, Iterator, Sequence
+import bisect
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.column import IN_MEMORY, Column
-from clozeworks.vectors.words import Words
-
-Progress = Callable[[str, int, int], None]  # stage, done, in all
+from clozeworks.vectors.column import IN_MEMORY, Column, Folder
+from clozeworks.vectors.words import Progress, Words
 
 MEMORY = 1 << 29  # bytes
 LEAST = 1 << 20
@@ -50,7 +48,7 @@ def count(
     both: bool = True,
     even: bool = False,
     memory: int = MEMORY,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Pairs:
@@ -65,20 +63,16 @@ def count(
     weights = np.ones(window + 1)
     if not even:
         weights[1:] /= np.arange(1, window + 1)
-    runs = _counted(words, weights, both, memory, folder, progress)
-    return _shuffled(runs, len(words), both, memory, folder, np.random.default_rng(seed), progress)
+    report = progress or (lambda stage, done, total: None)
+    runs = _counted(words, weights, both, memory, folder, report)
+    return _shuffled(runs, len(words), both, memory, folder, np.random.default_rng(seed), report)
 
 
 def _counted(
-    words: Words,
-    weights: np.ndarray,
-    both: bool,
-    memory: int,
-    folder: str | os.PathLike[str] | None,
-    progress: Progress | None,
+    words: Words, weights: np.ndarray, both: bool, memory: int, folder: Folder, report: Progress
 ) -> list[_Run]:
     """A sixth of the memory is for the cells and one for the table; its way to the disk takes three times as much."""
-    from clozeworks.vectors.pair_kernels import EMPTY, count_pairs
+    from clozeworks.vectors.kernels.pairs import EMPTY, count_pairs
 
     vocab = len(words)
     starts, widths, cells = _cells(vocab, both, memory // 6 // 8)
@@ -98,8 +92,7 @@ def _counted(
         if sentence < min(until, len(ends)):
             runs.append(_emptied(keys, values, folder, 0))
             free = room
-        if progress:
-            progress("pairs", at, len(ids))
+        report("pairs", at, len(ids))
     runs.append(_emptied(keys, values, folder, memory // 16))
     del keys, values
     return [_listed(dense, starts, both, folder, memory // 16), *runs]
@@ -117,42 +110,50 @@ def _cells(vocab: int, both: bool, most: int) -> tuple[np.ndarray, np.ndarray, i
         begins = np.minimum(ranks - 1, widths) if both else np.zeros(vocab, np.int64)
         return widths, begins
 
-    low, high = 0, vocab * vocab + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        widths, begins = layout(middle)
-        low, high = (middle, high) if (widths - begins).sum() <= most else (low, middle)
-    widths, begins = layout(low)
+    def size(product: int) -> int:
+        widths, begins = layout(product)
+        return int((widths - begins).sum())
+
+    widths, begins = layout(bisect.bisect_right(range(vocab * vocab + 1), most, key=size) - 1)
     offsets = np.concatenate([[0], np.cumsum(widths - begins)])
     starts = offsets[:-1] - (ranks - 1 if both else 0)
     return starts, widths, int(offsets[-1])
 
 
-def _listed(
-    dense: np.ndarray, starts: np.ndarray, both: bool, folder: str | os.PathLike[str] | None, held: int
-) -> _Run:
-    """The cells that count anything, in order of their keys, in files beyond `held` bytes."""
-    kept = Column(np.int64, folder, held), Column(np.float64, folder, held)
+class _PairColumns:
+    """Keys and the sum of each, in files beyond `held` bytes."""
+
+    def __init__(self, folder: Folder, held: int):
+        self._columns = Column(np.int64, folder, held), Column(np.float64, folder, held)
+
+    def append(self, keys: np.ndarray, values: np.ndarray) -> None:
+        self._columns[0].append(keys)
+        self._columns[1].append(values)
+
+    def arrays(self) -> _Run:
+        return self._columns[0].array(), self._columns[1].array()
+
+
+def _listed(dense: np.ndarray, starts: np.ndarray, both: bool, folder: Folder, held: int) -> _Run:
+    """The cells that count anything, in order of their keys."""
+    kept = _PairColumns(folder, held)
     begins = starts + (np.arange(len(starts)) if both else 0)
     step = max(held // 8, 1)
     for begin in range(0, len(dense), step):
         cell = begin + np.flatnonzero(dense[begin : begin + step])
         row = np.searchsorted(begins, cell, side="right") - 1
-        kept[0].append(row * len(starts) + (cell - starts[row]))
-        kept[1].append(dense[cell])
-    return kept[0].array(), kept[1].array()
+        kept.append(row * len(starts) + (cell - starts[row]), dense[cell])
+    return kept.arrays()
 
 
-def _emptied(keys: np.ndarray, values: np.ndarray, folder: str | os.PathLike[str] | None, held: int) -> _Run:
-    """What a table holds, in order of its keys, in files beyond `held` bytes; the table is empty afterwards."""
+def _emptied(keys: np.ndarray, values: np.ndarray, folder: Folder, held: int) -> _Run:
+    """What a table holds, in order of its keys; the table is empty afterwards."""
     used = np.flatnonzero(keys >= 0)
-    found, sums = keys[used], values[used]
+    used = used[np.argsort(keys[used])]
+    kept = _PairColumns(folder, held)
+    kept.append(keys[used], values[used])
     keys[used], values[used] = -1, 0
-    order = np.argsort(found)
-    kept = Column(np.int64, folder, held), Column(np.float64, folder, held)
-    kept[0].append(found[order])
-    kept[1].append(sums[order])
-    return kept[0].array(), kept[1].array()
+    return kept.arrays()
 
 
 def merged(runs: Sequence[_Run], room: int) -> Iterator[_Run]:
@@ -181,9 +182,9 @@ def _shuffled(
     vocab: int,
     both: bool,
     memory: int,
-    folder: str | os.PathLike[str] | None,
+    folder: Folder,
     rng: np.random.Generator,
-    progress: Progress | None,
+    report: Progress,
 ) -> Pairs:
     """Each pair goes into one of several heaps by lot, and each heap is shuffled: a random order of all of them."""
     total = sum(len(keys) for keys, _ in runs)
@@ -192,27 +193,24 @@ def _shuffled(
         raise InputError("text", given, "pairs of words are needed", todo)
     heaps = -(-total // min(BLOCK, max(memory // 4 // 32, 1)))
     held = memory // 4 // heaps // 2
-    piles = [(Column(np.int64, folder, held), Column(np.float64, folder, held)) for _ in range(heaps)]
+    piles = [_PairColumns(folder, held) for _ in range(heaps)]
     done = 0
     for keys, values in merged(runs, memory // 4 // 48):
         lot = rng.integers(heaps, size=len(keys))
         order = np.argsort(lot, kind="stable")
         stops = np.searchsorted(lot[order], np.arange(heaps + 1))
         for heap, (begin, end) in enumerate(pairwise(stops)):
-            piles[heap][0].append(keys[order[begin:end]])
-            piles[heap][1].append(values[order[begin:end]])
+            piles[heap].append(keys[order[begin:end]], values[order[begin:end]])
         done += len(keys)
-        if progress:
-            progress("merge", done, total)
+        report("merge", done, total)
     held = min(IN_MEMORY, memory // 16)
     first, second, sums = (Column(dtype, folder, held) for dtype in (np.int32, np.int32, np.float32))
     while piles:
-        keys, values = (column.array() for column in piles.pop())
+        keys, values = piles.pop().arrays()
         order = rng.permutation(len(keys))
         keys = keys[order]
         first.append(keys // vocab)
         second.append(keys % vocab)
         sums.append(values[order])
-    if progress:
-        progress("merge", total, total)
+    report("merge", total, total)
     return Pairs(first.array(), second.array(), sums.array(), both, vocab)

@@ -1,4 +1,4 @@
-"""How well vectors agree with people: word pairs whose similarity was judged, and analogies that have an answer."""
+"""How well vectors agree with people: word pairs whose similarity was rated, and analogies that have an answer."""
 
 import csv
 import math
@@ -19,13 +19,13 @@ from clozeworks.vectors.table import Vectors, products
 
 StrPath = str | os.PathLike[str]
 TOTAL = "total"  # what all sections together are called
-UNKNOWN = ("", "-", "?", "na", "n/a", "nan", "none", "null")  # judgements that are none
+UNKNOWN = ("", "-", "?", "na", "n/a", "nan", "none", "null")  # ratings that are none
 FIRST = 300_000  # words that are looked at, the most frequent
 
 
 @dataclass(frozen=True, slots=True)
 class Similarity:
-    """Correlations of cosines with judgements over the pairs whose words have vectors; NaN where all are alike."""
+    """Correlations of cosines with ratings over the pairs whose words have vectors; NaN where all are alike."""
 
     name: str
     spearman: float
@@ -50,6 +50,8 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Analogies:
+    """How many analogies of a file were right, section by section."""
+
     name: str
     method: str
     sections: list[Section]
@@ -61,20 +63,20 @@ class Analogies:
 
 
 def similarity(vectors: Vectors, path: StrPath, first: int | None = FIRST, fold: bool = True) -> Similarity:
-    """Cosines against the judgements of a file: a pair and a number on each line, see `read_pairs`.
+    """Cosines against the ratings of a file: a pair and a number on each line, see `read_pairs`.
 
     Looks among the `first` words. With `fold` capitals do not matter, and of several spellings the first counts.
     """
-    judged = read_pairs(path)
-    places = _places(vectors, first, fold)
-    found = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in judged]
-    known = [(a, b, score) for a, b, score in found if a is not None and b is not None]
+    pairs = read_pairs(path)
+    places = _spellings(vectors, first, fold)
+    placed = [(places.get(_folded(a, fold)), places.get(_folded(b, fold)), score) for a, b, score in pairs]
+    known = [(a[0], b[0], score) for a, b, score in placed if a is not None and b is not None]
     name = Path(path).name
     if len({score for _, _, score in known}) < 2:  # nothing to agree with
-        return Similarity(name, math.nan, math.nan, len(known), len(judged))
+        return Similarity(name, math.nan, math.nan, len(known), len(pairs))
     one, other, truth = zip(*known, strict=True)
-    told = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
-    return Similarity(name, spearman(truth, told), pearson(truth, told), len(known), len(judged))
+    predicted = np.einsum("ij,ij->i", unit(vectors.table[list(one)]), unit(vectors.table[list(other)])).tolist()
+    return Similarity(name, spearman(truth, predicted), pearson(truth, predicted), len(known), len(pairs))
 
 
 def analogies(
@@ -89,12 +91,8 @@ def analogies(
     The words of the question, in any spelling where `fold`, are no answers. See `Vectors.analogy` for the methods.
     """
     sections = read_questions(path)
-    places = _places(vectors, first, fold)
+    places = _spellings(vectors, first, fold)
     table, norms = vectors.table[:first], vectors.norms[:first]
-    spelt: dict[str, list[int]] = {}
-    for place, word in enumerate(vectors.words[:first]):
-        spelt.setdefault(_folded(word, fold), []).append(place)
-    names = [_folded(word, fold) for word in vectors.words[:first]]
     results = []
     for name, questions in sections:
         folded = [[_folded(word, fold) for word in question] for question in questions]
@@ -102,11 +100,11 @@ def analogies(
         right, step = 0, max(ROOM // len(table), 1)
         for begin in range(0, len(known), step):
             block = known[begin : begin + step]
-            scores = _scores(table, norms, [[places[word] for word in question[:3]] for question in block], method)
+            scores = _scores(table, norms, [[places[word][0] for word in question[:3]] for question in block], method)
             for row, question in zip(scores, block, strict=True):
-                row[[place for word in question[:3] for place in spelt[word]]] = -np.inf
+                row[[place for word in question[:3] for place in places[word]]] = -np.inf
             answers = scores.argmax(1).tolist()
-            right += sum(names[answer] == question[3] for answer, question in zip(answers, block, strict=True))
+            right += sum(answer in places[question[3]] for answer, question in zip(answers, block, strict=True))
         results.append(Section(name, right, len(known), len(questions)))
     return Analogies(Path(path).name, method, results)
 
@@ -124,10 +122,10 @@ def _scores(
 
 
 def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
-    """Two words and a judgement on each line, with tabs, semicolons, commas or spaces between them, as in a CSV file.
+    """Two words and a rating on each line, with tabs, semicolons, commas or spaces between them, as in a CSV file.
 
     The words are the first two columns that are not all numbers, unless a first line names others (word1, word2); the
-    judgement is the first column of numbers behind them, 6.7 or 6,7. Lines that begin with # are passed over.
+    rating is the first column of numbers behind them, 6.7 or 6,7. Lines that begin with # are passed over.
     """
     lines = _some([(number, line) for number, line in _lines(path) if not line.startswith("#")], path)
     between = next((mark for mark in "\t;," if len(_cells(lines[0][1], mark)) > 2), None)
@@ -138,13 +136,13 @@ def read_pairs(path: StrPath) -> list[tuple[str, str, float]]:
     first, second, score = columns
     head = rows[0][2]
     named = len(head) > score and _number(head[score]) is None and head[score].lower() not in UNKNOWN
-    found: list[tuple[str, str, float]] = []
+    pairs: list[tuple[str, str, float]] = []
     for number, line, cells in rows[1 if named else 0 :]:
         value = _number(cells[score]) if len(cells) > score else None
         if value is None:
             raise _unread(path, number, line)
-        found.append((cells[first], cells[second], value))
-    return _some(found, path)
+        pairs.append((cells[first], cells[second], value))
+    return _some(pairs, path)
 
 
 def _cells(line: str, between: str | None) -> list[str]:
@@ -152,11 +150,11 @@ def _cells(line: str, between: str | None) -> list[str]:
 
 
 def _columns(rows: list[list[str]]) -> tuple[int, int, int] | None:
-    """Where the words are, and the judgement: a column of numbers has one in every second row at least."""
+    """Where the words are, and the rating: a column of numbers has one in every second row at least."""
     met = [sum(len(row) > k and _number(row[k]) is not None for row in rows) for k in range(max(map(len, rows)))]
     numbers = [2 * count >= len(rows) for count in met]
-    told = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
-    words = told if len(told) == 2 else [k for k, number in enumerate(numbers) if not number][:2]
+    named = [k for k, name in enumerate(rows[0]) if re.fullmatch(r"word[ _-]?[12ab]", name.lower())]
+    words = named if len(named) == 2 else [k for k, number in enumerate(numbers) if not number][:2]
     scores = [k for k, number in enumerate(numbers) if number and len(words) == 2 and k > words[1]]
     return (words[0], words[1], scores[0]) if scores else None
 
@@ -185,7 +183,7 @@ def read_questions(path: StrPath) -> list[tuple[str, list[list[str]]]]:
 def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
     file = Path(path)
     if not file.is_file():
-        raise InputError(path, "no such file", "judged words are needed", "check the path")
+        raise InputError(path, "no such file", "rated words are needed", "check the path")
     with open_bytes(file) as (stream, _):
         for number, raw in enumerate(stream, 1):
             try:
@@ -196,10 +194,10 @@ def _lines(path: StrPath) -> Iterable[tuple[int, str]]:
                 yield number, line
 
 
-def _some(found: list[Any], path: StrPath) -> list[Any]:
-    if not found:
-        raise InputError(path, "nothing in it", "judged words are needed", "check the file")
-    return found
+def _some(entries: list[Any], path: StrPath) -> list[Any]:
+    if not entries:
+        raise InputError(path, "nothing in it", "rated words are needed", "check the file")
+    return entries
 
 
 def _number(text: str) -> float | None:
@@ -214,7 +212,9 @@ def _folded(word: str, fold: bool) -> str:
     return word.upper() if fold else word
 
 
-def _places(vectors: Vectors, first: int | None, fold: bool) -> dict[str, int]:
-    """Of several spellings the first."""
-    words = vectors.words[:first]
-    return {_folded(words[place], fold): place for place in range(len(words) - 1, -1, -1)}
+def _spellings(vectors: Vectors, first: int | None, fold: bool) -> dict[str, list[int]]:
+    """The rows of each word, of several spellings the first before the others."""
+    places: dict[str, list[int]] = {}
+    for place, word in enumerate(vectors.words[:first]):
+        places.setdefault(_folded(word, fold), []).append(place)
+    return places

@@ -9,7 +9,6 @@ rate. Unlike it, numbers are float32, the order changes with the epoch, and (i, 
 other, their logarithm taken once.
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,18 +17,17 @@ from typing import Any, Literal
 import numpy as np
 
 from clozeworks.core.errors import InputError
+from clozeworks.vectors.column import Folder
 from clozeworks.vectors.cooccur import BLOCK, MEMORY, Pairs, count
-from clozeworks.vectors.phrases import Phrases, joined
-from clozeworks.vectors.reading import read_words
+from clozeworks.vectors.phrases import Phrases
+from clozeworks.vectors.reading import read_vocabulary
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.threads import cores, threads_of
-from clozeworks.vectors.words import Words
+from clozeworks.vectors.words import Progress, Words
 
 CLIP = 100.0
 RARE = 100  # words whose mean stands for those that have no vector
 UNKNOWN = "<unk>"
-
-Progress = Callable[[str, int, int], None]  # stage, done, in all
 
 
 @dataclass(slots=True)
@@ -63,7 +61,7 @@ class Fit:
 
         Several threads write into the same rows without waiting for each other; with one the result is exact.
         """
-        from clozeworks.vectors.pair_kernels import fit_pairs
+        from clozeworks.vectors.kernels.pairs import fit_pairs
 
         dtype, dim = self.words.dtype.type, self.words.shape[1] - 1
         rows = (self.words.reshape(-1), self.contexts.reshape(-1))
@@ -110,29 +108,27 @@ def least_squares(
     deterministic: bool = False,
     seed: int = 0,
     memory: int = MEMORY,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     progress: Progress | None = None,
-    told: Callable[[int, float], None] | None = None,
+    on_epoch: Callable[[int, float], None] | None = None,
     **reading: Any,
 ) -> Vectors:
     """Vectors of a text: what `read_words` reads, or lists of words.
 
     The vector of a word is w + w~, or with `keep` = words w alone, and w~ is the vectors' `output`. `unknown` adds one
     for words that have none, the mean of the hundred rarest. `deterministic` uses one thread and gives the same bytes
-    each time. `told` hears of each epoch's number and mean loss.
+    each time. `on_epoch` is called with each epoch's number and mean loss.
     """
-    _check(dim=dim, epochs=epochs, rate=rate, x_max=x_max, alpha=alpha)
-    threads_of(workers, deterministic)
-    if phrases is None:
-        words = read_words(source, min_count=min_count, most=max_words, folder=folder, progress=progress, **reading)
-    else:
-        words = joined(read_words(source, folder=folder, progress=progress, **reading), phrases, folder)
-        words = words.kept(min_count, max_words, folder)
+    for name, value in {"dim": dim, "epochs": epochs, "rate": rate, "x_max": x_max, "alpha": alpha}.items():
+        if not value > 0:
+            raise InputError(name, value, "a number above 0 is needed", "leave it out for the usual one")
+    workers = threads_of(workers, deterministic) or cores()
+    vocabulary = {"min_count": min_count, "max_words": max_words, "phrases": phrases, "folder": folder}
+    words = read_vocabulary(source, **vocabulary, progress=progress, **reading)
     if len(words) < 2:
         given, needed = f"one word, {words.words[0]}", "a vector tells words apart, so two are needed"
         raise InputError("text", given, needed, "give more text, or a smaller min_count")
     pairs = count(words, window, both, memory=memory, folder=folder, seed=seed, progress=progress)
-    workers = threads_of(workers, deterministic) or cores()
     fit, order = Fit.begin(len(words), dim, seed), np.random.default_rng((seed, 1))
     losses: list[float] = []
     for epoch in range(1, epochs + 1):
@@ -145,8 +141,8 @@ def least_squares(
         if not np.isfinite(losses[-1]):
             todo = "use a smaller one; 0.05 is usual"
             raise InputError("rate", rate, f"the loss is no longer a number in epoch {epoch}", todo)
-        if told:
-            told(epoch, losses[-1])
+        if on_epoch:
+            on_epoch(epoch, losses[-1])
     about = {"method": "glove", "dim": dim, "window": window, "both": both, "x_max": x_max, "alpha": alpha}
     about |= {"rate": rate, "epochs": epochs, "min_count": min_count, "seed": seed, "losses": losses}
     return vectors_of(fit, words, keep, unknown, {**about, "pairs": len(pairs), "read": words.read})
@@ -163,9 +159,3 @@ def vectors_of(fit: Fit, words: Words, keep: Literal["sum", "words"], unknown: b
     if keep == "words":
         return Vectors(names, table, counts, output, about)
     return Vectors(names, table + output, counts, None, about)
-
-
-def _check(**given: float) -> None:
-    for name, value in given.items():
-        if not value > 0:
-            raise InputError(name, value, "a number above 0 is needed", "leave it out for the usual one")

@@ -10,15 +10,14 @@ joined and not looked at again. Passes after the first make longer ones; their t
 """
 
 import itertools
-import os
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.column import Column, pieces
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.column import Column, Folder, pieces
+from clozeworks.vectors.kernels.compiled import compiled
 from clozeworks.vectors.words import Words, ranked, renumbered
 
 JOINT = "_"
@@ -51,7 +50,7 @@ class Phrases:
         return self.threshold if isinstance(self.threshold, tuple) else (self.threshold,) * self.passes
 
 
-def joined(words: Words, phrases: Phrases, folder: str | os.PathLike[str] | None = None) -> Words:
+def joined(words: Words, phrases: Phrases, folder: Folder = None) -> Words:
     """The same text with its phrases as words. No word may have been left out of it before (min_count 1)."""
     if len(words.ids) != words.read:
         given = f"{words.read - len(words.ids):,} rare words are left out"
@@ -75,9 +74,9 @@ def scored(words: Words, phrases: Phrases, border: float) -> dict[tuple[int, int
             share = together / total
             score = np.log(share / (a / total * (b / total))) / -np.log(share)
             score[together < phrases.min_count] = -np.inf
-    found = np.flatnonzero(score > border)
-    keys = zip(first[found].tolist(), second[found].tolist(), strict=True)
-    return dict(zip(keys, score[found].tolist(), strict=True))
+    above = np.flatnonzero(score > border)
+    keys = zip(first[above].tolist(), second[above].tolist(), strict=True)
+    return dict(zip(keys, score[above].tolist(), strict=True))
 
 
 def _pairs(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -126,14 +125,14 @@ def _merged(
     return single, together, len(names) - int(spelt.sum()) + len(together) - len(pairs) + len(totals)
 
 
-def _pass(words: Words, phrases: Phrases, border: float, folder: str | os.PathLike[str] | None) -> Words:
-    found = scored(words, phrases, border)
-    if not found:
+def _pass(words: Words, phrases: Phrases, border: float, folder: Folder) -> Words:
+    pairs = scored(words, phrases, border)
+    if not pairs:
         return words
     names = list(words.words)
     number = {word: at for at, word in enumerate(names)}
-    keys, values = np.empty(len(found), np.int64), np.empty(len(found), np.int32)
-    for at, (a, b) in enumerate(sorted(found)):
+    keys, values = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int32)
+    for at, (a, b) in enumerate(sorted(pairs)):
         name = f"{words.words[a]}{JOINT}{words.words[b]}"
         if name not in number:
             number[name] = len(names)

@@ -2,7 +2,7 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +13,10 @@ from clozeworks.data.shards.units import units
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
 from clozeworks.data.tokens.segmenters import Segmenter
+from clozeworks.vectors.column import Folder
+from clozeworks.vectors.phrases import Phrases, joined
 from clozeworks.vectors.splitting import Splitting
-from clozeworks.vectors.words import Gathering, Words, gathered
-
-Progress = Callable[[str, int, int], None]  # stage, done, in all
+from clozeworks.vectors.words import Gathering, Progress, Words, gathered
 
 
 def read_words(
@@ -31,7 +31,7 @@ def read_words(
     reading: Reading | None = None,
     processes: int | None = 1,
     engine: Literal["local", "ray"] = "local",
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     progress: Progress | None = None,
 ) -> Words:
     """The words of a text: what `prepare` reads (paths, rows, Documents, a dataset), or lists of words.
@@ -42,7 +42,7 @@ def read_words(
     """
     if isinstance(source, Words):
         return source.kept(min_count, most, folder)
-    source, listed = _told(source)
+    source, listed = _peek(source)
     if listed:
         return gathered(source, min_count, most, folder)
     with tempfile.TemporaryDirectory(prefix="clozeworks-words-", dir=folder) as spool:
@@ -57,7 +57,22 @@ def read_words(
         return gathering.finish(reader.name, min_count, most)
 
 
-def _told(source: Any) -> tuple[Any, bool]:
+def read_vocabulary(
+    source: Any,
+    *,
+    min_count: int = 5,
+    max_words: int | None = None,
+    phrases: Phrases | None = None,
+    folder: Folder = None,
+    **reading: Any,
+) -> Words:
+    """What vectors are trained on: the frequent words, `phrases` among them; `reading` are options of `read_words`."""
+    if phrases is None:
+        return read_words(source, min_count=min_count, most=max_words, folder=folder, **reading)
+    return joined(read_words(source, folder=folder, **reading), phrases, folder).kept(min_count, max_words, folder)
+
+
+def _peek(source: Any) -> tuple[Any, bool]:
     """What is given, whole again after a look at its first item, and whether it is lists of words."""
     if isinstance(source, str | os.PathLike) or hasattr(source, "column_names") or not isinstance(source, Iterable):
         return source, False

@@ -31,13 +31,13 @@ def cosines(table: np.ndarray, norms: np.ndarray, queries: np.ndarray) -> np.nda
 def best(scores: np.ndarray, top: int) -> np.ndarray:
     """Columns of the `top` largest of each row [m, n] -> [m, top], the largest first, of equal ones the earlier."""
     top = min(top, scores.shape[1])
-    found = np.empty((len(scores), top), np.int64)
+    columns = np.empty((len(scores), top), np.int64)
     for row, values in enumerate(scores):
         least = values[np.argpartition(values, len(values) - top)[len(values) - top]]
         above = np.flatnonzero(values > least)
         chosen = np.concatenate([above, np.flatnonzero(values == least)[: top - len(above)]])
-        found[row] = chosen[np.lexsort((chosen, -values[chosen]))]
-    return found
+        columns[row] = chosen[np.lexsort((chosen, -values[chosen]))]
+    return columns
 
 
 def nearest(table: np.ndarray, norms: np.ndarray, queries: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:

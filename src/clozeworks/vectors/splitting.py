@@ -4,6 +4,7 @@ Words that a document brings, and those a segmenter finds, are taken whole; the 
 stay. The segmenter `spaces` takes all that stands between two spaces for a word, in any language.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -39,11 +40,11 @@ class Splitter:
         self._normal = wordpiece_normalizer(given.lowercase, strip_accents=False)  # schon is not schön
         self._split = pre_tokenizers.BertPreTokenizer()
         self._marks = given.marks
-        self._known: dict[str, list[str]] = {}
+        self._cut = functools.lru_cache(REMEMBERED)(self._cut_anew)
         name = given.segmenter
-        found = segmenters.segmenter(name) if isinstance(name, str) else name
+        segmenter = segmenters.segmenter(name) if isinstance(name, str) else name
         self._spaced = name == "spaces"
-        self._segment = None if found is None else Segmentation(found)
+        self._segment = None if segmenter is None else Segmentation(segmenter)
 
     def __call__(self, unit: Unit) -> Part:
         return Part.of(sentence for document in unit.documents for sentence in self._sentences(document) if sentence)
@@ -56,27 +57,19 @@ class Splitter:
             return (self._whole(text.split()) for text in sentences)
         if self._segment is None:
             return map(self.words, sentences)
-        found, _ = self._segment(sentences)
+        segmented, _ = self._segment(sentences)
         return (
             self.words(text) if known is None else self._whole(known)
-            for text, known in zip(sentences, found, strict=True)
+            for text, known in zip(sentences, segmented, strict=True)
         )
 
     def words(self, text: str) -> list[str]:
         """The words of a sentence; what becomes of a stretch between two spaces depends on nothing else."""
-        words: list[str] = []
-        for stretch in text.split(" "):
-            known = self._known.get(stretch)
-            if known is None:
-                if len(self._known) >= REMEMBERED:
-                    self._known.clear()
-                known = self._known[stretch] = self._cut(stretch)
-            words += known
-        return words
+        return [word for stretch in text.split(" ") for word in self._cut(stretch)]
 
-    def _cut(self, stretch: str) -> list[str]:
-        found = self._split.pre_tokenize_str(self._normal.normalize_str(stretch))
-        return [word for word, _ in found if self._marks or not is_punctuation(word[0])]
+    def _cut_anew(self, stretch: str) -> list[str]:
+        pieces = self._split.pre_tokenize_str(self._normal.normalize_str(stretch))
+        return [word for word, _ in pieces if self._marks or not is_punctuation(word[0])]
 
     def _whole(self, words: Iterable[str]) -> list[str]:
         """Words that are known, in the letters that the others have."""

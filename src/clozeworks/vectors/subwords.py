@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.compiled import compiled
 from clozeworks.vectors.table import Vectors
 
 BUCKETS, ROWS = "gram_buckets", "gram_table"  # how they are stored beside the words
@@ -58,9 +58,9 @@ def grams_of(words: Sequence[str], subwords: Subwords) -> tuple[np.ndarray, np.n
     given = letters, ends, subwords.shortest, subwords.longest, np.uint64(subwords.buckets)
     starts = np.zeros(len(words) + 1, np.int64)
     _grams(*given, starts, np.zeros(0, np.int64))
-    found = np.empty(int(starts[-1]), np.int64)
-    _grams(*given, starts, found)
-    return found, starts
+    grams = np.empty(int(starts[-1]), np.int64)
+    _grams(*given, starts, grams)
+    return grams, starts
 
 
 def parts_of(words: Sequence[str], subwords: Subwords) -> Parts:
@@ -82,11 +82,11 @@ def vector_of(vectors: Vectors, word: str) -> np.ndarray:
     """The row of a word, or of one that has none, the mean of its n-grams that were met."""
     if word in vectors:
         return vectors[word]
-    told = vectors.about.get("settings", {}).get("subwords")
-    if not told or BUCKETS not in vectors.more:
+    settings = vectors.about.get("settings", {}).get("subwords")
+    if not settings or BUCKETS not in vectors.more:
         todo = "train with subwords for words that were never met"
         raise InputError(word or "''", "no vector", f"a word among the {len(vectors):,} is needed", todo)
-    grams, _ = grams_of([word], Subwords(**told))
+    grams, _ = grams_of([word], Subwords(**settings))
     buckets = vectors.more[BUCKETS]
     places = np.searchsorted(buckets, grams)
     known = places[buckets[np.minimum(places, len(buckets) - 1)] == grams]
@@ -97,7 +97,7 @@ def vector_of(vectors: Vectors, word: str) -> np.ndarray:
 
 
 @compiled
-def _grams(letters, ends, shortest, longest, buckets, starts, found):
+def _grams(letters, ends, shortest, longest, buckets, starts, grams):
     """Fill `starts` with sums of counts; with room in `found`, the buckets as well."""
     count = 0
     for word in range(len(ends) - 1):
@@ -118,8 +118,8 @@ def _grams(letters, ends, shortest, longest, buckets, starts, found):
                     start = False
                 length += 1
                 if length >= shortest and not (length == 1 and (first == begin or at == end)):
-                    if len(found):
-                        found[count] = np.int64(bits % buckets)
+                    if len(grams):
+                        grams[count] = np.int64(bits % buckets)
                     count += 1
         starts[word + 1] = count
 

@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import Literal
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import formats
+from clozeworks.vectors.formats import files
+from clozeworks.vectors.formats.stored import Errors, Stored
 from clozeworks.vectors.search import best, cosines, nearest, norms_of, unit
-from clozeworks.vectors.stored import Errors, Stored
 
 StrPath = str | os.PathLike[str]
 Item = str | np.ndarray  # a word, or a vector
@@ -70,9 +70,9 @@ class Vectors(Stored):
         return self.table[self.place(words) if isinstance(words, str) else [self.place(word) for word in words]]
 
     def place(self, word: str) -> int:
-        """Which row is the word's; one that has none is told, with the spelling that has one."""
-        if (found := self.places.get(word)) is not None:
-            return found
+        """Which row is the word's; one that has none is refused, with the spelling that has one."""
+        if (place := self.places.get(word)) is not None:
+            return place
         close = next((other for other in (word.lower(), word.title(), word.upper()) if other in self.places), None)
         todo = f"did you mean {close}?" if close else "try another word"
         raise InputError(word or "''", "no vector", f"a word among the {len(self):,} is needed", todo)
@@ -118,7 +118,7 @@ class Vectors(Stored):
             raise InputError("most_similar", "words that cancel each other", "a direction is needed", "leave one out")
         given = self._given(plus, minus)
         ids, scores = self.nearest(wanted, top + len(given), first)
-        return self._told(ids[0], scores[0], given, top)
+        return self._without(ids[0], scores[0], given, top)
 
     def analogy(
         self,
@@ -143,11 +143,11 @@ class Vectors(Stored):
         scores = products(*((1 + cosines(self.table[:first], self.norms[:first], rows)) / 2))
         given = self._given([a, b, c], [])
         ids = best(scores[None], top + len(given))[0]
-        return self._told(ids, scores[ids], given, top)
+        return self._without(ids, scores[ids], given, top)
 
     def save(self, path: StrPath, header: bool = True) -> None:
-        """As the ending says: .safetensors, .bin or .txt; see `formats`."""
-        formats.write(path, self, header)
+        """As the ending says: .safetensors, .bin or .txt; see `formats.files`."""
+        files.write(path, self, header)
 
     def _row(self, item: Item) -> np.ndarray:
         if isinstance(item, str):
@@ -166,7 +166,7 @@ class Vectors(Stored):
     def _given(self, plus: Sequence[Item], minus: Sequence[Item]) -> set[int]:
         return {self.place(item) for item in (*plus, *minus) if isinstance(item, str)}
 
-    def _told(self, ids: np.ndarray, scores: np.ndarray, without: set[int], top: int) -> list[tuple[str, float]]:
+    def _without(self, ids: np.ndarray, scores: np.ndarray, without: set[int], top: int) -> list[tuple[str, float]]:
         pairs = zip(ids.tolist(), scores.tolist(), strict=True)
         return [(self.words[place], score) for place, score in pairs if place not in without][:top]
 
@@ -183,10 +183,9 @@ def products(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def load_vectors(path: StrPath, limit: int | None = None, mapped: bool = False, errors: Errors = "strict") -> Vectors:
-    """Vectors of a file: safetensors, text or binary, whatever its name; see `formats.read`."""
-    stored = formats.read(path, limit, mapped, errors)
-    found: dict[str, Any] = {name: getattr(stored, name) for name in ("counts", "output", "more", "about")}
-    return Vectors(stored.words, stored.table, **found)
+    """Vectors of a file: safetensors, text or binary, whatever its name; see `files.read`."""
+    stored = files.read(path, limit, mapped, errors)
+    return Vectors(**{each.name: getattr(stored, each.name) for each in fields(Stored)})
 
 
 def _listed(given: Item | Sequence[Item]) -> list[Item]:

@@ -15,7 +15,6 @@ def threads_of(workers: int | None, deterministic: bool) -> int | None:
     if workers is not None and workers < 1:
         raise InputError("workers", workers, "1 or more is needed", "leave it out")
     if deterministic and workers not in (None, 1):
-        raise InputError(
-            "workers", workers, "one thread repeats itself exactly, several do not", "leave one of them out"
-        )
+        needed = "one thread repeats itself exactly, several do not"
+        raise InputError("workers", workers, needed, "leave one of them out")
     return 1 if deterministic else workers

@@ -6,27 +6,30 @@ millions). Draws and rate of a stretch depend on the seed and its place alone, s
 """
 
 import dataclasses
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import kernels
-from clozeworks.vectors.arithmetic import padded_rows, unpadded
-from clozeworks.vectors.huffman import Tree, tree_of
-from clozeworks.vectors.noise import Alias, alias_of, cumulative, keep_thresholds
-from clozeworks.vectors.phrases import Phrases, joined
-from clozeworks.vectors.reading import Progress, read_words
+from clozeworks.data.text.reader import Reading
+from clozeworks.data.tokens.segmenters import Segmenter
+from clozeworks.vectors.column import Folder
+from clozeworks.vectors.kernels import windows
+from clozeworks.vectors.kernels.arithmetic import padded_rows, unpadded
+from clozeworks.vectors.kernels.huffman import Tree, tree_of
+from clozeworks.vectors.kernels.noise import Alias, alias_of, cumulative, keep_thresholds
+from clozeworks.vectors.phrases import Phrases
+from clozeworks.vectors.reading import read_vocabulary
 from clozeworks.vectors.subwords import BUCKETS, ROWS, Parts, Subwords, composed, parts_of
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.threads import cores, threads_of
-from clozeworks.vectors.words import Words
+from clozeworks.vectors.words import Progress, Words
 
 STRETCH = 10_000  # words that a thread takes at once: some milliseconds
 LOWEST = 1e-4  # share of the rate that is left in the end
@@ -81,96 +84,62 @@ class Settings:
         return self.workers or cores()
 
 
-def skipgram(
-    source: Any,
-    *,
-    dim: int = 100,
-    window: int = 5,
-    negative: int | None = None,
-    hs: bool = False,
-    sample: float = 1e-3,
-    min_count: int = 5,
-    max_words: int | None = None,
-    epochs: int = 5,
-    rate: float = 0.025,
-    shared: bool = True,
-    workers: int | None = None,
-    seed: int = 0,
-    deterministic: bool = False,
-    subwords: Subwords | None = None,
-    phrases: Phrases | None = None,
-    progress: Progress | None = None,
-    **reading: Any,
-) -> Vectors:
+class TrainingOptions(TypedDict, total=False):
+    """Options of `skipgram` and `cbow`: those of `Settings`, of the vocabulary, and of `read_words`."""
+
+    dim: int
+    window: int
+    negative: int | None
+    hs: bool
+    sample: float
+    epochs: int
+    workers: int | None
+    seed: int
+    deterministic: bool
+    subwords: Subwords | None
+    min_count: int
+    max_words: int | None
+    phrases: Phrases | None
+    lang: str | None
+    lowercase: bool
+    marks: bool
+    segmenter: str | Segmenter | None
+    reading: Reading | None
+    processes: int | None
+    engine: Literal["local", "ray"]
+    folder: Folder
+    progress: Progress | None
+
+
+def skipgram(source: Any, *, rate: float = 0.025, shared: bool = True, **options: Unpack[TrainingOptions]) -> Vectors:
     """Vectors that predict, each by itself, the words around a word.
 
     `source` is text as `read_words` takes it (files, rows, lists of words), or Words. `deterministic` is one thread:
     the same text and seed give the same bytes. More options are those of `read_words`, such as `lang`.
     """
-    settings = Settings(
-        dim=dim,
-        window=window,
-        negative=choose_negative(negative, hs),
-        hs=hs,
-        bags=False,
-        sample=sample,
-        epochs=epochs,
-        rate=rate,
-        shared=shared,
-        workers=threads_of(workers, deterministic),
-        seed=seed,
-        subwords=subwords,
-    )
-    return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
+    return _train_on(source, options, bags=False, rate=rate, shared=shared)
 
 
-def cbow(
-    source: Any,
-    *,
-    dim: int = 100,
-    window: int = 5,
-    negative: int | None = None,
-    hs: bool = False,
-    sample: float = 1e-3,
-    min_count: int = 5,
-    max_words: int | None = None,
-    epochs: int = 5,
-    rate: float = 0.05,
-    workers: int | None = None,
-    seed: int = 0,
-    deterministic: bool = False,
-    subwords: Subwords | None = None,
-    phrases: Phrases | None = None,
-    progress: Progress | None = None,
-    **reading: Any,
-) -> Vectors:
+def cbow(source: Any, *, rate: float = 0.05, **options: Unpack[TrainingOptions]) -> Vectors:
     """Vectors whose mean over a window predicts the word in its middle; otherwise as `skipgram`."""
-    settings = Settings(
-        dim=dim,
-        window=window,
-        negative=choose_negative(negative, hs),
-        hs=hs,
-        bags=True,
-        sample=sample,
-        epochs=epochs,
-        rate=rate,
-        shared=True,
-        workers=threads_of(workers, deterministic),
-        seed=seed,
-        subwords=subwords,
-    )
-    return train(_words(source, min_count, max_words, phrases, progress, reading), settings, progress)
+    return _train_on(source, options, bags=True, rate=rate)
 
 
-def choose_negative(negative: int | None, hs: bool) -> int:
-    """How many words are drawn where nobody says: 5, and none beside a tree."""
-    return (0 if hs else 5) if negative is None else negative
+def _train_on(source: Any, options: TrainingOptions, **method: Any) -> Vectors:
+    """Where nobody says how many, 5 words are drawn, and none beside a tree."""
+    given: dict[str, Any] = {**options, **method}
+    if given.get("negative") is None:
+        given["negative"] = 0 if given.get("hs") else 5
+    given["workers"] = threads_of(given.get("workers"), given.pop("deterministic", False))
+    own = {field.name for field in dataclasses.fields(Settings)} & given.keys()
+    settings = Settings(**{name: given.pop(name) for name in own})
+    return train(read_vocabulary(source, **given), settings, given.get("progress"))
 
 
 def train(words: Words, settings: Settings, progress: Progress | None = None) -> Vectors:
-    """Train on a stream; the result tells in `about` the settings, the loss of each epoch and the words a second."""
+    """Train on a stream; the result has in `about` the settings, the loss of each epoch and the words a second."""
     check(words)
-    words = dataclasses.replace(words, ends=cut(words.ends, kernels.LONGEST))
+    words = dataclasses.replace(words, ends=cut(words.ends, windows.LONGEST))
     parts = None if settings.subwords is None else parts_of(words.words, settings.subwords)
     inputs, outputs = fresh(words, settings, parts)
     run = Run(words, settings, inputs, outputs, progress, parts)
@@ -193,7 +162,7 @@ def train(words: Words, settings: Settings, progress: Progress | None = None) ->
 
 
 def cut(ends: np.ndarray, most: int) -> np.ndarray:
-    """Where sentences end if none is longer than that: the kernels lay no window over the borders of such pieces, and
+    """Where sentences end if none is longer than that: the kernels place no window over the borders of such pieces, and
     threads and rates change between sentences."""
     lengths = np.diff(ends, prepend=0)
     if not len(ends) or lengths.max() <= most:
@@ -227,15 +196,6 @@ def fresh(words: Words, settings: Settings, parts: Parts | None = None) -> tuple
     return inputs, padded_rows(len(words) - settings.hs, settings.dim)
 
 
-@dataclass(slots=True)
-class Told:
-    """What the threads have done so far."""
-
-    loss: float = 0.0
-    groups: int = 0
-    words: int = 0
-
-
 class Run:
     """Stretches of a stream, trained on in turn."""
 
@@ -252,51 +212,36 @@ class Run:
         self._step = stepper(words, settings, inputs, outputs, parts)
         marks = np.arange(STRETCH, len(words.ids), STRETCH)
         self._borders = np.unique([0, *np.searchsorted(words.ends, marks), len(words.ends)])
-        self._lock, self._stopped = threading.Lock(), False
 
     def epochs(self) -> tuple[list[float], float]:
         """All of them: the mean loss of each, and the seconds."""
         begin = time.perf_counter()
-        losses = []
-        for epoch in range(self.settings.epochs):
-            told = self._epoch(epoch)
-            losses.append(round(told.loss / max(told.groups, 1), 6))
+        losses = [self._epoch(epoch) for epoch in range(self.settings.epochs)]
         return losses, time.perf_counter() - begin
 
-    def _epoch(self, epoch: int) -> Told:
-        told = Told()
-        stretches = iter(range(len(self._borders) - 1))
-        if self.settings.threads == 1:
-            self._work(epoch, stretches, told)
-            return told
+    def _epoch(self, epoch: int) -> float:
+        loss, groups, size = 0.0, 0, len(self.words.ids)
         with ThreadPoolExecutor(self.settings.threads) as pool:
-            futures = [pool.submit(self._work, epoch, stretches, told) for _ in range(self.settings.threads)]
+            run = map if self.settings.threads == 1 else pool.map
+            stretches = run(partial(self._work, epoch), range(len(self._borders) - 1))
             try:
-                for future in futures:
-                    future.result()
+                for last, (more, count, _) in zip(self._borders[1:], stretches, strict=True):
+                    loss, groups = loss + more, groups + count
+                    if self.progress:
+                        done = int(self.words.ends[last - 1])
+                        self.progress("train", done + epoch * size, size * self.settings.epochs)
             except BaseException:
-                self._stopped = True
+                pool.shutdown(cancel_futures=True)
                 raise
-        return told
+        return round(loss / max(groups, 1), 6)
 
-    def _work(self, epoch: int, stretches: Iterator[int], told: Told) -> None:
-        total = len(self.words.ids) * self.settings.epochs
-        while not self._stopped:
-            with self._lock:
-                number = next(stretches, None)
-            if number is None:
-                return
-            first, last = int(self._borders[number]), int(self._borders[number + 1])
-            begin = int(self.words.ends[first - 1]) if first else 0
-            done = begin + epoch * len(self.words.ids)
-            rate = self.settings.rate * max(1 - done / total, LOWEST)
-            seed = counter_rng.fold(self.settings.seed, epoch, number) | np.uint64(1)
-            loss, groups, _ = self._step(first, last, np.float32(rate), np.uint64(seed))
-            with self._lock:
-                told.loss, told.groups = told.loss + loss, told.groups + groups
-                told.words += int(self.words.ends[last - 1]) - begin
-                if self.progress:
-                    self.progress("train", told.words + epoch * len(self.words.ids), total)
+    def _work(self, epoch: int, number: int) -> tuple[float, int, int]:
+        """One stretch, at the rate of its first word."""
+        first, last = int(self._borders[number]), int(self._borders[number + 1])
+        done = (int(self.words.ends[first - 1]) if first else 0) + epoch * len(self.words.ids)
+        rate = self.settings.rate * max(1 - done / (len(self.words.ids) * self.settings.epochs), LOWEST)
+        seed = counter_rng.fold(self.settings.seed, epoch, number) | np.uint64(1)
+        return self._step(first, last, np.float32(rate), np.uint64(seed))
 
 
 def stepper(
@@ -313,26 +258,13 @@ def stepper(
         noise = alias_of(cumulative(words.counts))
     ids, ends = np.asarray(words.ids), np.asarray(words.ends)  # a map is an array to the kernels
     if parts is None:
-        kernel: Callable[..., Any] = kernels.train
+        kernel: Callable[..., Any] = windows.train
         more = ((*tree, longest), settings.window, settings.negative, settings.bags, settings.shared)
     else:
-        kernel = kernels.train_parts
+        kernel = windows.train_parts
         more = ((parts.starts, parts.rows, parts.most), settings.window, settings.negative, settings.bags)
 
     def step(first: int, last: int, rate: np.float32, seed: np.uint64) -> tuple[float, int, int]:
         return kernel(ids, ends, first, last, inputs, outputs, keep, tuple(noise), *more, rate, seed)
 
     return step
-
-
-def _words(
-    source: Any,
-    min_count: int,
-    most: int | None,
-    phrases: Phrases | None,
-    progress: Progress | None,
-    reading: dict[str, Any],
-) -> Words:
-    if phrases is None:
-        return read_words(source, min_count=min_count, most=most, progress=progress, **reading)
-    return joined(read_words(source, progress=progress, **reading), phrases).kept(min_count, most)

@@ -4,14 +4,15 @@ One pass over the text: words are numbered as they are met, and the stream is re
 are frequent enough to stay. What is held in memory is the distinct words; a large stream lies in a file.
 """
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.column import Column, pieces
+from clozeworks.vectors.column import Column, Folder, pieces
+
+Progress = Callable[[str, int, int], None]  # stage, done, in all
 
 DISTINCT = 20_000_000  # words held while counting: about 2 GB; beyond them the rarest are forgotten, as they are met
 BATCH_WORDS = 100_000  # of token lists numbered together
@@ -39,9 +40,7 @@ class Words:
             yield [self.words[index] for index in self.ids[begin:end].tolist()]
             begin = end
 
-    def kept(
-        self, min_count: int = 1, most: int | None = None, folder: str | os.PathLike[str] | None = None
-    ) -> "Words":
+    def kept(self, min_count: int = 1, most: int | None = None, folder: Folder = None) -> "Words":
         """Without the words that stand in the text less than `min_count` times, and with at most so many."""
         _check(min_count, most)
         words, counts, rank = ranked(self.words, self.counts, min_count, most)
@@ -72,7 +71,7 @@ class Part:
 class Gathering:
     """Parts of a text put together, in order."""
 
-    def __init__(self, folder: str | os.PathLike[str] | None = None, distinct: int = DISTINCT):
+    def __init__(self, folder: Folder = None, distinct: int = DISTINCT):
         self._folder, self._distinct = folder, distinct
         self._number: dict[str, int] = {}
         self._next = 0  # numbers are not used again when their word is forgotten
@@ -82,6 +81,7 @@ class Gathering:
         self._ends = Column(np.int64, folder)
 
     def add(self, part: Part) -> None:
+        """Count the words of a part and append its stream; beyond `distinct` words the rarest are forgotten."""
         number = self._number
         table = np.empty(len(part.words), np.int32)
         for at, word in enumerate(part.words):
@@ -116,8 +116,8 @@ class Gathering:
         whole[numbers] = rank
         if not words:
             given = f"none of {len(names):,} words comes {min_count:,} times"
-            commonest = int(self._counts.max())
-            todo = f"give more text or a min_count of {commonest:,} or less, which is how often the commonest comes"
+            most_frequent = int(self._counts.max())
+            todo = f"give more text or a min_count of {most_frequent:,} or less, as often as the most frequent comes"
             raise InputError(where, given, "a word that stays is needed", todo)
         return Words(
             words, counts, *renumbered(self._ids.array(), self._ends.array(), whole, self._folder), self._ids.size
@@ -128,7 +128,7 @@ def gathered(
     sentences: Iterable[Sequence[str]],
     min_count: int = 1,
     most: int | None = None,
-    folder: str | os.PathLike[str] | None = None,
+    folder: Folder = None,
     distinct: int = DISTINCT,
 ) -> Words:
     """The words of lists of words, one list a sentence, as they are; a generator will do."""
@@ -156,15 +156,15 @@ def ranked(
     """The words that stay, by falling count and then by spelling, their counts, and of each given word its new
     number, -1 for one that goes."""
     frequent = np.flatnonzero(counts >= min_count)
-    told = counts.tolist()
-    order = sorted(frequent.tolist(), key=lambda at: (-told[at], words[at]))[:most]
+    frequency = counts.tolist()
+    order = sorted(frequent.tolist(), key=lambda at: (-frequency[at], words[at]))[:most]
     rank = np.full(len(words), -1, np.int32)
     rank[order] = np.arange(len(order), dtype=np.int32)
     return [words[at] for at in order], counts[order].astype(np.int64), rank
 
 
 def renumbered(
-    ids: np.ndarray, ends: np.ndarray, rank: np.ndarray, folder: str | os.PathLike[str] | None = None
+    ids: np.ndarray, ends: np.ndarray, rank: np.ndarray, folder: Folder = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """A stream in new numbers, without what has none, and the ends of the sentences that are left."""
     kept, ended = Column(np.int32, folder), Column(np.int64, folder)

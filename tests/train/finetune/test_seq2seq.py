@@ -18,6 +18,7 @@ from clozeworks.nn.mixers.attention import Attention
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build, count_parameters
 from clozeworks.starts.transfer import transfer
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
 from clozeworks.tasks.seq2seq import Search, Seq2Seq
 from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.seq2seq import join_models
@@ -29,7 +30,7 @@ __all__ = ["tokenizer"]
 
 def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Recipe | None = None, **more) -> Recipe:
     frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
-    task = Seq2Seq.for_encoder(base, frame, architecture=form)  # pyright: ignore[reportArgumentType]
+    task = Seq2Seq.for_encoder(PretrainedEncoder(base, frame, architecture=form))  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
     return make_finetune_recipe(base, task, 4, Finetune(1, 4), Train(guard=None), decoder=other)
 

@@ -25,14 +25,14 @@ class Options(TableOptions):
 def run(options: Options) -> None:
     """Read one format, write another."""
     from clozeworks.screen.console import closing, emit, facts, note, screen
-    from clozeworks.vectors import formats
+    from clozeworks.vectors.formats import files
 
     if len(options.files) != 2:
         todo = "for example: clozeworks vectors convert words.bin words.txt"
         given = f"{len(options.files)} files"
         raise InputError("clozeworks vectors convert", given, "one to read and one to write are needed", todo)
     before, after = options.files
-    formats.check_writable(after, not options.no_header)
+    files.check_writable(after, not options.no_header)
     vectors = open_vectors(options, before)
     vectors.save(after, header=not options.no_header)
     left_out = vectors.about.get("skipped", 0)

@@ -32,10 +32,10 @@ def open_vectors(options: TableOptions, path: str) -> Vectors:
 def note_left_out(console: Console, vectors: Vectors, out: str) -> None:
     """What a format has no place for."""
     from clozeworks.screen.console import note
-    from clozeworks.vectors import formats
+    from clozeworks.vectors.formats import files
 
-    if vectors.more and formats.ending_of(out) != formats.TENSORS:
-        note(console, f"n-grams are kept in {formats.TENSORS} alone: here words that were never met have no vector")
+    if vectors.more and files.check_writable(out) != files.TENSORS:
+        note(console, f"n-grams are kept in {files.TENSORS} alone: here words that were never met have no vector")
 
 
 def example_word(vectors: Vectors) -> str:

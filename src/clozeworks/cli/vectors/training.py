@@ -61,13 +61,13 @@ def train(options: TrainingOptions, trainer: Callable[..., Vectors], **settings:
     """Train vectors, save them, and say what came of it; settings that are None or False stay the method's own."""
     from clozeworks.screen.console import closing, emit, screen
     from clozeworks.screen.progress_bar import Bar
-    from clozeworks.vectors import formats
+    from clozeworks.vectors.formats import files
 
     name = " ".join(options.words[:2])
     if options.out is None:
         todo = "for example: --out words.safetensors"
         raise InputError(f"clozeworks {name}", "no --out", "a file to write is needed", todo)
-    formats.check_writable(options.out, not options.no_header)
+    files.check_writable(options.out, not options.no_header)
     settings |= {name: getattr(options, name) for name in SETTINGS if hasattr(options, name)}
     settings |= {"rate": options.learning_rate, "phrases": choose_phrases(options)}
     given = {key: value for key, value in settings.items() if value is not None and value is not False}

@@ -153,12 +153,9 @@ def write(recipe: Recipe) -> dict[str, Any]:
     bert.check_head(recipe)
     encoder = recipe.encoder
     if encoder.embed.narrow == "words" and projects(encoder.embed, encoder.width):
-        raise RecipeError(
-            f"{recipe.name}.encoder.embed.narrow",
-            encoder.embed.narrow,
-            "the Hugging Face class projects after the norm",
-            "keep the model in its own format, or train it with narrow = all",
-        )
+        needed = "the Hugging Face class projects after the norm"
+        todo = "keep the model in its own format, or train it with narrow = all"
+        raise RecipeError(f"{recipe.name}.encoder.embed.narrow", encoder.embed.narrow, needed, todo)
     plain = copy.deepcopy(recipe)  # what the table does not say, it cannot refuse
     plain.encoder.stack.share = Share()
     plain.encoder.embed.width, plain.encoder.embed.project = None, False

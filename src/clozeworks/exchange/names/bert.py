@@ -171,19 +171,12 @@ def check_head(recipe: Recipe, activation: Activation | None = None) -> None:
     theirs = activation or getattr(block.ffn, "activation", None)
     for index, loss in enumerate(recipe.objective.losses):
         if isinstance(loss, SpanBoundary) and (loss.norm != LayerNorm() or loss.activation != "gelu"):
-            raise RecipeError(
-                f"{recipe.name}.objective.losses.{index}",
-                loss,
-                f"the published head has gelu and {LayerNorm()}",
-                OWN_FORMAT,
-            )
-        if isinstance(loss, MaskedLM) and (loss.plain or loss.norm != block.norm or loss.activation != theirs):
-            raise RecipeError(
-                f"{recipe.name}.objective.losses.{index}",
-                loss,
-                f"the Hugging Face head uses the encoder's norm and {activation or 'activation'}",
-                OWN_FORMAT,
-            )
+            needed = f"the published head has gelu and {LayerNorm()}"
+        elif isinstance(loss, MaskedLM) and (loss.plain or loss.norm != block.norm or loss.activation != theirs):
+            needed = f"the Hugging Face head uses the encoder's norm and {activation or 'activation'}"
+        else:
+            continue
+        raise RecipeError(f"{recipe.name}.objective.losses.{index}", loss, needed, OWN_FORMAT)
 
 
 def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]], besides: tuple[str, ...] = ()) -> str:
@@ -192,12 +185,8 @@ def class_of(recipe: Recipe, heads: dict[str, tuple[str, ...]], besides: tuple[s
     for name, losses in heads.items():
         if set(losses) == set(names):
             return name
-    raise RecipeError(
-        f"{recipe.name}.objective.losses",
-        ", ".join(names),
-        f"Hugging Face has {', '.join(heads)}",
-        OWN_FORMAT,
-    )
+    given, needed = ", ".join(names), f"Hugging Face has {', '.join(heads)}"
+    raise RecipeError(f"{recipe.name}.objective.losses", given, needed, OWN_FORMAT)
 
 
 def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:

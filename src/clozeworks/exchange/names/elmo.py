@@ -144,19 +144,14 @@ def _convert(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenize
         for ours, theirs in (("gate", "carry"), ("change", "transform")):
             arrays[f"{begin}highways.{number}.{ours}.weight"] = weights[f"CNN_high_{number}/W_{theirs}"].T
             arrays[f"{begin}highways.{number}.{ours}.bias"] = weights[f"CNN_high_{number}/b_{theirs}"]
-    arrays[begin + "project.weight"], arrays[begin + "project.bias"] = (
-        weights["CNN_proj/W_proj"].T,
-        weights["CNN_proj/b_proj"],
-    )
+    arrays[begin + "project.weight"] = weights["CNN_proj/W_proj"].T
+    arrays[begin + "project.bias"] = weights["CNN_proj/b_proj"]
     for way, place in enumerate(("", "back.")):
         for layer in range(stack.depth):
             cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
             ours = f"encoder.stack.{place}blocks.{layer}.mixer."
-            both = _reorder_gates(weights[cell + "W_0"].T)
-            arrays[ours + "enter"], arrays[ours + "state"] = (
-                both[:, : recipe.encoder.width],
-                both[:, recipe.encoder.width :],
-            )
+            both, width = _reorder_gates(weights[cell + "W_0"].T), recipe.encoder.width
+            arrays[ours + "enter"], arrays[ours + "state"] = both[:, :width], both[:, width:]
             bias = _reorder_gates(weights[cell + "B"]).copy()
             bias[len(bias) // 4 : len(bias) // 2] += 1
             arrays[ours + "bias"], arrays[ours + "out"] = bias, weights[cell + "W_P_0"].T
@@ -181,7 +176,6 @@ def _read_tokenizer(directory: Path) -> Tokenizer:
                 vocabulary[word.strip()] = len(vocabulary)
     inner = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIALS["unk"]))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    inner.add_special_tokens(
-        [tokenizers.AddedToken(name, normalized=False, special=True) for name in SPECIALS.values()]
-    )
+    specials = [tokenizers.AddedToken(name, normalized=False, special=True) for name in SPECIALS.values()]
+    inner.add_special_tokens(specials)
     return Tokenizer(inner, SPECIALS)

@@ -25,13 +25,7 @@ from clozeworks.objectives.translate import Translate
 from clozeworks.optim.settings import Train
 from clozeworks.recipe import Recipe
 
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "swish": "silu",
-    "silu": "silu",
-    "gelu_new": "gelu_tanh",
-}
+ACTIVATIONS: dict[str, Activation] = {**bert.ACTIVATIONS, "swish": "silu", "silu": "silu"}
 HEADS: dict[str, tuple[str, ...]] = {"MarianMTModel": ("next_token",), "MarianModel": ()}
 EPS = 1e-5  # of every norm there, not in the config
 WORDS, BIAS, FIXED = "encoder.embed.words.table.weight", "heads.next_token.bias", "embed.positions.fixed"
@@ -39,11 +33,7 @@ WORDS, BIAS, FIXED = "encoder.embed.words.table.weight", "heads.next_token.bias"
 
 def _name_layer(side: str) -> Names:
     ours, theirs = f"{side}.stack.blocks.{{i}}.", f"model.{side}.layers.{{i}}."
-    pairs = [
-        ("ffn.up", "fc1"),
-        ("ffn.down", "fc2"),
-        ("ffn_norm", "final_layer_norm"),
-    ]
+    pairs = [("ffn.up", "fc1"), ("ffn.down", "fc2"), ("ffn_norm", "final_layer_norm")]
     for part, there in (("mixer", "self_attn"), ("cross", "encoder_attn")):
         if part == "mixer" or side == "decoder":
             names = (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj"), ("out", "out_proj"))
@@ -71,7 +61,7 @@ def blank() -> Recipe:
     return Recipe("marian", encoder, objective, train, decoder=Decoder(Stack(0, target)))
 
 
-ENCODER, DECODER = "encoder.stack.block.", "decoder.stack.block."
+ENCODER, DECODER, ACTIVATION = "encoder.stack.block.", "decoder.stack.block.", "ffn.activation"
 ONE_TABLE = ("one table of words for source, target and output is supported", "choose a model that shares it")
 ATTENTIONS = (DECODER + "mixer.dropout", DECODER + "cross.dropout")
 FIRST = Convert(lambda token: int(token[0] if isinstance(token, list) else token), lambda token: token)
@@ -87,13 +77,7 @@ TABLE = ConfigTable(
         Field("decoder_layers", "decoder.stack.depth", default=12),
         Field("decoder_attention_heads", DECODER + "mixer.heads", (DECODER + "cross.heads",), default=16),
         Field("decoder_ffn_dim", DECODER + "ffn.inner", default=4096),
-        Field(
-            "activation_function",
-            ENCODER + "ffn.activation",
-            (DECODER + "ffn.activation",),
-            default="gelu",
-            codes=ACTIVATIONS,
-        ),
+        Field("activation_function", ENCODER + ACTIVATION, (DECODER + ACTIVATION,), default="gelu", codes=ACTIVATIONS),
         Field("dropout", ENCODER + "dropout", (DECODER + "dropout", "encoder.embed.dropout"), default=0.1),
         Field("attention_dropout", ENCODER + "mixer.dropout", ATTENTIONS, default=0.0),
         Field("activation_dropout", ENCODER + "ffn.dropout", (DECODER + "ffn.dropout",), default=0.0),

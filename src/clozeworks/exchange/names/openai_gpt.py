@@ -26,10 +26,7 @@ from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
 ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
-HEADS: dict[str, tuple[str, ...]] = {
-    "OpenAIGPTLMHeadModel": ("next_token",),
-    "OpenAIGPTModel": (),
-}
+HEADS: dict[str, tuple[str, ...]] = {"OpenAIGPTLMHeadModel": ("next_token",), "OpenAIGPTModel": ()}
 LAYER, BLOCK = "transformer.h.{i}.", "encoder.stack.blocks.{i}."
 JOINED = "mixer.joined"  # of the three, as stored there; never built
 NAMES: Names = (
@@ -46,18 +43,10 @@ TEMPLATE = InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last"
 TURNED = ("mixer.out.weight", "ffn.up.weight", "ffn.down.weight")
 LAST = Summary("last", None)
 FIXED = {"summary_type": "cls_index", "summary_activation": None, "summary_use_proj": True}
+CHOICE, RATE = (("out", "multiple_choice_head.summary"),), "summary_first_dropout"
 TASKS = (
     Head("OpenAIGPTForSequenceClassification", CLASSES, (("out", "score"),), LAST, usual=0.0, bias=False),
-    Head(
-        "OpenAIGPTDoubleHeadsModel",
-        ("choice",),
-        (("out", "multiple_choice_head.summary"),),
-        LAST,
-        "summary_first_dropout",
-        usual=0.1,
-        fixed=FIXED,
-        besides=("next_token",),
-    ),
+    Head("OpenAIGPTDoubleHeadsModel", ("choice",), CHOICE, LAST, RATE, usual=0.1, fixed=FIXED, besides=("next_token",)),
 )
 
 
@@ -91,7 +80,7 @@ TABLE = ConfigTable(
 
 
 def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
-    """The inner layer is four times as wide as the model. The head has no tensor of its own: the class tells of it."""
+    """The inner layer is four times as wide as the model. The head has no tensor of its own: the class implies it."""
     recipe = TABLE.read(config)
     block = recipe.encoder.stack.block_at(0)
     assert block.ffn is not None

@@ -1,7 +1,6 @@
 """Tags that depend on the tags beside them."""
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -87,7 +86,7 @@ class CRFLayer(CustomInit):
         return (before + behind - padded).softmax(-1)[real]
 
     def best(self, emissions: Tensor, lengths: Tensor) -> Tensor:
-        """The tags of the likeliest sequences, [T]."""
+        """The tags of the most likely sequences, [T]."""
         step, start, end = (score.detach() for score in self._scores())
         if self.allowed is not None:
             cost = torch.where(self.allowed, 0.0, FORBIDDEN)
@@ -108,8 +107,7 @@ class CRFLayer(CustomInit):
         return torch.cat(path[::-1], 1)[real]
 
     def _scores(self) -> tuple[Tensor, Tensor, Tensor]:
-        found = (self.pace * parameter for parameter in (self.step, self.start, self.end))
-        return cast(tuple[Tensor, Tensor, Tensor], tuple(found))
+        return self.pace * self.step, self.pace * self.start, self.pace * self.end
 
 
 def _padded(flat: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

@@ -57,6 +57,8 @@ class TaskEncoder(Spec):
 
 
 class TaskEncoderLayer(nn.Module):
+    """Two bidirectional LSTMs over the words, with the features of the encoder beside them."""
+
     def __init__(self, spec: TaskEncoder, width: int, first: int, vocab: int):
         super().__init__()
         self.features, self.rate = spec.features, spec.dropout

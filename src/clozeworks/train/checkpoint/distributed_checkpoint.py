@@ -23,7 +23,7 @@ from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe
 
 
-def find(world: ProcessGroup, run: Path, upto: int | None = None) -> checkpoint.Found:
+def find(world: ProcessGroup, run: Path, upto: int | None = None) -> checkpoint.CheckpointSearch:
     """The newest sound checkpoint, up to a step if one is given: one process verifies, all take the same."""
 
     def look() -> dict[str, Any]:
@@ -33,9 +33,9 @@ def find(world: ProcessGroup, run: Path, upto: int | None = None) -> checkpoint.
 
     choice = world.first(look)
     if choice["name"] is None:
-        return checkpoint.Found(None, tuple(choice["damaged"]))
+        return checkpoint.CheckpointSearch(None, tuple(choice["damaged"]))
     one = checkpoint.Checkpoint(run / choice["name"], choice["state"]["step"], choice["state"])
-    return checkpoint.Found(one, tuple(choice["damaged"]))
+    return checkpoint.CheckpointSearch(one, tuple(choice["damaged"]))
 
 
 def gather_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Tensor]]:

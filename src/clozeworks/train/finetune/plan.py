@@ -15,6 +15,7 @@ from clozeworks.exchange.templates import infer_template
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import Finetune, LayerRates, SlantedTriangular, Train
 from clozeworks.recipe import Recipe
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
 from clozeworks.tasks.layer_selection import JoinLayers, Reading, ScalarMix, SumLayers
 from clozeworks.tasks.task import Task, find_task
 from clozeworks.tasks.template import InputTemplate
@@ -126,13 +127,9 @@ def make_task(kind: type[Task], encoder: TextEncoder, options: FinetuneOptions) 
     recipe = encoder.recipe
     template = limit_length(infer_template(recipe, require_tokenizer(encoder)), recipe, options.max_length)
     kind.refuse_options(dataclasses.asdict(options))
-    task = kind.for_encoder(
-        recipe,
-        template,
-        pooled=encoder.model.encoder.pooler is not None,
-        max_length=options.max_length,
-        architecture=options.architecture,
-    )
+    pooled = encoder.model.encoder.pooler is not None
+    base = PretrainedEncoder(recipe, template, pooled, options.max_length, options.architecture)
+    task = kind.for_encoder(base)
     task.reading = choose_layers(recipe, options)
     for path, value in options.changes.items():
         if path.startswith(TASK):  # before the rows are read: they may make other examples of them

@@ -43,6 +43,6 @@ class _PackageCache(FunctionCache):
 
 @functools.cache
 def _stamp() -> str:
-    """Of the files of this package that have kernels."""
-    sources = (file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))
+    """Of the files below `vectors` that have kernels."""
+    sources = (file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py")))
     return hashlib.sha256(b"".join(source for source in sources if b"\n@compiled\n" in source)).hexdigest()

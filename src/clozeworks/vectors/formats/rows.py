@@ -7,14 +7,14 @@ with a line break, others do not.
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.stored import LONGEST, Errors, Gathered, Stored
+from clozeworks.vectors.formats.stored import LONGEST, Errors, Gathered, Stored
 
 LINES = 2048  # of text, parsed at once
 CHUNK = 1 << 20  # bytes, parsed at once
@@ -25,8 +25,8 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 def header_of(line: bytes) -> tuple[int, int] | None:
     """How many words and how many numbers each, if a first line says so."""
-    found = _HEADER.fullmatch(line)
-    return (int(found[1]), int(found[2])) if found else None
+    match = _HEADER.fullmatch(line)
+    return (int(match[1]), int(match[2])) if match else None
 
 
 def is_binary(sample: bytes) -> bool:
@@ -40,8 +40,12 @@ def check_header(name: object, header: tuple[int, int], size: int | None, least:
     if count < 1 or dim < 1:
         raise InputError(name, f"{count} words of {dim} numbers", "at least 1 of both is needed", "check the file")
     if size is not None and count * (least * dim + 2) > size:
-        given = f"its first line tells of {count:,} words of {dim:,} numbers, and it has {size:,} bytes"
-        raise InputError(name, given, "a whole file is needed", "copy or download it again")
+        given = f"its first line says {count:,} words of {dim:,} numbers, and it has {size:,} bytes"
+        raise _incomplete(name, given)
+
+
+def _incomplete(name: object, given: str) -> InputError:
+    return InputError(name, given, "a whole file is needed", "copy or download it again")
 
 
 def read_text(
@@ -78,8 +82,8 @@ def read_text(
     if expected is not None and gathered.limit == expected:
         seen = number - 2 - blank
         if seen != expected or any(line.strip() for line in lines) or any(line.strip() for line in stream):
-            given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line tells of {expected:,}"
-            raise InputError(name, given, "a whole file is needed", "copy or download it again")
+            given = f"{f'{seen:,}' if seen < expected else 'more'} rows, and its first line says {expected:,}"
+            raise _incomplete(name, given)
     return gathered.finish()
 
 
@@ -137,10 +141,10 @@ def _parsed(text: bytes, count: int) -> np.ndarray | None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how older versions say it
         try:
-            found = np.fromstring(text, np.float32, sep=" ")  # type: ignore[call-overload]
+            values = np.fromstring(text, np.float32, sep=" ")  # type: ignore[call-overload]
         except (ValueError, DeprecationWarning):
             return None
-    return found if len(found) == count else None
+    return values if len(values) == count else None
 
 
 def read_bytes(
@@ -162,12 +166,12 @@ def read_bytes(
         seen, held = seen + used[0], held[used[1] :]
         if not more and seen < expected and not gathered.full:
             given = f"it ends within row {seen + 1:,} of {expected:,}"
-            raise InputError(name, given, "a whole file is needed", "copy or download it again")
+            raise _incomplete(name, given)
         if not used[0] and len(held) > LONGEST + 4 * dim + CHUNK:
             raise InputError(f"{name} row {seen + 1:,}", "no end of its word", "a file of vectors", "check the file")
     if seen == expected and (held + stream.read(1)).strip():
-        given = f"more bytes than the {expected:,} rows that its first line tells of"
-        raise InputError(name, given, "a whole file is needed", "copy or download it again")
+        given = f"more bytes than the {expected:,} rows that its first line says"
+        raise _incomplete(name, given)
     return gathered.finish()
 
 
@@ -191,17 +195,10 @@ def _add_rows(gathered: Gathered, held: bytes, seen: int, expected: int) -> tupl
 
 
 def write_rows(path: Path, stored: Stored, binary: bool, header: bool = True) -> None:
-    """Lines or rows as the C programs and their readers have them; numbers as short as float32 can be told exactly."""
+    """Lines or rows as the C programs and their readers have them; numbers as short as float32 is exact."""
     with path.open("wb") as file:
         if header:
             file.write(f"{len(stored.words)} {stored.table.shape[1]}\n".encode())
-        for part in _rows(stored, binary):
-            file.write(part)
-
-
-def _rows(stored: Stored, binary: bool) -> Iterator[bytes]:
-    for word, row in zip(stored.words, stored.table, strict=True):
-        if binary:
-            yield word.encode() + b" " + row.astype("<f4").tobytes()
-        else:
-            yield f"{word} {' '.join(map(str, row))}\n".encode()
+        for word, row in zip(stored.words, stored.table, strict=True):
+            numbers = row.astype("<f4").tobytes() if binary else f"{' '.join(map(str, row))}\n".encode()
+            file.write(word.encode() + b" " + numbers)

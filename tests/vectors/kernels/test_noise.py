@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import noise
+from clozeworks.vectors.kernels import noise
 
 COUNTS = np.array(sorted(np.random.default_rng(0).zipf(1.3, 3000).clip(1, 10**6), reverse=True))
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from clozeworks.vectors import kernels, noise
-from clozeworks.vectors.arithmetic import padded_rows
-from clozeworks.vectors.huffman import tree_of
+from clozeworks.vectors.kernels import noise, windows
+from clozeworks.vectors.kernels.arithmetic import padded_rows
+from clozeworks.vectors.kernels.huffman import tree_of
 
 MASK = (1 << 64) - 1
 STAR = 2685821657736338717
@@ -83,7 +83,7 @@ def test_a_pass_is_what_the_formulas_say(bags, negative, shared, sample):
     keep, alias, tree = noise.keep_thresholds(COUNTS, sample), noise.alias_of(noise.cumulative(COUNTS)), tree_of(COUNTS)
     given = (tuple(alias), (*tree, tree.longest), 3, negative, bags, shared, np.float32(rate), np.uint64(77))
     before = inputs.copy()
-    loss, told, places = kernels.train(ids, ends, 0, 4, inputs, outputs, keep, *given)
+    loss, told, places = windows.train(ids, ends, 0, 4, inputs, outputs, keep, *given)
     reference(sentences, *exact, keep, alias, tree, 3, negative, bags, shared, float(np.float32(rate)), 77)
     assert np.abs(inputs - before).max() > 0.05
     assert np.abs(inputs[:, :dim] - exact[0]).max() < 2e-5
@@ -119,7 +119,7 @@ def test_a_step_goes_down_the_gradient_of_its_loss(count):
     by_u = slope(u, h, lambda u, h: loss_of(h, u, labels[:3]))
     before = inputs.copy(), outputs.copy()
     rate = np.float32(0.01)
-    loss = kernels.step(inputs, rows, count, outputs, targets, labels, 3, held, np.arange(3), found, rate, True)
+    loss = windows.step(inputs, rows, count, outputs, targets, labels, 3, held, np.arange(3), found, rate, True)
     assert loss == pytest.approx(loss_of(h, u, labels[:3]), rel=1e-5)
     assert np.allclose((inputs - before[0])[rows[:count], :dim], -rate * by_h, atol=1e-7)
     assert np.allclose((outputs - before[1])[targets, :dim], -rate * by_u, atol=1e-7)
@@ -129,26 +129,26 @@ def test_windows_are_uniform_and_thinning_and_noise_as_often_as_they_should():
     state = np.uint64(99)
     radii = np.zeros(5)
     for _ in range(20_000):
-        state = np.uint64(kernels.advance(state))
-        radii[kernels.below(state, np.uint64(5))] += 1
+        state = np.uint64(windows.advance(state))
+        radii[windows.below(state, np.uint64(5))] += 1
     assert radii.sum() == 20_000
     assert np.abs(radii / 20_000 - 0.2).max() < 0.012  # four standard deviations
     ids = np.repeat(np.arange(8), 4000).astype(np.int32)
     keep = noise.keep_thresholds(COUNTS, 0.05)
     kept = np.empty(len(ids), np.int32)
-    count, state = kernels.thinned(ids, 0, len(ids), keep, state, kept)
+    count, state = windows.thinned(ids, 0, len(ids), keep, state, kept)
     share = np.bincount(kept[:count], minlength=8) / 4000
     assert np.abs(share - (keep / 2**32)).max() < 0.032
     alias = noise.alias_of(noise.cumulative(COUNTS))
     found = np.zeros(8)
     for _ in range(20_000):
-        state = np.uint64(kernels.advance(np.uint64(state)))
-        found[kernels.drawn(state, *alias, np.uint64(8))] += 1
+        state = np.uint64(windows.advance(np.uint64(state)))
+        found[windows.drawn(state, *alias, np.uint64(8))] += 1
     assert np.abs(found / 20_000 - COUNTS**0.75 / (COUNTS**0.75).sum()).max() < 0.013
 
 
 def test_a_sentence_longer_than_a_window_can_be_laid_over_is_read_whole():
-    longest = kernels.LONGEST
+    longest = windows.LONGEST
     ids = np.zeros(2 * longest + 1, np.int32)
     ids[1::2] = 1
     counts = np.bincount(ids)
@@ -159,4 +159,4 @@ def test_a_sentence_longer_than_a_window_can_be_laid_over_is_read_whole():
     keep = noise.keep_thresholds(counts, 0)
     given = (tuple(alias), nothing, 2, 1, False, True, np.float32(0.01), np.uint64(1))
     ends = np.array([len(ids)])
-    assert kernels.train(ids, ends, 0, 1, inputs, outputs, keep, *given)[2] == 2 * longest  # the last stands alone
+    assert windows.train(ids, ends, 0, 1, inputs, outputs, keep, *given)[2] == 2 * longest  # the last stands alone

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from clozeworks.vectors import arithmetic
-from clozeworks.vectors.arithmetic import padded_rows, unpadded
+from clozeworks.vectors.kernels import arithmetic
+from clozeworks.vectors.kernels.arithmetic import padded_rows, unpadded
 
 
 @pytest.mark.parametrize("dim", [1, 3, 16, 100, 129])
@@ -39,10 +39,10 @@ def test_sums_over_any_number_of_rows(count):
     assert np.allclose(found[2, :count], targets[rows[:count]] @ inputs[3], atol=1e-5)
     assert not found[2, count:].any()
     after = table.copy()
-    arithmetic.add_targets(after, 4, targets, rows, count, weights, 5, width)
+    arithmetic.add_rows(after, 4, targets, rows, count, weights[5], width)
     assert np.allclose(after[4] - table[4], weights[5, :count] @ targets[rows[:count]], atol=1e-5)
     after = table.copy()
-    arithmetic.add_inputs(after, 4, inputs, rows, count, weights, 1, width)
+    arithmetic.add_rows(after, 4, inputs, rows, count, weights[:, 1], width)
     assert np.allclose(after[4] - table[4], weights[:count, 1] @ inputs[rows[:count]], atol=1e-5)
     mean = np.ones((1, width), np.float32)
     arithmetic.mean_rows(table, rows, count, mean, width)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.compiled import compiled
 
 DOMAIN = 2**31 - 1  # the last entry of the cumulative table
 FULL = 2**32 - 1
@@ -50,7 +50,7 @@ def alias_of(table: np.ndarray) -> Alias:
 def _alias(left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """`left` is what each slot has of its word, 1 on average; it is used up."""
     size = len(left)
-    thresholds, aliases = np.empty(size, np.uint32), np.arange(size).astype(np.int32)
+    thresholds, aliases = np.full(size, 4294967295, np.uint32), np.arange(size).astype(np.int32)
     poor, rich = np.empty(size, np.int64), np.empty(size, np.int64)
     poors = riches = 0
     for slot in range(size):
@@ -70,8 +70,4 @@ def _alias(left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             riches -= 1
             poor[poors] = giver
             poors += 1
-    for at in range(poors):
-        thresholds[poor[at]] = np.uint32(4294967295)
-    for at in range(riches):
-        thresholds[rich[at]] = np.uint32(4294967295)
     return thresholds, aliases

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.vectors.huffman import tree_of
+from clozeworks.vectors.kernels.huffman import tree_of
 
 
 def ways(tree):

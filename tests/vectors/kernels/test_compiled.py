@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # each start imports numba
 SOURCE = Path(clozeworks.__file__).parent
 SCRIPT = """
 import sys, numpy as np
-from clozeworks.vectors import noise
+from clozeworks.vectors.kernels import noise
 found = noise.alias_of(noise.cumulative(np.array([3, 2, 1])))
 stats = noise._alias.stats
 print(sum(stats.cache_hits.values()), sum(stats.cache_misses.values()), stats.cache_path)
@@ -35,15 +35,16 @@ def start(package, cache=None, home=None):
 def package(tmp_path):
     """A copy of the library, as small as the kernels need it."""
     there = tmp_path / "lib" / "clozeworks"
-    (there / "vectors").mkdir(parents=True)
+    (there / "vectors" / "kernels").mkdir(parents=True)
     (there / "core").mkdir()
     (there / "__init__.py").write_text("")
     for name in (
         "core/__init__.py",
         "core/errors.py",
         "vectors/__init__.py",
-        "vectors/compiled.py",
-        "vectors/noise.py",
+        "vectors/kernels/__init__.py",
+        "vectors/kernels/compiled.py",
+        "vectors/kernels/noise.py",
     ):
         shutil.copy(SOURCE / name, there / name)
     (there / "vectors" / "other.py").write_text("\n@compiled\n")
@@ -61,7 +62,7 @@ def test_a_second_start_compiles_nothing_until_a_kernel_changes(package):
 
 
 def test_a_package_that_cannot_be_written_keeps_it_elsewhere(package, tmp_path):
-    (package / "clozeworks" / "vectors" / "__pycache__").write_text("in the way, for root as well")
+    (package / "clozeworks" / "vectors" / "kernels" / "__pycache__").write_text("in the way, for root as well")
     home = tmp_path / "home"
     home.mkdir()
     hits, misses, where = start(package, home=home)
@@ -71,7 +72,7 @@ def test_a_package_that_cannot_be_written_keeps_it_elsewhere(package, tmp_path):
 
 
 def test_where_nothing_can_be_written_it_works_still(package, tmp_path):
-    (package / "clozeworks" / "vectors" / "__pycache__").write_text("in the way")
+    (package / "clozeworks" / "vectors" / "kernels" / "__pycache__").write_text("in the way")
     (tmp_path / "home").write_text("in the way too")
     hits, _, where = start(package, home=tmp_path / "home")
     assert hits == 0

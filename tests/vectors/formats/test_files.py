@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors import formats, rows
+from clozeworks.vectors.formats import files, rows
 from clozeworks.vectors.table import Vectors, load_vectors
 
 WORDS = ["the", "of", "naïve", "北京", "new_york", "1.5", "42", "nan", "inf"]
@@ -165,11 +165,11 @@ def test_a_word_of_nothing_is_not_written(tmp_path, name):
         ("a 1 2\nb 1 2,5\n", "line 2: '2,5'"),
         ("a 1 2\na 3 4\n", "line 2: a a second time"),
         ("a 1 2\nnew york 3 4\n", "line 2: the word 'new york'; words have letters and no spaces"),
-        ("3 2\na 1.5 2.5\nb 1.5 2.5\n", "2 rows, and its first line tells of 3"),
-        ("1 2\na 1 2\nb 1 2\n", "more rows, and its first line tells of 1"),
-        ("999999999 300\na 1 2\n", "its first line tells of 999,999,999 words"),
+        ("3 2\na 1.5 2.5\nb 1.5 2.5\n", "2 rows, and its first line says 3"),
+        ("1 2\na 1 2\nb 1 2\n", "more rows, and its first line says 1"),
+        ("999999999 300\na 1 2\n", "its first line says 999,999,999 words"),
         ("0 3\n", "0 words of 3 numbers"),
-        ("2 3\n", "its first line tells of 2 words"),
+        ("2 3\n", "its first line says 2 words"),
         ("", "an empty file"),
         ("word\n", "line 1: 'word"),
     ],
@@ -209,7 +209,7 @@ def test_faults_of_bytes(vectors, tmp_path):
 
     assert "ends within row 9 of 9" in refused(whole[:-3])
     assert "more bytes than the 9 rows" in refused(whole + b"x")
-    assert "its first line tells of 9 words" in refused(whole[:40])
+    assert "its first line says 9 words" in refused(whole[:40])
     assert "a number of the is not finite" in refused(whole.replace(vectors.table[0, :1].tobytes(), b"\0\0\xc0\x7f", 1))
     assert "of a second time" in refused(whole.replace(b"the ", b"of ", 1) + b"\n")
     assert "a fastText model" in refused((793712314).to_bytes(4, "little") + bytes(50))
@@ -263,14 +263,14 @@ def test_what_cannot_be_written_leaves_the_old_file(vectors, tmp_path):
 
 def test_paths_that_are_no_files(tmp_path):
     with pytest.raises(InputError, match="no such file"):
-        formats.read(tmp_path / "missing.txt")
+        files.read(tmp_path / "missing.txt")
     with pytest.raises(InputError, match="a directory"):
-        formats.read(tmp_path)
+        files.read(tmp_path)
     (tmp_path / "v.txt").write_text("a 1 2\n")
     with pytest.raises(InputError, match="only such a file can stay on the disk"):
-        formats.read(tmp_path / "v.txt", mapped=True)
+        files.read(tmp_path / "v.txt", mapped=True)
     with pytest.raises(InputError, match="1 or more words"):
-        formats.read(tmp_path / "v.txt", limit=0)
+        files.read(tmp_path / "v.txt", limit=0)
 
 
 def test_no_line_behind_the_limit_is_looked_at(tmp_path):

@@ -7,7 +7,7 @@ itself; CBOW: from their mean):
     tree          -sum over the way to w of log s((1 - 2 bit) u h)
 
 with s the logistic function, h an input row, u output rows. Windows have a radius from 1 to `window`, each as likely;
-frequent words are passed over before windows are laid; a draw that is the word itself is left out. CBOW adds the
+frequent words are passed over before windows are placed; a draw that is the word itself is left out. CBOW adds the
 gradient in full to each word of the window, as the authors' program does.
 
 Departures: the step of a window is taken at once for all its pairs, and `shared` draws the noise once for a window, not
@@ -17,18 +17,10 @@ and no pair is left out because it is learnt already. Without `shared` each pair
 
 import numpy as np
 
-from clozeworks.vectors.arithmetic import (
-    add_inputs,
-    add_loss,
-    add_row,
-    add_targets,
-    mean_rows,
-    products,
-    to_gradients,
-)
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.arithmetic import add_loss, add_row, add_rows, mean_rows, products, to_gradients
+from clozeworks.vectors.kernels.compiled import compiled
 
-LONGEST = 10_000  # words of a sentence that windows are laid over together
+LONGEST = 10_000  # words of a sentence that windows are placed over together
 LOSS_EVERY = 8  # places; the loss of the others is not computed
 LANES = 8  # products of a row are padded to it
 
@@ -75,12 +67,12 @@ def thinned(ids, begin, end, keep, state, kept):
 @compiled
 def window_of(kept, count, at, radius, around):
     """The words around a place, without it: how many."""
-    found = 0
+    size = 0
     for other in range(max(0, at - radius), min(count, at + radius + 1)):
         if other != at:
-            around[found] = kept[other]
-            found += 1
-    return found
+            around[size] = kept[other]
+            size += 1
+    return size
 
 
 @compiled
@@ -110,8 +102,8 @@ def way_to(word, starts, points, bits, targets, labels):
 
 
 @compiled
-def step(inputs, rows, count, outputs, targets, labels, amount, held, each, found, rate, told):
-    """One step of a group: `count` input rows against `amount` target rows; its loss if it is to be told.
+def step(inputs, rows, count, outputs, targets, labels, amount, held, each, scores, rate, due):
+    """One step of a group: `count` input rows against `amount` target rows; its loss if that is to be measured.
 
     Both sides change by what the other was before, so the targets are copied into `held`, whose rows are 0, 1, ...
     """
@@ -122,33 +114,33 @@ def step(inputs, rows, count, outputs, targets, labels, amount, held, each, foun
             held[k, n] = outputs[row, n]
     loss = 0.0
     for at in range(count):
-        products(inputs, rows[at], held, each, amount, found, at, width)
-        if told:
-            loss += add_loss(found, at, labels, amount)
-        to_gradients(found, at, labels, found.shape[1], rate)
+        products(inputs, rows[at], held, each, amount, scores, at, width)
+        if due:
+            loss += add_loss(scores, at, labels, amount)
+        to_gradients(scores, at, labels, scores.shape[1], rate)
     for k in range(amount):
-        add_inputs(outputs, targets[k], inputs, rows, count, found, k, width)
+        add_rows(outputs, targets[k], inputs, rows, count, scores[:, k], width)
     for at in range(count):
-        add_targets(inputs, rows[at], held, each, amount, found, at, width)
+        add_rows(inputs, rows[at], held, each, amount, scores[at], width)
     return loss
 
 
 @compiled
-def bag_step(inputs, rows, count, outputs, targets, labels, amount, mean, error, one, found, rate, told):
-    """One step of the mean of `count` input rows against `amount` target rows; its loss if it is to be told.
+def bag_step(inputs, rows, count, outputs, targets, labels, amount, mean, error, one, scores, rate, due):
+    """One step of the mean of `count` input rows against `amount` target rows; its loss if that is to be measured.
 
     The gradient of the mean is gathered aside, so the targets are read where they are.
     """
     width = outputs.shape[1]
     mean_rows(inputs, rows, count, mean, width)
-    products(mean, 0, outputs, targets, amount, found, 0, width)
-    loss = add_loss(found, 0, labels, amount) if told else 0.0
-    to_gradients(found, 0, labels, found.shape[1], rate)
+    products(mean, 0, outputs, targets, amount, scores, 0, width)
+    loss = add_loss(scores, 0, labels, amount) if due else 0.0
+    to_gradients(scores, 0, labels, scores.shape[1], rate)
     for n in range(width):
         error[0, n] = np.float32(0)
-    add_targets(error, 0, outputs, targets, amount, found, 0, width)
+    add_rows(error, 0, outputs, targets, amount, scores[0], width)
     for k in range(amount):
-        add_inputs(outputs, targets[k], mean, one, 1, found, k, width)
+        add_rows(outputs, targets[k], mean, one, 1, scores[:, k], width)
     add_row(inputs, rows, count, error, width)
     return loss
 
@@ -163,7 +155,7 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
     starts, points, bits, longest = tree
     most = longest if negative == 0 else negative + 1
     lanes = (most + LANES - 1) // LANES * LANES
-    held, found = np.zeros((most, width), np.float32), np.zeros((2 * window, lanes), np.float32)
+    held, scores = np.zeros((most, width), np.float32), np.zeros((2 * window, lanes), np.float32)
     each = np.arange(most)
     targets, labels = np.zeros(most, np.int64), np.zeros(lanes, np.float32)
     labels[0] = np.float32(1)
@@ -171,7 +163,7 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
     mean, error = np.zeros((1, width), np.float32), np.zeros((1, width), np.float32)
     state, radii = seed, np.uint64(window)
     alone = not (shared or bags or negative == 0)
-    loss, told, places = 0.0, 0, 0
+    loss, measured, places = 0.0, 0, 0
     for sentence in range(first, last):
         begin, end = ends[sentence - 1] if sentence else 0, ends[sentence]
         while begin < end:
@@ -184,7 +176,7 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
                 if size == 0:
                     continue
                 places += 1
-                tell = places % LOSS_EVERY == 0
+                due = places % LOSS_EVERY == 0
                 word = np.int64(kept[at])
                 for group in range(size if alone else 1):
                     if negative == 0:
@@ -193,14 +185,26 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
                         amount, state = noise_for(word, negative, noise[0], noise[1], state, targets)
                     if bags:
                         loss += bag_step(
-                            inputs, around, size, outputs, targets, labels, amount, mean, error, one, found, rate, tell
+                            inputs,
+                            around,
+                            size,
+                            outputs,
+                            targets,
+                            labels,
+                            amount,
+                            mean,
+                            error,
+                            one,
+                            scores,
+                            rate,
+                            due,
                         )
-                        told += tell
+                        measured += due
                         continue
                     rows, count = (around[group : group + 1], 1) if alone else (around, size)
-                    loss += step(inputs, rows, count, outputs, targets, labels, amount, held, each, found, rate, tell)
-                    told += count * tell
-    return loss, told, places
+                    loss += step(inputs, rows, count, outputs, targets, labels, amount, held, each, scores, rate, due)
+                    measured += count * due
+    return loss, measured, places
 
 
 @compiled
@@ -213,13 +217,13 @@ def train_parts(ids, ends, first, last, inputs, outputs, keep, noise, parts, win
     starts, pieces, longest = parts
     most = negative + 1 if bags else 2 * window * (negative + 1)
     lanes = (most + LANES - 1) // LANES * LANES
-    found = np.zeros((1, lanes), np.float32)
+    scores = np.zeros((1, lanes), np.float32)
     targets, labels = np.zeros(most, np.int64), np.zeros(lanes, np.float32)
     kept, around, one = np.empty(LONGEST, np.int32), np.empty(2 * window, np.int64), np.zeros(1, np.int64)
     rows = np.empty(longest * (2 * window if bags else 1), np.int64)
     mean, error = np.zeros((1, width), np.float32), np.zeros((1, width), np.float32)
     state, radii = seed, np.uint64(window)
-    loss, told, places = 0.0, 0, 0
+    loss, measured, places = 0.0, 0, 0
     for sentence in range(first, last):
         begin, end = ends[sentence - 1] if sentence else 0, ends[sentence]
         while begin < end:
@@ -245,9 +249,9 @@ def train_parts(ids, ends, first, last, inputs, outputs, keep, noise, parts, win
                     goal = word if bags else around[other]
                     drawn_now, state = noise_for(goal, negative, noise[0], noise[1], state, targets[amount:])
                     amount += drawn_now
-                tell = places % LOSS_EVERY == 0
+                due = places % LOSS_EVERY == 0
                 loss += bag_step(
-                    inputs, rows, count, outputs, targets, labels, amount, mean, error, one, found, rate, tell
+                    inputs, rows, count, outputs, targets, labels, amount, mean, error, one, scores, rate, due
                 )
-                told += (1 if bags else size) * tell
-    return loss, told, places
+                measured += (1 if bags else size) * due
+    return loss, measured, places

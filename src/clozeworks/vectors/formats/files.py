@@ -4,7 +4,7 @@ The ending chooses the format on the way out: `.safetensors`; `.bin`, rows of by
 the way in the content does, so a file may have any name, and be compressed.
 
 A safetensors file has the tensors `table` [n, D], `words` (UTF-8 bytes, a line break between two) and, where they are
-known, `counts` [n] and `output`; what is told of them is JSON in its metadata under `about`.
+known, `counts` [n] and `output`; what is known of them is JSON in its metadata under `about`.
 """
 
 import json
@@ -20,30 +20,24 @@ from safetensors.numpy import save_file
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.compressed import open_bytes, packing_of
-from clozeworks.vectors.rows import header_of, is_binary, read_bytes, read_text, write_rows
-from clozeworks.vectors.stored import BREAKS, MEND, Errors, Stored
+from clozeworks.vectors.formats.rows import header_of, is_binary, read_bytes, read_text, write_rows
+from clozeworks.vectors.formats.stored import BREAKS, MEND, Errors, Stored
 
 StrPath = str | os.PathLike[str]
 
 TENSORS, BINARY, TEXT = ".safetensors", ".bin", (".txt", ".vec")
 OWN = ("table", "words", "counts", "output")
-TIMED = ("seconds", "words_per_second")  # which no file tells: the same vectors are the same bytes
+TIMED = ("seconds", "words_per_second")  # which no file holds: the same vectors are the same bytes
 FIRST, SAMPLE = 1 << 20, 1 << 12  # bytes of a first line at most, and of what follows that are looked at
 _SUBWORD_MODEL = (793712314).to_bytes(4, "little")  # how the binary models of another program begin
 
 
-def ending_of(path: StrPath) -> str:
-    """The ending of a file to write, which is its format."""
+def check_writable(path: StrPath, header: bool = True) -> str:
+    """The ending of a file to write, which is its format, if vectors can be written so at all."""
     ending = Path(path).suffix.lower()
     if ending not in (TENSORS, BINARY, *TEXT):
         needed = f"{TENSORS}, {BINARY} or {TEXT[0]} is needed"
         raise InputError(path, f"the ending {ending or '(none)'}", needed, f"for example: {Path(path).stem}{TENSORS}")
-    return ending
-
-
-def check_writable(path: StrPath, header: bool = True) -> str:
-    """The ending of a file to write, if vectors can be written so at all."""
-    ending = ending_of(path)
     if not header and ending == BINARY:
         needed, todo = "only text can do without its first line", f"write {TEXT[0]}"
         raise InputError(path, "rows of bytes without a header", needed, todo)
@@ -51,24 +45,22 @@ def check_writable(path: StrPath, header: bool = True) -> str:
 
 
 def write(path: StrPath, stored: Stored, header: bool = True) -> None:
-    """The whole file or none; text without `header` has no first line that tells n and D."""
+    """The whole file or none; text without `header` has no first line that says n and D."""
     ending = check_writable(path, header)
-    if odd := next((word for word in stored.words if not isinstance(word, str)), None):
-        raise InputError(path, f"the word {odd!r}", "words are strings", "write them as str(word)")
-    if ending == TENSORS:
-        for word in stored.words:
-            if not word or "\n" in word:
-                raise InputError(path, f"the word {word!r}", "words have letters and no line breaks", "rename it")
-        with atomic_io.file(path) as new:
+    breaks = frozenset("\n") if ending == TENSORS else BREAKS
+    for word in stored.words:
+        if not isinstance(word, str):
+            raise InputError(path, f"the word {word!r}", "words are strings", "write them as str(word)")
+        if not word or breaks.intersection(word):
+            needed = f"words have letters and no {'line breaks' if ending == TENSORS else 'spaces in this format'}"
+            todo = f"rename it, or write {TENSORS}" if word and ending != TENSORS else "rename it"
+            raise InputError(path, f"the word {word!r}", needed, todo)
+    with atomic_io.file(path) as new:
+        if ending == TENSORS:
             about = {name: value for name, value in stored.about.items() if name not in TIMED}
             save_file(_tensors(stored), new, {"about": json.dumps(about, ensure_ascii=False)})
-        return
-    for word in stored.words:
-        if not word or BREAKS.intersection(word):
-            todo = f"rename it, or write {TENSORS}" if word else "rename it"
-            raise InputError(path, f"the word {word!r}", "words have letters and no spaces in this format", todo)
-    with atomic_io.file(path) as new:
-        write_rows(new, stored, ending == BINARY, header)
+        else:
+            write_rows(new, stored, ending == BINARY, header)
 
 
 def read(path: StrPath, limit: int | None = None, mapped: bool = False, errors: Errors = "strict") -> Stored:
@@ -109,8 +101,8 @@ def _reader_of(file: Path, first: bytes, sample: bytes) -> Callable[..., Stored]
 
 def _tensors(stored: Stored) -> dict[str, np.ndarray]:
     words = np.frombuffer("\n".join(stored.words).encode(), np.uint8)
-    found = {"table": stored.table, "words": words, "counts": stored.counts, "output": stored.output, **stored.more}
-    return {name: np.ascontiguousarray(tensor) for name, tensor in found.items() if tensor is not None}
+    tensors = {"table": stored.table, "words": words, "counts": stored.counts, "output": stored.output, **stored.more}
+    return {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items() if tensor is not None}
 
 
 def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -> Stored:
@@ -119,8 +111,8 @@ def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -
             names = set(opened.keys())
             if not {"table", "words"} <= names:
                 needed = "tensors called table and words are needed"
-                raise InputError(file, f"tensors called {', '.join(sorted(names)[:5]) or '(none)'}", needed,
-                                 "write it with clozeworks vectors")  # fmt: skip
+                given = f"tensors called {', '.join(sorted(names)[:5]) or '(none)'}"
+                raise InputError(file, given, needed, "write it with clozeworks vectors")
             tensors = {name: opened.get_tensor(name) for name in names if name != "table" or not mapped}
             about = json.loads((opened.metadata() or {}).get("about", "{}"))
             words = tensors.pop("words").tobytes().decode().split("\n")
@@ -137,7 +129,7 @@ def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -
     if stored.table.ndim != 2 or len(words) != len(stored.table):
         given = f"{len(words):,} words and a table of shape {stored.table.shape}"
         raise InputError(file, given, "a row for each word is needed", "write it again")
-    stored = stored if limit is None else _first(stored, limit)
+    stored = stored if limit is None else stored.select(slice(limit))
     return stored if mapped else _finite(stored, file, errors)
 
 
@@ -145,18 +137,10 @@ def _mapped(file: Path) -> np.ndarray:
     """The table where it lies. Only called on a file whose header the library has read and checked."""
     with file.open("rb") as raw:
         length = int.from_bytes(raw.read(8), "little")
-        told: dict[str, Any] = json.loads(raw.read(length))["table"]
-    if told["dtype"] != "F32":
-        raise InputError(file, f"a table of {told['dtype']}", "float32 is needed to stay on the disk", "convert it")
-    return np.memmap(file, np.float32, "r", 8 + length + told["data_offsets"][0], tuple(told["shape"]))
-
-
-def _first(stored: Stored, limit: int) -> Stored:
-    """The most frequent words; `more` and a tree's `output` are of all words, so they are left behind."""
-    n = len(stored.words)
-    output = stored.output[:limit] if stored.output is not None and len(stored.output) == n else None
-    counts = None if stored.counts is None else stored.counts[:limit]
-    return Stored(stored.words[:limit], stored.table[:limit], counts, output, stored.about)
+        header: dict[str, Any] = json.loads(raw.read(length))["table"]
+    if header["dtype"] != "F32":
+        raise InputError(file, f"a table of {header['dtype']}", "float32 is needed to stay on the disk", "convert it")
+    return np.memmap(file, np.float32, "r", 8 + length + header["data_offsets"][0], tuple(header["shape"]))
 
 
 def _finite(stored: Stored, file: Path, errors: Errors) -> Stored:
@@ -167,8 +151,6 @@ def _finite(stored: Stored, file: Path, errors: Errors) -> Stored:
     if errors == "strict":
         needed, todo = "NaN and infinity are no vectors", f"train again, or {MEND}"
         raise InputError(f"{file} row {row + 1:,}", f"a number of {stored.words[row]} is not finite", needed, todo)
-    n, words = len(stored.words), [word for word, good in zip(stored.words, sound, strict=True) if good]
-    output = stored.output[sound] if stored.output is not None and len(stored.output) == n else None
-    counts = None if stored.counts is None else stored.counts[sound]
-    about = {**stored.about, "skipped": n - len(words)}
-    return Stored(words, stored.table[sound], counts, output, about)
+    kept = stored.select(sound)
+    kept.about["skipped"] = len(stored.words) - len(kept.words)
+    return kept

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ MEND = "mend it, or leave such rows out: clozeworks vectors convert FILE NEW --e
 class Stored:
     """n words, a row of D numbers for each; perhaps how often each was met, and the table of the other side.
 
-    `more` holds tensors that only their method understands; `about` is told of where the rows come from.
+    `more` holds tensors that only their method understands; `about` says where the rows come from.
     """
 
     words: list[str]
@@ -28,6 +29,14 @@ class Stored:
     about: dict[str, Any] = field(default_factory=dict)
     more: dict[str, np.ndarray] = field(default_factory=dict)
 
+    def select(self, rows: slice | np.ndarray) -> "Stored":
+        """Some of the rows; `more` and a tree's `output` are of all words, so they are left behind."""
+        words = self.words[rows] if isinstance(rows, slice) else list(compress(self.words, rows))
+        by_word = self.output is not None and len(self.output) == len(self.words)
+        output = self.output[rows] if by_word and self.output is not None else None
+        counts = None if self.counts is None else self.counts[rows]
+        return Stored(words, self.table[rows], counts, output, dict(self.about))
+
 
 class Gathered:
     """Rows on their way from a file into one table: each word once, every number finite."""
@@ -36,9 +45,7 @@ class Gathered:
         self.name, self.dim, self.errors = name, dim, errors
         self.limit = min((each for each in (limit, expected) if each is not None), default=None)
         self.words: dict[str, int] = {}  # in order; and the row or line of each
-        self.table = np.empty(
-            (self.limit if expected is not None and self.limit is not None else 1024, dim), np.float32
-        )
+        self.table = np.empty((1024 if expected is None else self.limit or 0, dim), np.float32)
         self.skipped = 0
 
     @property
@@ -68,7 +75,7 @@ class Gathered:
         self.table[begin:end] = rows if len(keep) == len(rows) else rows[keep]
 
     def refuse(self, number: int, given: str, needed: str) -> None:
-        """A row that is not one: told, or counted."""
+        """A row that is not one: refused, or counted."""
         if self.errors == "strict":
             raise InputError(f"{self.name} line {number:,}", given, needed, MEND)
         self.skipped += 1

@@ -6,7 +6,7 @@ x[a, k] = input_a . target_k, and the gradients of a loss of x are sums of rows 
 
 import numpy as np
 
-from clozeworks.vectors.compiled import compiled
+from clozeworks.vectors.kernels.compiled import compiled
 
 PAD = 16  # numbers: 64 bytes, a line of the cache
 
@@ -31,7 +31,7 @@ def unpadded(table: np.ndarray, dim: int) -> np.ndarray:
 
 
 @compiled
-def products(inputs, row, targets, rows, count, found, at, width):
+def products(inputs, row, targets, rows, count, scores, at, width):
     """found[at, k] = inputs[row] . targets[rows[k]], for the first `count` rows."""
     k = 0
     while k + 4 <= count:
@@ -43,7 +43,7 @@ def products(inputs, row, targets, rows, count, found, at, width):
             b += x * targets[f, n]
             c += x * targets[g, n]
             d += x * targets[h, n]
-        found[at, k], found[at, k + 1], found[at, k + 2], found[at, k + 3] = a, b, c, d
+        scores[at, k], scores[at, k + 1], scores[at, k + 2], scores[at, k + 3] = a, b, c, d
         k += 4
     while k + 2 <= count:
         e, f = rows[k], rows[k + 1]
@@ -52,58 +52,36 @@ def products(inputs, row, targets, rows, count, found, at, width):
             x = inputs[row, n]
             a += x * targets[e, n]
             b += x * targets[f, n]
-        found[at, k], found[at, k + 1] = a, b
+        scores[at, k], scores[at, k + 1] = a, b
         k += 2
     if k < count:
         e = rows[k]
         a = np.float32(0)
         for n in range(width):
             a += inputs[row, n] * targets[e, n]
-        found[at, k] = a
+        scores[at, k] = a
 
 
 @compiled
-def add_targets(table, row, targets, rows, count, weights, at, width):
-    """table[row] += sum over k of weights[at, k] targets[rows[k]]; the two are different tables."""
+def add_rows(table, row, source, rows, count, weights, width):
+    """table[row] += sum over k of weights[k] source[rows[k]]; the two are different tables."""
     k = 0
     while k + 4 <= count:
         e, f, g, h = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]
-        a, b, c, d = weights[at, k], weights[at, k + 1], weights[at, k + 2], weights[at, k + 3]
+        a, b, c, d = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
         for n in range(width):
-            table[row, n] += a * targets[e, n] + b * targets[f, n] + c * targets[g, n] + d * targets[h, n]
+            table[row, n] += a * source[e, n] + b * source[f, n] + c * source[g, n] + d * source[h, n]
         k += 4
     while k + 2 <= count:
         e, f = rows[k], rows[k + 1]
-        a, b = weights[at, k], weights[at, k + 1]
+        a, b = weights[k], weights[k + 1]
         for n in range(width):
-            table[row, n] += a * targets[e, n] + b * targets[f, n]
+            table[row, n] += a * source[e, n] + b * source[f, n]
         k += 2
     if k < count:
-        e, a = rows[k], weights[at, k]
+        e, a = rows[k], weights[k]
         for n in range(width):
-            table[row, n] += a * targets[e, n]
-
-
-@compiled
-def add_inputs(table, row, inputs, rows, count, weights, k, width):
-    """table[row] += sum over a of weights[a, k] inputs[rows[a]]."""
-    at = 0
-    while at + 4 <= count:
-        p, q, r, s = rows[at], rows[at + 1], rows[at + 2], rows[at + 3]
-        a, b, c, d = weights[at, k], weights[at + 1, k], weights[at + 2, k], weights[at + 3, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n] + b * inputs[q, n] + c * inputs[r, n] + d * inputs[s, n]
-        at += 4
-    while at + 2 <= count:
-        p, q = rows[at], rows[at + 1]
-        a, b = weights[at, k], weights[at + 1, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n] + b * inputs[q, n]
-        at += 2
-    if at < count:
-        p, a = rows[at], weights[at, k]
-        for n in range(width):
-            table[row, n] += a * inputs[p, n]
+            table[row, n] += a * source[e, n]
 
 
 @compiled
@@ -158,17 +136,17 @@ def sigmoid(x):
 
 
 @compiled
-def add_loss(found, at, labels, count):
+def add_loss(scores, at, labels, count):
     """The loss of one row of products: - sum of log sigmoid(x) where the label is 1, of log sigmoid(-x) where 0."""
     chance = 1.0
     for k in range(count):
-        p = np.float64(sigmoid(found[at, k]))
+        p = np.float64(sigmoid(scores[at, k]))
         chance *= p if labels[k] > 0 else 1.0 - p
     return -np.log(max(chance, 1e-300))
 
 
 @compiled
-def to_gradients(found, at, labels, width, rate):
+def to_gradients(scores, at, labels, width, rate):
     """Products become steps against the gradient: (label - sigmoid(x)) * rate."""
     for k in range(width):
-        found[at, k] = (labels[k] - sigmoid(found[at, k])) * rate
+        scores[at, k] = (labels[k] - sigmoid(scores[at, k])) * rate
