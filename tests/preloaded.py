@@ -1,7 +1,7 @@
 """Commands in forks of a process that has the library imported: a page of many commands imports torch once.
 
-`python -m tests.preloaded --serve SOCKET` serves; as a script, with a socket and the words of a command, this file asks it for
-that command, with its own directory, environment and standard streams, and ends as the command does. The server
+`python -m tests.preloaded --serve SOCKET` serves; as a script, with a socket and the words of a command, this file asks
+it for that command, with its own directory, environment and standard streams, and ends as the command does. The server
 computes nothing, so that what it forks may.
 """
 
