@@ -8,6 +8,7 @@ import time
 import pytest
 
 from clozeworks.cli.main import main
+from clozeworks.inference.text_encoder import load
 from tests.command_line import OWN_PART, SMALL, facts, refused, size
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -25,6 +26,15 @@ def test_pretrain_goes_on_and_knows_when_it_is_done(road, tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.count("finished already, all 4 steps of it; to train it further, begin another run: --from ") == 1
     assert "going on" not in told
+
+
+def test_options_are_fields_of_the_recipe(road, tmp_path, capsys):
+    own = ["--steps", 1, "--learning-rate", 0.002, "--batch-tokens", 128, "--max-length", 16, "--seed", 7]
+    facts(capsys, "pretrain", "bert_tiny", "--data", road / "data", "--out", tmp_path / "run", *own)
+    made = load(tmp_path / "run").recipe
+    train = made.train
+    assert (train.steps, train.learning_rate, train.batch_tokens, train.seed) == (1, 0.002, 128, 7)
+    assert made.objective.segments.length == 16
 
 
 REFUSED = [
