@@ -8,8 +8,9 @@ ARGS ?=
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 # One thread in each worker: two workers with two threads each on two cores would wait for one another.
-# No test may reach for a model hub.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+# No test may reach for a model hub. Bytecode is kept, whatever the environment says: hundreds of processes would compile
+# the library anew, and every worker all tests.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help quickstart test test-slow faults check format bench docs wheel constraints clean

@@ -2,8 +2,11 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,29 +22,44 @@ def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
     return [found for found in BLOCK.findall((ROOT / page).read_text()) if found[0] in languages]
 
 
-def run(page: str, folder: Path) -> None:
+def run(page: str, folder: Path, server: str | None = None) -> None:
     """The bash and python blocks of a page, `clozeworks` and the folders beside it being those of this checkout, and a
-    long quickstart a short one."""
+    long quickstart a short one; in forks of a server, if there is one."""
+    ours = ["-m", "clozeworks"] if server is None else ["-ISs", f"{ROOT}/tests/preloaded.py", server]
     (folder / "bin").mkdir()
-    program = folder / "bin" / "clozeworks"
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m clozeworks "$@"\n')
-    program.chmod(0o755)
-    for name in ("python", "python3"):
-        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    for name, words in {"clozeworks": ours, "python": [], "python3": []}.items():
+        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {shlex.join([sys.executable, *words])} "$@"\n')
         (folder / "bin" / name).chmod(0o755)
-    environment = {**os.environ, "PATH": f"{folder}/bin:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(
-        filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
-    )
+    environment = environment_of({"PATH": f"{folder}/bin:{os.environ['PATH']}"})
     for language, code in blocks(page, "bash", "python"):
         code = re.sub(r"^clozeworks quickstart$", "clozeworks quickstart --steps 20", code, flags=re.MULTILINE)
-        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [sys.executable, "-c", code]
+        python = [sys.executable] if server is None else [f"{folder}/bin/clozeworks"]
+        command = ["bash", "-euo", "pipefail", "-c", code] if language == "bash" else [*python, "-c", code]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
 
 
+def environment_of(more: dict[str, str]) -> dict[str, str]:
+    paths = filter(None, [str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH")])
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths), **more}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Where `tests.preloaded` listens; the path of a socket has to be short."""
+    with tempfile.TemporaryDirectory(prefix="cw-") as folder:
+        command = [sys.executable, "-m", "tests.preloaded", "--serve", f"{folder}/socket"]
+        with subprocess.Popen(command, cwd=ROOT, env=environment_of({}), stdout=subprocess.PIPE, text=True) as serving:
+            assert serving.stdout is not None
+            assert serving.stdout.readline() == "ready\n"
+            yield f"{folder}/socket"
+            serving.kill()
+
+
 @pytest.mark.slow
+@pytest.mark.long
 def test_readme_works_as_printed(tmp_path):
+    """Each command in a process of its own, as a reader's shell starts it."""
     run("README.md", tmp_path)
     assert (tmp_path / "my-bert" / "model.safetensors").is_file()
     from transformers import pipeline
@@ -50,7 +68,10 @@ def test_readme_works_as_printed(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / ".venv" / ".core").is_file(), reason="tests run outside the environment that make made")
+@pytest.mark.skipif(
+    not (ROOT / ".venv" / ".core").is_file() or (ROOT / ".venv").is_symlink(),  # make would install into another's
+    reason="tests run outside the environment that make made",
+)
 def test_make_quickstart(tmp_path):
     command = ["make", "quickstart", f"ARGS=--steps 10 --out {tmp_path}/first"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -60,8 +81,25 @@ def test_make_quickstart(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "bash", "python")])
-def test_docs_work_as_printed(page, tmp_path):
-    run(page, tmp_path)
+def test_docs_work_as_printed(page, tmp_path, server):
+    run(page, tmp_path, server)
+
+
+@pytest.mark.slow
+def test_a_command_that_the_server_starts_ends_as_one_of_its_own(server, tmp_path):
+    ask = [sys.executable, "-ISs", f"{ROOT}/tests/preloaded.py", server]
+    refused = subprocess.run([*ask, "show", "bert_bse"], cwd=tmp_path, capture_output=True, text=True)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "did you mean bert_base" in refused.stderr
+    code = "import os, sys; print(os.getcwd(), os.environ['MINE'], sys.stdin.read()); raise ValueError('no')"
+    environment = environment_of({"MINE": "here"})
+    failed = subprocess.run(
+        [*ask, "-c", code], cwd=tmp_path, env=environment, input="read", capture_output=True, text=True
+    )
+    assert (failed.returncode, failed.stdout) == (1, f"{tmp_path} here read\n")
+    assert failed.stderr.endswith("ValueError: no\n")
+    killed = subprocess.run([*ask, "-c", "import os; os.kill(os.getpid(), 9)"], cwd=tmp_path)
+    assert killed.returncode == 137
 
 
 def test_both_readmes_have_the_same_commands():

@@ -22,6 +22,7 @@ def test_an_unknown_cell_gets_a_suggestion():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_two_are_measured_in_turns(capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("accelerate")
     setting = tune.Setting(

@@ -25,11 +25,18 @@ from tests.faults.scene import Child, Figures, Scene
 
 ERRORS = ("ENOSPC", "EIO", "EROFS")
 STEPS = 8
-AT_ONCE = 2
 
 
-def run(place: Scene, every: int = 1, errors: tuple[str, ...] = ERRORS, lasting: tuple[bool, ...] = (False, True)):
-    """Every call of a save and each `every`-th of the commands, failing once or from then on, with each error."""
+def run(
+    place: Scene,
+    every: int = 1,
+    saves: int = 1,
+    errors: tuple[str, ...] = ERRORS,
+    lasting: tuple[bool, ...] = (False, True),
+    at_once: int = 2,
+) -> Figures:
+    """Each `every`-th call of the commands and each `saves`-th of a save, failing once or from then on, with each
+    error."""
     compiler = shutil.which("cc")
     figures = Figures(skipped="" if compiler and sys.platform == "linux" else "it takes Linux and a C compiler")
     if figures.skipped:
@@ -37,11 +44,11 @@ def run(place: Scene, every: int = 1, errors: tuple[str, ...] = ERRORS, lasting:
     library = place.folder / "failing.so"
     source = Path(__file__).with_name("failing.c")
     subprocess.run([str(compiler), "-O2", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"], check=True)
-    orders = {"library": str(library), "every": every, "errors": errors, "lasting": lasting}
+    orders = {"library": str(library), "every": every, "saves": saves, "errors": errors, "lasting": lasting}
     workers = []
-    for number in range(AT_ONCE):
+    for number in range(at_once):
         (folder := place.folder / f"disk-{number}").mkdir()
-        words = [sys.executable, "-m", __name__, str(folder), json.dumps({**orders, "number": number})]
+        words = [sys.executable, "-m", __name__, str(folder), json.dumps({**orders, "number": number, "of": at_once})]
         workers.append((folder, subprocess.Popen(words, env={**os.environ, "LD_PRELOAD": str(library)})))
     for folder, worker in workers:
         assert worker.wait() == 0
@@ -130,14 +137,16 @@ class Disk:
         return count, what if failed else ""
 
 
-def work(folder: Path, library: str, every: int, errors: list[str], lasting: list[bool], number: int) -> list[Any]:
-    """This worker's share of all cases."""
+def work(
+    folder: Path, library: str, *, every: int, saves: int, errors: list[str], lasting: list[bool], number: int, of: int
+) -> list[Any]:
+    """This worker's share of all cases: it is `number` of so many."""
     place, disk, told = Scene(folder), Disk(library), []
     for kind in kinds(place):
         count, end = _counted(place, disk, kind)
-        each = 1 if kind.name == "save" else every
+        each = saves if kind.name == "save" else every
         cases = [(at, error, last) for error in errors for last in lasting for at in range(1, count + 1, each)]
-        told += [_case(place, disk, kind, end, *case) for case in cases[number::AT_ONCE]]
+        told += [_case(place, disk, kind, end, *case) for case in cases[number::of]]
     return told
 
 

@@ -16,9 +16,9 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] 
     "kills": (kills.run, {}, {"runs": 1, "kills": 3, "steps": 40}),
     "ranks": (ranks.run, {}, {"kills": 1, "whom": ("rank",), "steps": 40}),
     "stops": (stops.run, {}, {"stops": 2, "steps": 40}),
-    "disk": (disk.run, {}, {"every": 100, "errors": ("ENOSPC", "EIO"), "lasting": (True,)}),
+    "disk": (disk.run, {}, {"every": 250, "saves": 3, "errors": ("ENOSPC", "EIO"), "lasting": (True,), "at_once": 1}),
     "damage": (damage.run, {}, {"cases": 60, "commands": 4}),
-    "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back")}),
+    "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back"), "steps": 40}),
 }
 
 

@@ -49,13 +49,13 @@ def poisoned():
 '''
 
 
-def run(place: Scene, cases: int = 5, kinds: tuple[str, ...] = tuple(KINDS)) -> Figures:
+def run(place: Scene, cases: int = 5, kinds: tuple[str, ...] = tuple(KINDS), steps: int = STEPS) -> Figures:
     """`cases` poisoned runs of each kind, each compared with a sound one, and with itself killed on the way."""
-    assert place.run(place.pretrain(place.folder / "sound", steps=STEPS, save_every=10, **GUARD)).status == 0
+    assert place.run(place.pretrain(place.folder / "sound", steps=steps, save_every=10, **GUARD)).status == 0
     sound = _loss(place.folder / "sound")
     chosen = [(kind, number) for kind in kinds for number in range(cases)]
     figures = Figures(figures={"recovered": 0, "identical_after_a_kill": 0, "sound_loss": round(sound, 4)})
-    for told in scene.each(lambda case: _case(place, *case), chosen, place.folder):
+    for told in scene.each(lambda case: _case(place, *case, steps), chosen, place.folder):
         figures.cases += 1
         well = told["status"] == 0 and abs(told["loss"] - sound) < 0.1 * sound
         figures.figures["recovered"] += well
@@ -69,16 +69,16 @@ def run(place: Scene, cases: int = 5, kinds: tuple[str, ...] = tuple(KINDS)) -> 
     return figures
 
 
-def _case(place: Scene, kind: str, number: int) -> dict[str, object]:
+def _case(place: Scene, kind: str, number: int, steps: int) -> dict[str, object]:
     rest = random.Random(f"{kind} {number}").randrange(EVERY)
     file = place.folder / f"{kind}_{number}.py"
     file.write_text(CODE.format(every=EVERY, rest=rest, factor=KINDS[kind]))
     outs = [place.folder / f"{kind}-{number}-{name}" for name in ("whole", "killed")]
     guard = GUARD | {"guard.patience": 2 if kind == "back" else 10}
-    words = [place.pretrain(out, recipe=f"{file}:poisoned", steps=STEPS, save_every=10, **guard) for out in outs]
+    words = [place.pretrain(out, recipe=f"{file}:poisoned", steps=steps, save_every=10, **guard) for out in outs]
     whole = place.run(words[0])
     child = place.start(words[1])
-    half = f"step-{STEPS // 2:08d}"
+    half = f"step-{steps // 2:08d}"
     scene.until(lambda: child.ended() or scene.saved(outs[1]) >= half)
     child.signal(signal.SIGKILL)
     child.wait()

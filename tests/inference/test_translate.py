@@ -65,7 +65,7 @@ def test_a_target_depends_on_its_own_source_alone(model: Model):
 
 
 def test_company_changes_no_translation(model: Model):
-    texts = [a for a, _ in pairs(20, seed=4)]
+    texts = [a for a, _ in pairs(8, seed=4)]
     together = translate(model, TOKENIZER, texts, beams=3)
     for text, one in zip(texts, together, strict=True):
         assert translate(model, TOKENIZER, [text], beams=3)[0].tokens == one.tokens

@@ -1,5 +1,6 @@
 """Every published count, in both accountings, and the page that shows them."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from docs.tools.parameters import SHARING, TABLES, VOCAB, Row, page
 
 PAGE = Path(__file__).parents[2] / "docs" / "parameters.md"
 ROWS = [row for table in TABLES for row in table.rows]
+COUNT = functools.cache(Row.count)
 # Millions: P = E and P = H with the pooler, then without.
 BOTH_WAYS = {
     (768, 12, 64, "all"): (9.681, 10.045, 9.091, 9.454),
@@ -30,6 +32,12 @@ BOTH_WAYS = {
     (6144, 3, 128, "all"): (495.518, 498.622, None, None),
     (1024, 24, 1024, "none"): (334.607, 334.607, 333.558, 333.558),
 }
+
+
+@pytest.fixture(autouse=True)
+def _each_count_once(monkeypatch):
+    """A count builds a model; several tests ask for the same ones."""
+    monkeypatch.setattr(Row, "count", COUNT)
 
 
 def by_formula(row: Row, narrow: str, pooler: bool) -> int:
@@ -70,8 +78,7 @@ def test_both_accountings(shape):
 def test_no_other_accounting_gives_every_figure():
     for narrow in ("all", "words"):
         for pooler in (True, False):
-            found = [row.millions(row.count(narrow, pooler)) for row in ROWS]
-            assert found != [row.published for row in ROWS]
+            assert any(row.millions(row.count(narrow, pooler)) != row.published for row in ROWS)
 
 
 def test_the_largest_is_the_published_one_to_three_digits():

@@ -15,7 +15,7 @@ from clozeworks.optim.settings import Phase, Train
 from clozeworks.recipe import count_parameters
 from clozeworks.recipes import named
 from docs.tools.laptop import laptop_of, small, stand_in
-from docs.tools.recipe_pages import MEASURED, pages, schedule, sizes, write
+from docs.tools.recipe_pages import MEASURED, page, pages, schedule, sizes, write
 
 DOCS = Path(__file__).parents[2] / "docs"
 MEASUREMENT = {
@@ -91,13 +91,15 @@ def test_settings_in_words():
 
 
 def test_what_was_measured_is_told_and_nothing_else():
-    found = pages({"bert_mini": {"zh": MEASUREMENT, "en": MEASUREMENT}})
+    measured = {"bert_mini": {"zh": MEASUREMENT, "en": MEASUREMENT}}
+    told = {name: page(MADE[name], MADE, family(), measured) for name in ("bert_tiny", "bert_mini", "bert_large")}
     for name in ("bert_mini", "bert_large"):
-        assert "| en | 1,200 | 4,000,000 | 9.5 | 31.4% | 5.1% |" in found[f"recipes/{name}.md"]
-    assert "No run of `bert_tiny` has been measured" in found["recipes/bert_tiny.md"]
+        assert "| en | 1,200 | 4,000,000 | 9.5 | 31.4% | 5.1% |" in told[name]
+    assert "No run of `bert_tiny` has been measured" in told["bert_tiny"]
 
 
-def test_writing_deletes_pages_of_recipes_that_are_gone(tmp_path: Path):
+def test_writing_deletes_pages_of_recipes_that_are_gone(found: dict[str, str], tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("docs.tools.recipe_pages.pages", lambda measured: found)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "gone.md").write_text("x")
     write(tmp_path)

@@ -86,9 +86,10 @@ def test_a_mistake_is_one_sentence(words: list[str], told: str, capsys: pytest.C
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_order_teaches_what_next_sentence_does_not():
     """Lan et al. 2019, table 5: trained on the next sentence, order is guessed (52.0); not the other way round."""
-    found = coherence.run(seeds=(0, 1, 2))["accuracy"]
+    found = coherence.run(seeds=(0, 1))["accuracy"]
     for values in (found["next"]["next"], found["order"]["order"]):
         assert min(values) > 0.95
     assert all(0.42 < value < 0.58 for value in found["next"]["order"])

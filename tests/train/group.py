@@ -24,7 +24,7 @@ from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
 from tests.train.conftest import tiny_recipe
 
-LONG = 50
+LONG = 20
 # A start above 0: what has no gradient but rounding errors would else be moved by the sign of these.
 EACH: dict[str, tuple[Optimizer, int]] = {
     "adamw": (AdamW(), LONG),

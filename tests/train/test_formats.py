@@ -23,6 +23,8 @@ from clozeworks.train.pretrain import pretrain
 from tests.train.conftest import documents
 
 MASKS = [MaskTokens(), MaskWholeWords(), MaskNgrams(), MaskSpans(), MaskPhrases(stage="entity"), MaskTokens(copies=2)]
+# A few steps, none of them measured on held-out text or saved but the last: only that the loss falls is looked at.
+SHORT = {"steps": 24, "learning_rate": 1e-2, "evaluate_every": 24, "save_every": 24}
 FORMATS = [SegmentPair(32), SentencePair(32), FullSentences(32), DocSentences(32), SentenceOrder(32), Stream(32, 4)]
 
 
@@ -55,26 +57,26 @@ def falls(recipe, data: Path, run: Path) -> list[str]:
 
 @pytest.mark.parametrize("mask", MASKS, ids=lambda mask: f"{type(mask).__name__}-{mask.copies}")
 def test_every_mask_trains(mask, annotated, tiny, tmp_path):
-    r = tiny(24, learning_rate=1e-2)
+    r = tiny(**SHORT)
     r.objective.corruption = mask
     falls(r, annotated, tmp_path / "run")
 
 
 @pytest.mark.parametrize("format", FORMATS, ids=lambda format: type(format).__name__)
 def test_every_format_trains(format, annotated, tiny, tmp_path):
-    r = tiny(24, learning_rate=1e-2)
+    r = tiny(**SHORT)
     r.objective.segments = format
     r.objective.losses = (MaskedLM(), *([SentenceRelation()] if "pair_label" in format.writes else []))
     falls(r, annotated, tmp_path / "run")
 
 
 def test_two_sided_text_trains_and_tells_what_is_cut(pairs, tiny, tmp_path):
-    r = tiny(24, learning_rate=1e-2)
+    r = tiny(**SHORT)
     r.objective.segments, r.objective.losses = Pairs(16, 8), (MaskedLM(),)
     assert any("longer than their room" in note for note in falls(r, pairs, tmp_path / "run"))
 
 
 def test_a_model_without_segment_types_takes_pairs_as_they_are(annotated, tiny, tmp_path):
-    r = tiny(24, learning_rate=1e-2)
+    r = tiny(**SHORT)
     r.encoder.embed.segments = 1
     falls(r, annotated, tmp_path / "run")

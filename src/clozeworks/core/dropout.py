@@ -78,11 +78,15 @@ def _words(seeds: np.ndarray) -> Tensor:
     return torch.from_numpy(seeds.view(np.int64))
 
 
-@torch.compiler.assume_constant_result  # sites are fixed by the model: a compiler need not look inside
 def _fold(folded: int, *site: int | str) -> int:
     for name in site:
         folded = zlib.crc32(str(name).encode(), folded)
     return folded
+
+
+# Sites are fixed by the model: a compiler need not look inside. `torch.compiler.assume_constant_result` says just this,
+# but loads the compiler first, which takes as long again as torch itself, in processes that compile nothing too.
+_fold._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 @torch.library.custom_op("clozeworks::keep", mutates_args=())

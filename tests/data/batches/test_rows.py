@@ -93,6 +93,17 @@ def test_a_batch_holds_what_its_examples_hold():
     assert int((clean != -100).sum()) == total == len(batch.labels)
 
 
+def test_positions_of_padding_begin_anew_and_stay_below_the_longest_example():
+    """Which may be all that the model has positions for."""
+    epoch = source().epoch(0)
+    short = np.argsort(epoch.plan.lengths, kind="stable")[:5]
+    longest = int(epoch.plan.lengths[short].max())
+    batch = collate([Row(epoch, short[:4]), Row(epoch, short[4:])])
+    padding = batch.token_info.position[1][batch.token_info.document[1] == -1].tolist()
+    assert len(padding) > longest
+    assert padding == [min(number, longest - 1) for number in range(len(padding))]
+
+
 def take(loader: Loader, count: int, position=None):
     steps = loader.steps(position)
     try:
