@@ -21,9 +21,9 @@ from clozeworks.data.checks.raw import Raw, look
 from clozeworks.data.checks.reading import about_reading
 from clozeworks.data.checks.sample import CHARACTERS, SEGMENTED, Sample
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.records.compressed import open_bytes, packing_of
+from clozeworks.data.records.compressed import packing_of_name
 from clozeworks.data.records.counts import Counts
-from clozeworks.data.records.listing import ARROW, PACKED, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.listing import ARROW, TEXT, Passed, kind_of, list_files
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.text.files import INPUT, keep_input
 from clozeworks.data.text.reader import Reader, Reading
@@ -107,7 +107,7 @@ def _look_at_files(given: list[Any], reading: Reading, aim: Aim, place: Path, pr
     passed = Passed()
     files = list_files(given, passed)
     sizes = [file.stat().st_size for file in files]
-    unpacked = sum(size * (UNPACKED if _packing(file) else 1) for file, size in zip(files, sizes, strict=True))
+    unpacked = sum(size * (UNPACKED if packing_of_name(file) else 1) for file, size in zip(files, sizes, strict=True))
     named = {Path(path).resolve() for path in given}
     seen = _start(reading, aim, unpacked)
     seen.files, seen.bytes = len(files), sum(sizes)
@@ -154,8 +154,8 @@ def _look_at_file(file: File, seen: Seen, progress: Callable[[int], None], size:
     kind, reading = kind_of(file.path), seen.reading
     try:
         if kind not in ARROW and size:
-            refuse_other(file.path, file.name, _packing(file.path))
-            file.raw = look(file.path, _packing(file.path), reading.encoding, progress)
+            refuse_other(file.path, file.name, packing_of_name(file.path))
+            file.raw = look(file.path, packing_of_name(file.path), reading.encoding, progress)
         encoding = file.raw.better or file.raw.encoding
         tolerant = replace(reading, errors="skip", unicode="none", unwrap=False, encoding=encoding)
         if kind in TEXT:
@@ -244,17 +244,8 @@ def _facts(seen: Seen) -> dict[str, Any]:
 
 def _keep(place: Path) -> Path:
     """Standard input as a file whose name tells its format."""
-    spool = place / "input"
-    keep_input(spool)
-    with spool.open("rb") as stream:
-        packing = packing_of(stream.read(8))
-    with open_bytes(spool, packing) as (stream, _):
-        head = stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")
-    return spool.rename(place / f"input{'.jsonl' if head.startswith(b'{') else '.txt'}{packing}")
-
-
-def _packing(file: Path) -> str:
-    return file.suffix.lower() if file.suffix.lower() in PACKED else ""
+    spool, kind, packing = keep_input(place / "input")
+    return spool.rename(place / f"input{kind}{packing}")
 
 
 def _silent(done: int, total: int) -> None:
