@@ -96,7 +96,7 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
     from clozeworks.cli.next_command import suggest_command
     from clozeworks.evaluate.text import evaluate_text
     from clozeworks.screen.console import closing, emit, screen
-    from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
+    from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, show_heldout
 
     for name in ("stride", "max_tokens"):
         if getattr(options, name) is not None:
@@ -117,7 +117,7 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
         shape = f"{metrics['streams']} side by side, rows of {metrics['length']}, a memory of {metrics['memory']}"
         console.print(f"read as one text in streams: {shape}")
     console.print()
-    tell(console, metrics, NEXT if ahead else ORDERED if "permuted_lm" in metrics else ENGLISH)
+    show_heldout(console, metrics, NEXT if ahead else ORDERED if "permuted_lm" in metrics else ENGLISH)
     closing(console, None, suggest_command(encoder.recipe, options.model, encoder.tokenizer))
 
 
@@ -251,7 +251,7 @@ def evaluate_task(options: Options, encoder: TextEncoder) -> None:
 def check_task_options(options: Options, task: str) -> None:
     """Refuse what has no meaning for labelled rows."""
     if options.test is None:
-        needed = f"it was trained to {task}, and labelled rows tell how well"
+        needed = f"it was trained to {task}, and labelled rows show_heldout how well"
         raise InputError("--data", options.data, needed, "give them as --test FILE")
     for name in UNLABELLED:
         if getattr(options, name) is not None:

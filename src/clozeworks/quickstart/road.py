@@ -32,7 +32,7 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.screen.console import closing
 from clozeworks.screen.drawing import drawn, legend
-from clozeworks.screen.heldout import tell
+from clozeworks.screen.heldout import show_heldout
 from clozeworks.screen.progress_bar import Bar
 from clozeworks.train import metrics_log
 from clozeworks.train.pretrain import fit_to_data, pretrain
@@ -78,7 +78,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     show_guesses(fresh, trained, text, heldout, lang, console)
     figures = evaluate_text(trained, data)
     say("figures", count=figures["count"])
-    tell(console, figures, FIGURES[lang])
+    show_heldout(console, figures, FIGURES[lang])
     title = said["plot"]
     charts.loss_curve(masked_rows(out / "run"), out / "loss.png", title, figures["unigram_loss"], lang)
     say("task")

@@ -11,9 +11,8 @@ from tokenizers import pre_tokenizers
 
 from clozeworks.data.shards.units import Unit, sentences_of
 from clozeworks.data.text.documents import Document
-from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.pieces import wordpiece_normalizer
-from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
+from clozeworks.data.tokens.segmenters import Segmenter, start_segmentation
 from clozeworks.data.tokens.word_borders import is_punctuation
 from clozeworks.vectors.words import Part
 
@@ -41,9 +40,8 @@ class Splitter:
         self._marks = given.marks
         self._known: dict[str, list[str]] = {}
         name = given.segmenter
-        found = segmenters.segmenter(name) if isinstance(name, str) else name
         self._spaced = name == "spaces"
-        self._segment = None if found is None else Segmentation(found)
+        self._segment = start_segmentation(name)
 
     def __call__(self, unit: Unit) -> Part:
         return Part.of(sentence for document in unit.documents for sentence in self._sentences(document) if sentence)
