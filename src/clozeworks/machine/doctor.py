@@ -326,7 +326,7 @@ def _remember(verdict: Verdict) -> None:
 def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[str, Any]:
     """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, {"died": why} or {"late": how}."""
     environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN_BY_US}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[1])]))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[2])]))
     if isa is not None:
         environment["ONEDNN_MAX_CPU_ISA"] = isa
     command = [sys.executable, "-c", code]
