@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.preparers import TOKENIZER
 from clozeworks.corpus import documents
 from clozeworks.data.shards.units import text_of
-from clozeworks.data.text.reader import read_documents
+from clozeworks.data.text.reader import Reader
 from clozeworks.data.text.sentences import split_sentences
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
@@ -36,6 +36,6 @@ def write(file: Path, megabytes: float, embedded: int | None = None) -> None:
 
 def train(folder: Path, text: Path, vocab: int) -> None:
     """A tokenizer for both sides, from the beginning of the text."""
-    first = itertools.islice(read_documents([text]), TRAINED_ON)
+    first = itertools.islice(Reader([text]).documents(), TRAINED_ON)
     (folder / TOKENIZER).mkdir()
     Tokenizer.train([text_of(document) for document in first], vocab=vocab).save(folder / TOKENIZER)

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import memory, prepare, preparers, raw_text
 from clozeworks.core.errors import InputError
-from clozeworks.data.text.reader import read_documents
+from clozeworks.data.text.reader import Reader
 
 LINUX = pytest.mark.skipif(not (memory.PROC / "self" / "smaps_rollup").exists(), reason="needs Linux's smaps_rollup")
 
@@ -17,7 +17,7 @@ LINUX = pytest.mark.skipif(not (memory.PROC / "self" / "smaps_rollup").exists(),
 def test_text_of_any_size_never_repeats_a_document(tmp_path):
     file = tmp_path / "text.jsonl"
     raw_text.write(file, 0.5, embedded=20)
-    texts = [document.text for document in read_documents([file])]
+    texts = [document.text for document in Reader([file]).documents()]
     longest = max(map(len, texts))
     assert 500_000 <= file.stat().st_size < 500_000 + longest + 100
     assert len(set(texts)) == len(texts) > 40
@@ -112,7 +112,7 @@ def test_both_sides_make_the_same_tokens(tmp_path, ending):
     text = tmp_path / "text.jsonl"
     raw_text.write(text, 0.3, embedded=30)
     if ending == ".txt":
-        lines = [document.text for document in read_documents([text])]
+        lines = [document.text for document in Reader([text]).documents()]
         text = tmp_path / "text.txt"
         text.write_text("\n\n".join(lines) + "\n")
     small = prepare.Setting(vocab=1000, repetitions=1, processes=2, data=str(text))

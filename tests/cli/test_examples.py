@@ -170,8 +170,8 @@ def test_lanes_are_told(data, capsys):
     )
     said = re.findall(r"^stream .*$", out, re.MULTILINE)
     assert said == [f"stream {stream}, begins: nothing is remembered" for stream in (0, 1)] + [
-        "stream 0, goes on",
-        "stream 1, goes on",
+        "stream 0, continues",
+        "stream 1, continues",
     ]
 
 
@@ -218,10 +218,10 @@ def test_a_row_of_two_ways_is_told(data, capsys):
     assert re.findall(r"^stream .*$", out, re.MULTILINE) == [
         "stream 0, begins: nothing is remembered",
         "stream 1, backward, begins: nothing is remembered",
-        "stream 0, goes on",
-        "stream 1, backward, goes on",
+        "stream 0, continues",
+        "stream 1, backward, continues",
     ]
-    assert out.count("the next row goes on behind the first 8 tokens; these do not see the rest") == 4
+    assert out.count("the next row continues behind the first 8 tokens; these do not see the rest") == 4
 
 
 def test_chinese_has_no_spaces_and_words_can_be_seen(data, capsys):

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from clozeworks.core.batch import from_padded
-from clozeworks.core.context import Context, verify_promises
+from clozeworks.core.context import Context
 from clozeworks.core.token_info import TokenInfo, visible
+from tests.promises import verify_promises
 from tests.toys import packed
 
 

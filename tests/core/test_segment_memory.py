@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.context import Memory, verify_promises
+from clozeworks.core.context import Memory
 from clozeworks.core.segment_memory import SegmentMemory
 from clozeworks.core.token_info import FORGOTTEN, DocumentLayout, TokenInfo
 from clozeworks.model import Encoder, Model
@@ -16,6 +16,7 @@ from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.next_token import NextToken
+from tests.promises import verify_promises
 
 WIDTH, VOCAB = 16, 30
 

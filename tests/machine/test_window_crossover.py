@@ -5,7 +5,7 @@ import torch
 
 from clozeworks.core.cache import KVCache
 from clozeworks.core.dropout import DropoutKey
-from clozeworks.machine import window_crossover
+from clozeworks.machine import doctor, window_crossover
 from clozeworks.nn.kernels import backends, windowed
 from clozeworks.nn.window import Window
 from tests.toys import packed
@@ -13,19 +13,18 @@ from tests.toys import packed
 
 def test_both_paths_are_measured_at_every_length(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[int, str]] = []
-    monkeypatch.setattr(window_crossover, "run", lambda length, path: asked.append((length, path)) or len(asked))
-    monkeypatch.setattr(window_crossover, "SECONDS", 0.0)
-    found = window_crossover.measure()
-    assert asked[:10] == asked[10:]  # once to warm up, once for the clock
-    assert [length for length, _ in asked[:10:2]] == [320, 384, 448, 576, 832]
-    assert found["0"] == {"pieces": 11000, "mask": 12000}
-    assert found["512"] == {"pieces": 19000, "mask": 20000}
+    monkeypatch.setattr(window_crossover, "run", lambda beyond, path: asked.append((beyond, path)) or len(asked))
+    times = doctor._try_window(torch.get_num_threads())["ms"]
+    assert asked[:10] == asked[10:20]  # once to warm up, once for the clock
+    assert [beyond for beyond, _ in asked[:10:2]] == [0, 64, 128, 256, 512]
+    assert times["0"] == {"pieces": 11000, "mask": 12000}
+    assert times["512"] == {"pieces": 19000, "mask": 20000}
 
 
 @pytest.mark.parametrize(("path", "other"), [("pieces", "masked"), ("mask", "windowed")])
 def test_a_pass_goes_by_its_path(path: str, other: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(window_crossover if other == "masked" else windowed, other, None)
-    assert window_crossover.run(330, path) > 0
+    assert window_crossover.run(10, path) > 0
 
 
 @pytest.mark.parametrize(("given", "fast"), [("", False), ("40", True), ("60", False), ("-3", False), ("far", False)])

@@ -1,4 +1,4 @@
-"""How examples are laid out on a screen."""
+"""How examples are wrap_words out on a screen."""
 
 import numpy as np
 from rich.text import Text
@@ -6,7 +6,7 @@ from rich.text import Text
 from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.objectives.mask import MaskTokens, Replace
 from clozeworks.objectives.segments import SegmentPair
-from clozeworks.screen.drawing import brief, laid, marks
+from clozeworks.screen.drawing import brief, marks, wrap_words
 
 
 def test_marks_nest():
@@ -23,9 +23,9 @@ def test_marks_nest():
 
 def test_lines_break_between_words_only():
     words = [Text("西瓜|"), Text("喜欢|"), Text("ab "), Text("[SEP]")]
-    lines = laid(Text("A  "), words, 9)
+    lines = wrap_words(Text("A  "), words, 9)
     assert [line.plain for line in lines] == ["A  西瓜|", "   喜欢|", "   ab", "   [SEP]"]
-    assert [line.plain for line in laid(Text(), [Text("long ")], 2)] == ["long "]
+    assert [line.plain for line in wrap_words(Text(), [Text("long ")], 2)] == ["long "]
 
 
 def test_brief_tells_what_is_not_usual():

@@ -79,7 +79,7 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
     from clozeworks.cli.next_command import suggest_command
     from clozeworks.evaluate.text import evaluate_text
     from clozeworks.screen.console import closing, emit, screen
-    from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, tell
+    from clozeworks.screen.heldout import ENGLISH, NEXT, ORDERED, show_heldout
 
     refuse_given(options, ("stride", "max_tokens"), "it is about a sliding window", "give --context, too")
     assert options.data is not None
@@ -96,7 +96,7 @@ def evaluate_heldout(options: Options, encoder: TextEncoder) -> None:
         shape = f"{metrics['streams']} side by side, rows of {metrics['length']}, a memory of {metrics['memory']}"
         console.print(f"read as one text in streams: {shape}")
     console.print()
-    tell(console, metrics, NEXT if ahead else ORDERED if "permuted_lm" in metrics else ENGLISH)
+    show_heldout(console, metrics, NEXT if ahead else ORDERED if "permuted_lm" in metrics else ENGLISH)
     closing(console, None, suggest_command(encoder.recipe, options.model, encoder.tokenizer))
 
 

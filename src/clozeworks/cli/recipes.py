@@ -86,7 +86,7 @@ def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
 
     from clozeworks.recipe import count_parameters
     from clozeworks.screen.console import short
-    from clozeworks.screen.drawing import laid
+    from clozeworks.screen.drawing import wrap_words
 
     parents = family()
 
@@ -95,7 +95,7 @@ def tree(made: dict[str, Recipe], width: int = 80) -> Tree:
             text = Text.assemble((name, "bold"), (f"  {short(count_parameters(made[name]))}", "dim"))
             if above is not None:
                 shown_changes = [Text(f"{change}  ", "dim") for change in summary(changes(made[above], made[name]))]
-                for line in laid(Text(), shown_changes, room):
+                for line in wrap_words(Text(), shown_changes, room):
                     line.rstrip()
                     text.append("\n").append_text(line)
             grow(branch.add(text), name, room - 4)

@@ -23,51 +23,35 @@ from clozeworks.core.errors import InputError
 StrPath = str | os.PathLike[str]
 LOCK = "lock"  # a file in a directory that one process at a time may hold
 
-# Host and pid tell whose a sibling is; a process id means nothing to another host that shares the disk.
+# Host and pid say whose a sibling is; a process id means nothing to another host that shares the disk.
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 _SIBLING = re.compile(r"\.(?P<name>.+)\.cw-(?P<host>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}\.(?P<kind>new|old)")
 _mine: set[Path] = set()  # siblings this process is writing now; after a fork or a reused pid the set tells the truth
 
+_ROOM = "room is needed", "free some space or write elsewhere, then run it again"
+_RIGHT = "the right to write here is needed", "choose another directory or change its owner"
+_UNUSED = "it exists already", "an unused path is needed", "choose another one or move it away"
+_LIMIT = "a higher limit is needed", "see `ulimit -f` or write elsewhere"
 _REASONS = {  # errno: (given, needed, what to do)
-    errno.ENOSPC: ("the disk is full", "room is needed", "free some space or write elsewhere, then run it again"),
-    errno.EDQUOT: (
-        "the disk quota is used up",
-        "room is needed",
-        "free some space or write elsewhere, then run it again",
-    ),
-    errno.EFBIG: (
-        "the file is too large for this system",
-        "a higher limit is needed",
-        "see `ulimit -f` or write elsewhere",
-    ),
+    errno.ENOSPC: ("the disk is full", *_ROOM),
+    errno.EDQUOT: ("the disk quota is used up", *_ROOM),
+    errno.EFBIG: ("the file is too large for this system", *_LIMIT),
     errno.EIO: ("the disk reports an error", "a sound disk is needed", "see the system's log or write elsewhere"),
     errno.EROFS: ("a read-only file system", "a place that can be written is needed", "choose another directory"),
-    errno.EACCES: (
-        "permission denied",
-        "the right to write here is needed",
-        "choose another directory or change its owner",
-    ),
-    errno.EPERM: ("not permitted", "the right to write here is needed", "choose another directory or change its owner"),
+    errno.EACCES: ("permission denied", *_RIGHT),
+    errno.EPERM: ("not permitted", *_RIGHT),
     errno.ENOTDIR: ("a file stands in the way", "a directory is needed", "move the file away or choose another path"),
     errno.EISDIR: ("a directory stands in the way", "a file is needed", "move it away or choose another path"),
-    errno.ENOTEMPTY: ("it exists already", "an unused path is needed", "choose another one or move it away"),
-    errno.EEXIST: ("it exists already", "an unused path is needed", "choose another one or move it away"),
+    errno.ENOTEMPTY: _UNUSED,
+    errno.EEXIST: _UNUSED,
     errno.ENAMETOOLONG: ("the name is too long", "a shorter one is needed", "choose another path"),
 }
 
 
 def write_bytes(path: StrPath, data: bytes | bytearray | memoryview) -> None:
     """Write one file; directories above it are made, a file already there is replaced."""
-    target = Path(os.path.realpath(path))  # through a symbolic link: what it points at is replaced, not the link
-    with explain_os_errors(path), _sibling(target) as new:
-        if target.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-        with open(new, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, target)
-        _sync(target.parent)
+    with file(path) as new:
+        new.write_bytes(data)
 
 
 def write_text(path: StrPath, text: str) -> None:
@@ -83,7 +67,7 @@ def write_json(path: StrPath, value: object) -> None:
 @contextlib.contextmanager
 def file(path: StrPath) -> Iterator[Path]:
     """Fill the empty file this yields; it becomes `path` when the block ends well, and vanishes when it does not."""
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))  # through a symbolic link: what it points at is replaced, not the link
     with explain_os_errors(path), _sibling(target) as new:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
@@ -162,14 +146,14 @@ def holder(place: Path) -> str | None:
         import fcntl
 
         with (place / LOCK).open(encoding="utf-8", errors="replace") as file:
-            told = file.read(200).strip()
-            pid, _, host = told.partition(" on ")
+            name = file.read(200).strip()
+            pid, _, host = name.partition(" on ")
             if host == platform.node() and pid.isdecimal() and not _runs(int(pid)):
                 return None
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                return told or "unknown"
+                return name or "unknown"
     except (ImportError, OSError):  # Windows has no such lock; a lock that cannot be read says nothing
         pass
     return None
@@ -191,9 +175,9 @@ def sweep(parent: StrPath) -> None:
     """Remove what dead processes left in a directory; a content that one had moved aside gets its name back."""
     with contextlib.suppress(OSError):  # a courtesy: others may be sweeping too, or the directory hides its names
         for path in list(Path(parent).iterdir()):
-            if (found := _SIBLING.fullmatch(path.name)) and not _alive(path, found):
-                target = path.with_name(found["name"])
-                if found["kind"] == "old" and not target.exists():
+            if (match := _SIBLING.fullmatch(path.name)) and not _alive(path, match):
+                target = path.with_name(match["name"])
+                if match["kind"] == "old" and not target.exists():
                     os.rename(path, target)
                 else:
                     _remove(path)
@@ -210,8 +194,8 @@ def explain_os_errors(path: StrPath) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        told = re.search(r"\(os error (\d+)\)", str(error))
-        number = error.errno if isinstance(error, OSError) else told and int(told[1])
+        match = re.search(r"\(os error (\d+)\)", str(error))
+        number = error.errno if isinstance(error, OSError) else match and int(match[1])
         if number not in _REASONS or not _concerns(error, Path(os.path.realpath(path))):
             raise
         raise InputError(path, *_REASONS[number]) from error
@@ -239,7 +223,7 @@ def _sibling(target: Path) -> Iterator[Path]:
     try:
         yield new
     finally:
-        with contextlib.suppress(OSError):  # what stays is swept by the next writer; the failure to tell came before
+        with contextlib.suppress(OSError):  # what stays is swept by the next writer; the failure to report came before
             old = new.with_suffix(".old")
             if old.exists() and not target.exists():
                 os.rename(old, target)
@@ -247,12 +231,12 @@ def _sibling(target: Path) -> Iterator[Path]:
         _mine.discard(new)
 
 
-def _alive(path: Path, found: re.Match[str]) -> bool:
-    if found["host"] != _HOST or os.name != "posix":  # cannot be known, so it is left alone
+def _alive(path: Path, match: re.Match[str]) -> bool:
+    if match["host"] != _HOST or os.name != "posix":  # cannot be known, so it is left alone
         return True
-    if int(found["pid"]) == os.getpid():
+    if int(match["pid"]) == os.getpid():
         return path.with_suffix(".new") in _mine
-    return _runs(int(found["pid"]))
+    return _runs(int(match["pid"]))
 
 
 def _runs(pid: int) -> bool:

@@ -26,9 +26,7 @@ class Hidden:
     last: Tensor  # [B, L, D]; NaN where nobody was going to read
     layers: tuple[Tensor, ...] = ()  # input of the first block, then the output of each, when asked for
     memory: Memory | None = None
-    query_stream: Tensor | None = (
-        None  # [T, D]: of a stack with two streams, the vectors that do not know their own tokens
-    )
+    query_stream: Tensor | None = None  # [T, D]: with two streams, the vectors that do not know their own tokens
     pooled: Tensor | None = None  # [N, D], one an example, where the encoder has a pooler
     captured: dict[str, Tensor] = field(default_factory=dict)  # of attention, when asked for
     shared: dict[str, Tensor] = field(default_factory=dict)  # what one head computed and another reads
@@ -40,9 +38,9 @@ class Hidden:
         """[T, D]: the vectors from which the targets are predicted."""
         if batch.targets is None:
             raise ValueError("this batch predicts nothing: it has no targets")
-        return (
-            self.last.flatten(0, 1).index_select(0, batch.targets) if self.query_stream is None else self.query_stream
-        )
+        if self.query_stream is not None:
+            return self.query_stream
+        return self.last.flatten(0, 1).index_select(0, batch.targets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +93,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class RowStream:
-    """How rows go on from those of the batch before."""
+    """How rows continue those of the batch before."""
 
     backward: Tensor | None = None  # [B] bool: rows that hold their text from its end to its beginning
-    keep: int | None = None  # the next rows go on after so many tokens of these; None: after all
+    keep: int | None = None  # the next rows continue after so many tokens of these; None: after all
     past: Memory | None = None  # what was read before these rows; made where the batch is used
 
 

@@ -11,7 +11,6 @@ import numpy as np
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 ROUNDS = ((np.uint64(30), FIRST), (np.uint64(27), SECOND), (np.uint64(31), None))  # shift, and what to multiply by
-Keys = np.ndarray  # uint64
 
 
 def finalise(bits: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ number of the row in that step, and the site; not on the rows beside it. So the 
 micro-batches, or spread over other processes, drops the same; a shared layer gets other masks at each depth,
 recomputation gets the same ones, and a resumed run needs only the number of its step.
 
-The generator is that of `draws`, SplitMix64 as a counter, on whatever device the tensor is: a quarter of the cost of
-`bernoulli_`, which runs in one thread, and the same bits everywhere.
+The generator is that of `counter_rng`, SplitMix64 as a counter, on whatever device the tensor is: a quarter of the
+cost of `bernoulli_`, which runs in one thread, and the same bits everywhere.
 """
 
 import math
@@ -117,7 +117,7 @@ def _(seeds: Tensor, starts: Tensor | None, site: int, like: Tensor, rate: float
 def keep_on_host(state: np.uint64, shape: tuple[int, ...], rate: float) -> np.ndarray:
     """The mask that `keep` gives one unit, by numpy: a quarter of the time where a mask stays in a core's cache.
 
-    `state` is one of `Key.states`.
+    `state` is one of `DropoutKey.states`.
     """
     width, tokens = shape[-1], math.prod(shape[:-1])
     words = -(-width // LANES)
@@ -150,7 +150,7 @@ _ROUNDS = [(int(shift), None if factor is None else _signed(int(factor))) for sh
 
 
 def _finalise(bits: Tensor) -> Tensor:
-    """`draws.finalise` for int64, in place: integers of torch wrap around, but shift their sign in, hence the masks."""
+    """`counter_rng.finalise` for int64, in place: integers of torch wrap around, but shift their sign in: so masks."""
     moved = torch.empty_like(bits)
     for shift, factor in _ROUNDS:
         torch.bitwise_right_shift(bits, shift, out=moved)
@@ -162,7 +162,7 @@ def _finalise(bits: Tensor) -> Tensor:
 
 @cache
 def _constant(site: int) -> int:
-    """What `draws.fold` adds for a number."""
+    """What `counter_rng.fold` adds for a number."""
     with np.errstate(over="ignore"):
         return _signed(int(counter_rng.finalise(np.asarray(site, np.uint64) + counter_rng.GOLDEN)))
 

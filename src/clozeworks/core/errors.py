@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 class InputError(ValueError):
-    """Bad input, told in four parts: where it is, what was given, what is needed, what to do.
+    """Bad input, reported in four parts: where it is, what was given, what is needed, what to do.
 
     >>> print(InputError("corpus.txt", "an empty file", "at least one document is needed", "point at a file with text"))
     corpus.txt: an empty file; at least one document is needed; point at a file with text

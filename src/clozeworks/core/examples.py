@@ -62,8 +62,14 @@ class ExamplePlan:
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of each example, specials included."""
-        ends = np.concatenate([[0], np.cumsum(self.sizes(np.arange(len(self.starts))))])
-        return ends[self.first[1:]] - ends[self.first[:-1]] + (self.opened is None)
+        return self.lengths_of(np.arange(len(self)))
+
+    def lengths_of(self, chosen: np.ndarray) -> np.ndarray:
+        """Tokens of some examples, specials included."""
+        counts = self.first[chosen + 1] - self.first[chosen]
+        ends = np.concatenate([[0], np.cumsum(self.sizes(ragged_arange(self.first[chosen], counts)))])
+        last = np.cumsum(counts)
+        return ends[last] - ends[last - counts] + (self.opened is None)
 
     def sizes(self, pieces: np.ndarray) -> np.ndarray:
         """Tokens of each piece with the specials that the plan names for it (not with the implied [CLS])."""
@@ -74,7 +80,7 @@ class ExamplePlan:
 
 @dataclass(slots=True)
 class RaggedBatch:
-    """Examples laid end to end; example i has the tokens first[i] : first[i + 1]."""
+    """Examples end to end; example i has the tokens first[i] : first[i + 1]."""
 
     tokens: np.ndarray  # int32
     first: np.ndarray  # int64

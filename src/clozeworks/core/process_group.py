@@ -94,7 +94,7 @@ class ProcessGroup:
         return compute()
 
     def wait(self) -> None:
-        """Go on when all are here."""
+        """Continue when all are here."""
 
     def leave(self) -> None:
         """After the last collective."""

@@ -14,7 +14,7 @@ from clozeworks.core.token_info import FORGOTTEN, TokenInfo
 
 
 class SegmentMemory:
-    """The memory of each stream, given to the batch that goes on with it and taken from the batch that read it.
+    """The memory of each stream, given to the batch that continues it and taken from the batch that read it.
 
     A batch holds some streams at the same place in time (`example["stream"]`, `example["continues"]`); which streams
     share a batch may change at any time. Batches without streams pass through. A model without memory gives
@@ -29,12 +29,12 @@ class SegmentMemory:
         streams = list_streams(batch)
         if not bool(streams) or not batch.example["continues"][0]:
             return batch
-        found = [self._held[stream] for stream in streams if stream in self._held]
-        if len(found) < len(streams):
+        memories = [self._held[stream] for stream in streams if stream in self._held]
+        if len(memories) < len(streams):
             return batch
-        memory = join_memories(found)
+        memory = join_memories(memories)
         side = memory.token_info
-        # Rows are told apart by the numbers of their documents, which are those of this batch.
+        # Rows are distinguished by the numbers of their documents, which are those of this batch.
         own = torch.where(side.document < 0, side.document, batch.token_info.document[:, :1])
         segment = side.segment
         if segment is None and batch.token_info.segment is not None:
@@ -90,8 +90,8 @@ class SegmentMemory:
         self._held.update({stream: (memory, row) for row, stream in enumerate(state["stream"].tolist())})
 
 
-def _layer(found: Mapping[str, Tensor], name: str) -> Tensor | RNNState:
-    return found[name] if name in found else RNNState(found[f"{name}.h"], found[f"{name}.c"])
+def _layer(state: Mapping[str, Tensor], name: str) -> Tensor | RNNState:
+    return state[name] if name in state else RNNState(state[f"{name}.h"], state[f"{name}.c"])
 
 
 def list_streams(batch: Batch) -> list[int]:
@@ -104,11 +104,12 @@ def before_all(position: Tensor) -> Tensor:
     return torch.arange(-position.shape[1], 0, device=position.device).expand_as(position)
 
 
-def join_memories(found: Sequence[tuple[Memory, int]], length: int = 0) -> Memory:
+def join_memories(memories: Sequence[tuple[Memory, int]], length: int = 0) -> Memory:
     """One memory of these rows, of this length at least; a shorter one has forgotten rows before it."""
-    first = found[0][0]
-    longest = max(length, *(memory.token_info.position.shape[1] for memory, _ in found))
-    whole = all(memory is first for memory, _ in found) and [row for _, row in found] == list(range(count_rows(first)))
+    first = memories[0][0]
+    longest = max(length, *(memory.token_info.position.shape[1] for memory, _ in memories))
+    same = all(memory is first for memory, _ in memories)
+    whole = same and [row for _, row in memories] == list(range(count_rows(first)))
     if whole and longest == first.token_info.position.shape[1]:
         return first
 
@@ -116,14 +117,14 @@ def join_memories(found: Sequence[tuple[Memory, int]], length: int = 0) -> Memor
         return torch.stack([_before(value, longest, blank) for value in values])
 
     def layer(depth: int) -> Tensor | RNNState:
-        states = [(value, row) for memory, row in found if isinstance(value := memory.layers[depth], RNNState)]
+        states = [(value, row) for memory, row in memories if isinstance(value := memory.layers[depth], RNNState)]
         if states:
             h, c = ([getattr(value, name)[row] for value, row in states] for name in ("h", "c"))
             return RNNState(torch.stack(h), torch.stack(c))
-        return rows([value[row] for memory, row in found if isinstance(value := memory.layers[depth], Tensor)])
+        return rows([value[row] for memory, row in memories if isinstance(value := memory.layers[depth], Tensor)])
 
     layers = tuple(layer(depth) for depth in range(len(first.layers)))
-    sides = [memory.token_info.each(lambda value, row=row: value[row]) for memory, row in found]
+    sides = [memory.token_info.each(lambda value, row=row: value[row]) for memory, row in memories]
     position = rows([side.position for side in sides])
     segments = [side.segment for side in sides if side.segment is not None]
     segment = rows(segments) if len(segments) == len(sides) else None

@@ -74,12 +74,8 @@ def check(spec: Spec, where: str = "") -> None:
         for name, annotation in fields_of(type(part)).items():
             value = getattr(part, name)
             if not fits(value, annotation):
-                raise RecipeError(
-                    join(path, name),
-                    repr(value),
-                    f"a value of type {describe(annotation)} is needed",
-                    "change this field",
-                )
+                needed = f"a value of type {describe(annotation)} is needed"
+                raise RecipeError(join(path, name), repr(value), needed, "change this field")
     for path, part in walk(spec, where):
         part.check(path)
 
@@ -150,9 +146,7 @@ def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
             exported = getattr(sys.modules.get(part.__module__), part.__name__, None)
             if exported is part and dataclasses.is_dataclass(part) and _finished(part):
                 parts[part.__name__] = part
-    for part in extra:
-        parts[part.__name__] = part
-    return parts
+    return parts | {part.__name__: part for part in extra}
 
 
 def _finished(part: type[Spec]) -> bool:

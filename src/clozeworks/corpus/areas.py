@@ -5,8 +5,6 @@ English: the docstrings of the library, each with its area. Chinese: reviews wit
 
 import ast
 import sysconfig
-import tokenize
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,9 +30,9 @@ AREAS = {
 
 def rows(lang: str = "en") -> list[dict[str, str]]:
     """text and label of each, every text once, in an order without a pattern that is always the same."""
-    found = list(_english() if lang == "en" else _reviews())
-    order = counter_rng.permutation(len(found), counter_rng.fold(0, "areas"))[:ROWS]
-    return [{"text": found[at][0], "label": found[at][1]} for at in order.tolist()]
+    texts = list(_english() if lang == "en" else _reviews())
+    order = counter_rng.permutation(len(texts), counter_rng.fold(0, "areas"))[:ROWS]
+    return [{"text": texts[at][0], "label": texts[at][1]} for at in order.tolist()]
 
 
 def _english() -> Iterator[tuple[str, str]]:
@@ -55,13 +53,8 @@ def _texts(file: Path, root: Path) -> Iterator[str]:
     """The docstrings of a source that are prose, each on one line."""
     if not file.is_file() or english.SKIPPED.intersection(file.relative_to(root).parts):
         return
-    try:
-        with tokenize.open(file) as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tree = ast.parse(stream.read())
-    except (SyntaxError, ValueError, OSError):
-        return
-    for node in ast.walk(tree):
+    tree = english.parse_source(file)
+    for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Module):
             text = english.prose(ast.get_docstring(node) or "").replace("\n", " ")
             if len(text) >= SHORTEST:

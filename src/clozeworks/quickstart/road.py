@@ -31,7 +31,7 @@ from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.screen.console import closing
 from clozeworks.screen.drawing import drawn, legend
-from clozeworks.screen.heldout import tell
+from clozeworks.screen.heldout import show_heldout
 from clozeworks.screen.progress_bar import Bar
 from clozeworks.train import metrics_log
 from clozeworks.train.listing import METRICS
@@ -78,7 +78,7 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     show_guesses(fresh, trained, text, heldout, lang, console)
     figures = evaluate_text(trained, data)
     say("figures", count=figures["count"])
-    tell(console, figures, FIGURES[lang])
+    show_heldout(console, figures, FIGURES[lang])
     # The masked loss alone, which is what the baseline compares with.
     rows = [{**row, "loss": row["masked_lm"]} for row in metrics_log.read(out / "run" / METRICS) if "masked_lm" in row]
     charts.loss_curve(rows, out / "loss.png", said["plot"], figures["unigram_loss"], lang)

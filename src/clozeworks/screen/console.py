@@ -72,8 +72,8 @@ def closing(console: Console, wrote: str | None, *commands: str, words: tuple[st
 def program() -> str:
     """What to type for `clozeworks` here: after `make quickstart` the environment is not activated."""
     here = Path(sys.argv[0])
-    found = shutil.which("clozeworks")
-    if here.stem != "clozeworks" or not here.is_file() or (found and Path(found).samefile(here)):
+    installed = shutil.which("clozeworks")
+    if here.stem != "clozeworks" or not here.is_file() or (installed and Path(installed).samefile(here)):
         return "clozeworks"
     return shlex.quote(os.path.relpath(here) if here.is_relative_to(Path.cwd()) else str(here))
 

@@ -53,6 +53,7 @@ class Piece:
 
 
 def pieces(ragged: RaggedBatch, at: int, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """The tokens of one example as they are drawn."""
     begin, end = int(ragged.first[at]), int(ragged.first[at + 1])
     opens, closes = marks(ragged, begin, end)
     mask, following = tokenizer.need("mask"), ahead(ragged, begin, end)
@@ -142,10 +143,10 @@ def drawn(
     """A paragraph a segment; what is hidden stands in parentheses behind its place. Then what the example is."""
     special = frozenset(tokenizer.token(token) for token in tokenizer.special_ids)
     heads = ("source  ", "target  ") if isinstance(segments, Pairs) else ("A  ", "B  ", "   ")
-    found: dict[int, list[Text]] = {}
+    paragraphs: dict[int, list[Text]] = {}
     before: Piece | None = None
     for piece in pieces(ragged, at, tokenizer):
-        paragraph = found.setdefault(piece.segment, [])
+        paragraph = paragraphs.setdefault(piece.segment, [])
         if paragraph and before is not None and before.segment == piece.segment:
             seam = between(before, piece, special, words)
             paragraph[-1].append(seam, BORDER if seam == "|" else "")
@@ -154,12 +155,12 @@ def drawn(
         _put(paragraph[-1], piece, special)
         before = piece
     lines: list[Text] = []
-    for segment, paragraph in found.items():
-        lines += laid(Text(heads[segment]) if len(found) > 1 else Text(), paragraph, width)
+    for segment, paragraph in paragraphs.items():
+        lines += wrap_words(Text(heads[segment]) if len(paragraphs) > 1 else Text(), paragraph, width)
     return lines + [Text(said, style="italic") for said in facts(ragged, at, segments)]
 
 
-def laid(head: Text, words: list[Text], width: int) -> list[Text]:
+def wrap_words(head: Text, words: list[Text], width: int) -> list[Text]:
     """Lines of whole words, below each other behind their head. A Chinese text has no spaces to break it at."""
     indent = head.cell_len
     lines = [head]
@@ -194,12 +195,11 @@ def facts(ragged: RaggedBatch, at: int, segments: Segments | None) -> Iterator[s
         yield f"pair label {label}" + (f": {meaning[label]}" if meaning else "")
     if "stream" in values:
         way = ", backward" if values.get("backward") else ""
-        yield f"stream {values['stream']}{way}, " + (
-            "goes on" if values["continues"] else "begins: nothing is remembered"
-        )
+        state = "continues" if values["continues"] else "begins: nothing is remembered"
+        yield f"stream {values['stream']}{way}, {state}"
     if "reused" in values:
         blind = "" if ragged.order is None else "; these do not see the rest, which sees them all"
-        yield f"the next row goes on behind the first {values['reused']} tokens" + blind
+        yield f"the next row continues behind the first {values['reused']} tokens" + blind
     if values.get("cut"):
         yield f"{values['cut']} token{'s' if values['cut'] > 1 else ''} too long for its room, cut away"
 
@@ -207,12 +207,12 @@ def facts(ragged: RaggedBatch, at: int, segments: Segments | None) -> Iterator[s
 def legend(
     console: Console,
     tokenizer: Tokenizer,
-    told: tuple[str, str, str, str] = LEGEND,
+    labels: tuple[str, str, str, str] = LEGEND,
     ragged: RaggedBatch | None = None,
     words: bool = False,
 ) -> None:
     """One line for all colours and marks that these examples may have."""
-    hidden, random, kept, same = told
+    hidden, random, kept, same = labels
     parts: list[str | tuple[str, str]] = []
     if ragged is not None and ragged.order is not None:
         seen = " is predicted from what has no number, and from numbers below n"
@@ -238,13 +238,13 @@ def legend(
 
 
 def brief(part: Spec | None) -> str:
-    """A part and those of its fields that are not what they are by default; a length is always told."""
+    """A part and those of its fields that are not what they are by default; a length is always shown."""
     if part is None:
         return "none"
     usual = type(part)()
-    told = [
+    shown = [
         f"{each.name}={brief(value) if isinstance(value, Spec) else repr(value)}"
         for each in fields(part)  # pyright: ignore[reportArgumentType]
         if (value := getattr(part, each.name)) != getattr(usual, each.name) or each.name == "length"
     ]
-    return type(part).__name__ + (f"({', '.join(told)})" if told else "")
+    return type(part).__name__ + (f"({', '.join(shown)})" if shown else "")

@@ -21,21 +21,20 @@ NEXT = {**ENGLISH, "accuracy": "next-token accuracy", "loss": "next-token loss"}
 ORDERED = {**ENGLISH, "accuracy": "accuracy in a drawn order", "loss": "loss in a drawn order"}
 
 
-def tell(console: Console, figures: dict[str, Any], words: dict[str, str] = ENGLISH) -> None:
-    """The figures beside those of guessing without reading: the commonest token, the commoner kind of pair."""
+def show_heldout(console: Console, metrics: dict[str, Any], words: dict[str, str] = ENGLISH) -> None:
+    """The metrics beside those of guessing without reading: the most frequent token and kind of pair."""
     table = columns(words["heldout"], words["model"], words["baseline"], right=(words["model"], words["baseline"]))
-    if "unigram_loss" in figures:
-        loss = figures["unigram_loss"]
-        right = next(
-            figures[name] for name in ("masked_accuracy", "next_accuracy", "permuted_accuracy") if name in figures
-        )
-        table.add_row(words["accuracy"], f"{right:.1%}", f"{figures['unigram_accuracy']:.1%}")
-        table.add_row(words["loss"], f"{math.log(figures['perplexity']):.3f}", f"{loss:.3f}")
-        table.add_row(words["perplexity"], f"{figures['perplexity']:,.1f}", f"{np.exp(loss):,.1f}")
-    if "bits_per_character" in figures:
-        bits = figures["bits_per_character"]
-        alone = bits * figures["unigram_loss"] / figures["next_token"]
+    if "unigram_loss" in metrics:
+        loss = metrics["unigram_loss"]
+        names = ("masked_accuracy", "next_accuracy", "permuted_accuracy")
+        right = next(metrics[name] for name in names if name in metrics)
+        table.add_row(words["accuracy"], f"{right:.1%}", f"{metrics['unigram_accuracy']:.1%}")
+        table.add_row(words["loss"], f"{math.log(metrics['perplexity']):.3f}", f"{loss:.3f}")
+        table.add_row(words["perplexity"], f"{metrics['perplexity']:,.1f}", f"{np.exp(loss):,.1f}")
+    if "bits_per_character" in metrics:
+        bits = metrics["bits_per_character"]
+        alone = bits * metrics["unigram_loss"] / metrics["next_token"]
         table.add_row("bits per character", f"{bits:.3f}", f"{alone:.3f}")
-    if "pair_accuracy" in figures:
-        table.add_row(words["pair"], f"{figures['pair_accuracy']:.1%}", f"{figures['commoner_pair_accuracy']:.1%}")
+    if "pair_accuracy" in metrics:
+        table.add_row(words["pair"], f"{metrics['pair_accuracy']:.1%}", f"{metrics['commoner_pair_accuracy']:.1%}")
     console.print(table)

@@ -9,13 +9,14 @@ from clozeworks.screen.console import columns
 
 
 def show_sliding(console: Console, metrics: dict[str, Any], directory: Path) -> None:
+    """A column for the window and, where it was measured, one for the memory."""
     window, memory = metrics["window"], metrics.get("memory")
     console.print(f"{metrics['tokens']:,} tokens of the held-out text of {directory}, read as one text")
     console.print()
-    heads = [f"window of {window['length']}, by {window['stride']}"]
+    heads, ways = [f"window of {window['length']}, by {window['stride']}"], [window]
     if memory is not None:
         heads.append(f"memory of {memory['length']}, {memory['segment']} at once")
-    ways = [window, *([memory] if memory is not None else [])]
+        ways.append(memory)
     table = columns("held-out", *heads, right=heads)
     table.add_row("next-token loss", *(f"{way['loss']:.3f}" for way in ways))
     table.add_row("perplexity", *(f"{way['perplexity']:,.1f}" for way in ways))

@@ -14,6 +14,7 @@ SHOWN, CLASSES = 5, 30  # mistakes, and classes of a matrix, on a screen
 
 
 def show_task_metrics(console: Console, result: Examination, wrong: Mistakes, baseline: dict[str, float]) -> None:
+    """Metrics with their intervals, then classes, the confusion matrix and the worst mistakes."""
     table = columns("metric", "value", "95 % of resampled rows", right=("value",))
     for name, value in result.figures.items():
         low, high = result.intervals[name]
@@ -42,8 +43,8 @@ def _classes(wrong: Mistakes) -> Any:
 
 
 def _matrix(confusion: Confusion) -> Any:
-    """A row for each class that is right, a column for each that was told."""
-    table = columns("right \\ told", *confusion.labels, right=confusion.labels)
+    """A row for each class that is right, a column for each that was predicted."""
+    table = columns("right \\ predicted", *confusion.labels, right=confusion.labels)
     for name, row in zip(confusion.labels, confusion.counts.tolist(), strict=True):
         table.add_row(Text(name), *(f"{count:,}" for count in row))
     return table

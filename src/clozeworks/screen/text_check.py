@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.text import Text
 
 from clozeworks.data.checks.check import Finding, Report
+from clozeworks.data.records.wording import pluralize
 from clozeworks.screen.console import closing, facts, short, size, span
 
 COLOURS = {"wrong": "bold red", "note": "yellow", "fine": "green"}
@@ -32,21 +33,19 @@ def _show_finding(console: Console, finding: Finding) -> None:
 
 def _rows(counted: dict[str, Any]) -> list[tuple[str, object]]:
     lengths = counted["document_characters"]
-    files = f"{counted['files']:,} file{'s' if counted['files'] != 1 else ''}, " if counted["files"] else ""
+    files = f"{pluralize(counted['files'], 'file')}, " if counted["files"] else ""
     rows: list[tuple[str, object]] = [("text", f"{files}{_bytes(counted['bytes'])}")]
     if not counted["documents"]:
         return rows
-    documents = f"{counted['documents']:,} document{'s' if counted['documents'] != 1 else ''}"
+    documents = pluralize(counted["documents"], "document")
     about = "about " if counted["sampled_characters"] < counted["characters"] else ""
+    time = span(max(2, counted["seconds"]))
     rows += [
         ("documents", f"{documents}, {counted['characters']:,} characters, {about}{counted['sentences']:,} sentences"),
         ("lengths", f"characters a document: half have {lengths['50%']:,} or fewer, 5% {lengths['95%']:,} or more"),
         ("characters", f"{counted['different_characters']:,} different ones, {counted['chinese_share']:.1%} Chinese"),
         ("tokens", f"about {short(counted['tokens'])}, as words of language {counted['language']}"),
-        (
-            "to prepare",
-            f"roughly {span(max(2, counted['seconds']))} on one core, up to {size(counted['memory_bytes'])} of memory",
-        ),
+        ("to prepare", f"roughly {time} on one core, up to {size(counted['memory_bytes'])} of memory"),
     ]
     return rows
 

@@ -12,9 +12,8 @@ from tokenizers import pre_tokenizers
 
 from clozeworks.data.shards.units import Unit, sentences_of
 from clozeworks.data.text.documents import Document
-from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.pieces import wordpiece_normalizer
-from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
+from clozeworks.data.tokens.segmenters import Segmenter, start_segmentation
 from clozeworks.data.tokens.word_borders import is_punctuation
 from clozeworks.vectors.words import Part
 
@@ -42,9 +41,8 @@ class Splitter:
         self._marks = given.marks
         self._cut = functools.lru_cache(REMEMBERED)(self._cut_anew)
         name = given.segmenter
-        segmenter = segmenters.segmenter(name) if isinstance(name, str) else name
         self._spaced = name == "spaces"
-        self._segment = None if segmenter is None else Segmentation(segmenter)
+        self._segment = start_segmentation(name)
 
     def __call__(self, unit: Unit) -> Part:
         return Part.of(sentence for document in unit.documents for sentence in self._sentences(document) if sentence)

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clozeworks.core.context import verify_promises
 from clozeworks.core.examples import RaggedBatch
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, batch_rows, collate, concatenate, pack
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentenceOrder, SentencePair, Stream
+from tests.promises import verify_promises
 from tests.toys import VOCABULARY, Text
 
 

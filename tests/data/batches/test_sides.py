@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.batch import Batch
-from clozeworks.core.context import verify_promises
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Row, Rows, Source, collate
@@ -15,6 +14,7 @@ from clozeworks.evaluate import heldout
 from clozeworks.objectives import Objective, Translate
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.segments import Pairs
+from tests.promises import verify_promises
 from tests.toys import VOCABULARY, Text
 
 SEGMENTS = Pairs(length=48, target_length=20)

@@ -383,7 +383,7 @@ def test_lines_that_are_remembered_are_bounded(monkeypatch):
     for number in range(3000):
         repeated.add(f"A line of its own, number {number}\nThe same line every time")
         assert len(repeated.lines) <= 101
-    (line, count), *rest = repeated.commonest(100)
+    (line, count), *rest = repeated.most_frequent(100)
     assert line == "The same line every time"
     assert not rest
     assert 0.9 * 3000 < count <= 3000

@@ -23,7 +23,7 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.shards.work import open_work
 from clozeworks.data.text.documents import Document
-from clozeworks.data.text.reader import read_documents
+from clozeworks.data.text.reader import Reader
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from tests.data.shards.test_prepare import story, texts_of
 
@@ -127,7 +127,7 @@ def test_a_killed_preparation_goes_on_to_the_same_bytes(corpus, tmp_path, proces
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(units, "write", lambda place, one: (made.append(place), real(place, one))[1])
         prepare([corpus], out, vocab=300, shard_tokens=2000)
-    assert len(made) == len(list(units.units(read_documents([corpus])))) - seen[1]
+    assert len(made) == len(list(units.units(Reader([corpus]).documents()))) - seen[1]
     assert digest(out) == digest(tmp_path / "whole")
     assert not (tmp_path / ".out.work").exists()
 

@@ -90,7 +90,7 @@ def test_what_cannot_be_divided_is_refused():
 def test_rows_in_both_files_are_counted():
     rows = [{"text": "a", "label": "x"}, {"text": "b ", "label": "x"}, {"text": "c", "label": "x"}]
     train, dev = Table("train", rows), Table("dev", [{"text": "b", "label": "y"}, {"text": "d", "label": "x"}])
-    assert repeats(train, dev) == ["1 of the 2 rows of dev is in train too: figures on them tell what was remembered"]
+    assert repeats(train, dev) == ["1 of the 2 rows of dev is in train too: metrics on them show what was memorised"]
     assert repeats(train, Table("dev", [{"text": "d", "label": "x"}])) == []
     tags = Table("t", [{"tokens": ["a", "b"], "tags": ["O", "O"]}])
     assert len(repeats(tags, tags)) == 1

@@ -15,7 +15,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.records.counts import Counts
 from clozeworks.data.records.listing import list_files
 from clozeworks.data.text import lines, parts
-from clozeworks.data.text.reader import read_documents
+from clozeworks.data.text.reader import Reader, Reading
 
 
 def write(path: Path, content: bytes | str) -> Path:
@@ -30,7 +30,8 @@ def write(path: Path, content: bytes | str) -> Path:
 
 
 def texts(*paths: Path, **options) -> list[str]:
-    return [document.text for document in read_documents(paths, **options)]
+    counts = options.pop("counts", None)
+    return [document.text for document in Reader(paths, Reading(**options)).documents(counts)]
 
 
 def refusal(*paths: Path, **options) -> str:
@@ -169,7 +170,7 @@ def test_long_lines_and_documents_lose_nothing(tmp_path_factory, text, part, lin
     with pytest.MonkeyPatch.context() as patch:  # the limits alone are made small
         patch.setattr(parts, "PART_CHARACTERS", part)
         patch.setattr(lines, "LINE_BYTES", line)
-        pieces = list(read_documents([file]))
+        pieces = list(Reader([file]).documents())
     rejoined: list[str] = []
     for piece in pieces:
         if piece.part == 0:
@@ -190,7 +191,7 @@ def test_long_documents_are_cut_at_borders_and_counted(tmp_path, monkeypatch):
     lines = write(tmp_path / "a.txt", text.replace(". ", ".\n"))
     for file in (rows, lines):
         counts = Counts()
-        pieces = list(read_documents([file], counts=counts))
+        pieces = list(Reader([file]).documents(counts))
         assert len(pieces) > 4
         assert [part.part for part in pieces] == list(range(len(pieces)))
         assert all(part.text.rstrip().endswith(".") for part in pieces)
@@ -204,9 +205,9 @@ def test_a_line_of_100_mb_streams(tmp_path):
             out.write(b"word " * 200_000)
     script = textwrap.dedent(f"""
         import resource
-        from clozeworks.data.text.reader import read_documents
+        from clozeworks.data.text.reader import Reader
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        total = sum(part.text.count("word") for part in read_documents([{str(file)!r}]))
+        total = sum(part.text.count("word") for part in Reader([{str(file)!r}]).documents())
         grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
         print(total, grown)
     """)
@@ -220,7 +221,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     file = write(tmp_path / "a.txt.gz", "A line of text that stands alone.\n\n" * 60_000)
     tracemalloc.start()
     try:
-        count = sum(1 for _ in read_documents([file]))
+        count = sum(1 for _ in Reader([file]).documents())
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -231,11 +232,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 def test_progress_reaches_the_size_of_the_files(tmp_path):
     files = [write(tmp_path / "a.txt.gz", "x\n\n" * 1000), write(tmp_path / "b.jsonl", '{"text": "y"}\n' * 1000)]
     counts = Counts()
-    seen = [counts.bytes for _ in read_documents(files, counts=counts)]
+    seen = [counts.bytes for _ in Reader(files).documents(counts)]
     assert seen == sorted(seen)
     assert counts.bytes == sum(file.stat().st_size for file in files)
 
 
 def test_sources_name_their_file(tmp_path):
     file = write(tmp_path / "a.txt", "x\n\ny")
-    assert {document.source for document in read_documents([file])} == {str(file)}
+    assert {document.source for document in Reader([file]).documents()} == {str(file)}

@@ -12,11 +12,15 @@ from hypothesis import strategies as st
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.alignment import word_begins
-from clozeworks.data.tokens.segmenters import Segmentation, portable, segment, segmenter, words_between_spaces
+from clozeworks.data.tokens.segmenters import Segmentation, portable, segmenter, words_between_spaces
 from tests.conftest import SHARED
 
 MELON = "我喜欢吃西瓜，还喜欢跑步"
 NOODLES = "我喜欢吃哈尔滨正宗烤冷面"
+
+
+def segment(given, sentences):
+    return Segmentation(given)(sentences)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from clozeworks.core.context import AttentionCapture, Context, Source, verify_promises
+from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.token_info import TokenInfo, visible
 from clozeworks.nn.bias.adaptive_span import AdaptiveSpan
@@ -26,6 +26,7 @@ from clozeworks.nn.mixers.ngram import Ngram
 from clozeworks.nn.mixers.recurrent import BothWays, Recurrent
 from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.window import Window
+from tests.promises import verify_promises
 from tests.toys import packed
 
 WIDTH = 24

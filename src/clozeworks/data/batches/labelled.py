@@ -8,10 +8,10 @@ import torch
 
 from clozeworks.core import counter_rng
 from clozeworks.core.batch import Batch
-from clozeworks.core.examples import NOTHING, RaggedBatch, ragged_arange
+from clozeworks.core.examples import RaggedBatch, ragged_arange
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches import sides
-from clozeworks.data.batches.rows import lay_out, pack, take_rows
+from clozeworks.data.batches.rows import fill_rows, pack, take_rows
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
 ROW = 256  # tokens that examples share a row of, where none is longer
@@ -25,9 +25,7 @@ class Labelled:
     examples: RaggedBatch
     first: np.ndarray  # int64 [units + 1]
     row: np.ndarray  # int64 [units]: which row of the table it is of
-    offsets: np.ndarray | None = (
-        None  # int64 [tokens, 2]: its characters in the text that answers are cut from; -1: none
-    )
+    offsets: np.ndarray | None = None  # int64 [tokens, 2]: characters in the text that answers are cut from; -1: none
     kind: Kind | None = None  # who sees whom in them; None: as the model reads any text
     two_sided: bool = False  # of each the tokens of segment 1 are written from those of segment 0, rows of their own
     tokenizer: Tokenizer | None = None  # that answers are written with
@@ -60,12 +58,12 @@ def make_batch(labelled: Labelled, units: np.ndarray, kind: Kind, pad: int, most
     rows = [np.sort(units[row]) for row in shared]
     width = max(int(labelled.lengths[row].sum()) for row in rows)
     many = len(rows) if most is None else max(1, most // width)
-    found = []
+    batches = []
     for begin in range(0, len(rows), many):
         batch = _collated(labelled, rows[begin : begin + many], kind, pad)
         batch.row = begin
-        found.append(batch)
-    return found
+        batches.append(batch)
+    return batches
 
 
 def pack_examples(lengths: np.ndarray) -> list[list[int]]:
@@ -73,9 +71,9 @@ def pack_examples(lengths: np.ndarray) -> list[list[int]]:
     longest, total = int(lengths.max()), int(lengths.sum())
     rows = -(-total // max(ROW, longest))
     width = max(longest, -(-total // rows))
-    while len(found := pack(lengths, width)) > rows:
+    while len(shared := pack(lengths, width)) > rows:
         width += max(width // 50, 1)
-    return found
+    return shared
 
 
 def pack_pairs(sizes: np.ndarray) -> list[list[int]]:
@@ -83,9 +81,9 @@ def pack_pairs(sizes: np.ndarray) -> list[list[int]]:
     longest, total = sizes.max(0), sizes.sum(0)
     rows = int((-(-total // np.maximum(ROW, longest))).max())
     rooms = np.maximum(longest, -(-total // rows))
-    while len(found := sides.pack(sizes, tuple(rooms.tolist()))) > rows:
+    while len(shared := sides.pack(sizes, tuple(rooms.tolist()))) > rows:
         rooms = rooms + np.maximum(rooms // 50, 1)
-    return found
+    return shared
 
 
 def _collated(labelled: Labelled, rows: list[np.ndarray], kind: Kind, pad: int) -> Batch:
@@ -93,16 +91,7 @@ def _collated(labelled: Labelled, rows: list[np.ndarray], kind: Kind, pad: int) 
     counts = labelled.first[units + 1] - labelled.first[units]
     ragged = take_rows(labelled.examples, ragged_arange(labelled.first[units], counts))
     per_row = np.array([int((labelled.first[row + 1] - labelled.first[row]).sum()) for row in rows])
-    source = None
-    if labelled.two_sided:
-        source, ragged = sides.split_sides(ragged)
-    batch, at = lay_out(ragged, per_row, labelled.kind or kind, pad)
-    if source is not None:
-        batch.source, _ = lay_out(source, per_row, "full", pad)
-    labels = np.flatnonzero(ragged.labels != NOTHING)
-    batch.targets = torch.from_numpy(at[labels])
-    batch.labels = torch.from_numpy(ragged.labels[labels].astype(np.int64))
-    batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
+    batch = fill_rows(ragged, per_row, labelled.kind or kind, pad, labelled.two_sided)
     batch.example["unit"] = torch.from_numpy(np.repeat(np.arange(len(units)), counts))
     batch.index = tuple(units.tolist())
     return batch

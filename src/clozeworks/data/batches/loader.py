@@ -62,7 +62,7 @@ class Loader:
         self.rows_a_micro = batch_rows(segments, micro_tokens or batch_tokens)
         streams = getattr(segments, "streams", None)
         if streams is not None:
-            self._keep_lanes(streams, batch_tokens, segments.length)
+            self._check_streams(streams, batch_tokens, segments.length)
         self.rank, self.size = share
         self.block = streams or self.rows_a_step  # rows that are shared out together
         self.pieces = self._pieces(segments.length)
@@ -83,22 +83,15 @@ class Loader:
             raise InputError("a step", many, needed, f"use a multiple of {self.size}, or raise train.micro_tokens")
         return pieces
 
-    def _keep_lanes(self, streams: int, batch_tokens: int, length: int) -> None:
+    def _check_streams(self, streams: int, batch_tokens: int, length: int) -> None:
         """Refuse steps that would tear the streams apart."""
         if len(self.sources) > 1:
-            raise InputError(
-                "--data",
-                f"{len(self.sources)} corpora",
-                "text in streams is one text, read in order",
-                "prepare them together into one directory",
-            )
+            given, needed = f"{len(self.sources)} corpora", "text in streams is one text, read in order"
+            raise InputError("--data", given, needed, "prepare them together into one directory")
         if self.rows_a_step % streams:
-            raise InputError(
-                "train.batch_tokens",
-                batch_tokens,
-                f"a step holds rows of {length} tokens of all {streams} streams",
-                f"use {streams * length} or a multiple of it, or change objective.segments.streams",
-            )
+            needed = f"a step holds rows of {length} tokens of all {streams} streams"
+            todo = f"use {streams * length} or a multiple of it, or change objective.segments.streams"
+            raise InputError("train.batch_tokens", batch_tokens, needed, todo)
 
     def steps(self, position: Position | None = None) -> Generator[tuple[list[Batch], Position]]:
         """Endless (micro-batches of a step, position after it), made one thread ahead of the consumer."""
@@ -118,7 +111,7 @@ class Loader:
                     give(item)
                     if stop.is_set():
                         return
-            except BaseException as error:  # the consumer raises it: a thread has nobody to tell
+            except BaseException as error:  # the consumer raises it: a thread has nobody to raise it to
                 give(error)
 
         thread = threading.Thread(target=produce, name="clozeworks-loader", daemon=True)
@@ -142,7 +135,7 @@ class Loader:
                 prefetched = iter(prefetch_chosen([row for pieces in steps for _, piece in pieces for row in piece]))
                 steps = [[(at, [next(prefetched) for _ in piece]) for at, piece in pieces] for pieces in steps]
             for pieces, (_, after) in zip(steps, walked, strict=True):
-                yield [_numbered(collate(piece), at) for at, piece in pieces], after
+                yield [_collate_at(at, piece) for at, piece in pieces], after
 
     def rows(self, position: Position | None = None) -> Iterator[tuple[list[Row], Position]]:
         """Endless (rows of a step, position after it); what is in a row is read only when somebody looks."""
@@ -159,17 +152,18 @@ class Loader:
 
     def _mine(self, rows: list[Row]) -> list[tuple[int, list[Row]]]:
         """The pieces of a step that are this process's, each with the number of its first row."""
-        found = []
+        mine = []
         for block in range(0, len(rows), self.block):
             numbers = np.array_split(np.arange(block, block + self.block), self.size)[self.rank].tolist()
             if self.size == 1:
                 pieces = [numbers[at : at + self.rows_a_micro] for at in range(0, len(numbers), self.rows_a_micro)]
             else:
                 pieces = [piece.tolist() for piece in np.array_split(numbers, self.pieces)]
-            found += [(piece[0], [rows[at] for at in piece]) for piece in pieces]
-        return found
+            mine += [(piece[0], [rows[at] for at in piece]) for piece in pieces]
+        return mine
 
 
-def _numbered(batch: Batch, row: int) -> Batch:
+def _collate_at(row: int, rows: list[Row]) -> Batch:
+    batch = collate(rows)
     batch.row = row
     return batch

@@ -8,6 +8,7 @@ processes never change which examples there are, what they hide, or what they sh
 
 import dataclasses
 import itertools
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Protocol
@@ -28,6 +29,8 @@ POOL = 1024  # examples packed together: enough to waste under 1 % of a row, few
 
 
 class Text(Protocol):
+    """A text that examples are read from: token offsets of its sentences, and sentence offsets of its documents."""
+
     @property
     def sentences(self) -> np.ndarray: ...
     @property
@@ -36,6 +39,8 @@ class Text(Protocol):
 
 
 class Planner(Protocol):
+    """What divides a text into the examples of an epoch."""
+
     length: int
 
     @property
@@ -45,6 +50,8 @@ class Planner(Protocol):
 
 
 class Corrupter(Protocol):
+    """What masks or otherwise corrupts examples, and says what is to be predicted."""
+
     kind: ClassVar[Kind]
 
     def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch: ...
@@ -115,7 +122,7 @@ class Epoch:
         if self.source.two_sided:
             packed = sides.pack(sides.sizes(self.plan, members), self.source.segments.rooms)
         else:
-            packed = pack(_lengths(self.plan, members), self.source.segments.length)
+            packed = pack(self.plan.lengths_of(members), self.source.segments.length)
         shuffled = counter_rng.permutation(len(packed), counter_rng.fold(self._order_key(), "rows", pool))
         return [members[packed[at]] for at in shuffled]
 
@@ -126,14 +133,6 @@ class Epoch:
 
     def _order_key(self) -> np.ndarray:
         return counter_rng.fold(self.source.seed, "epoch", self.number)
-
-
-def _lengths(plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray:
-    """Tokens of some examples: `plan.lengths` would go through all of them for each pool."""
-    counts = plan.first[chosen + 1] - plan.first[chosen]
-    ends = np.concatenate([[0], np.cumsum(plan.sizes(ragged_arange(plan.first[chosen], counts)))])
-    last = np.cumsum(counts)
-    return ends[last] - ends[last - counts] + (plan.opened is None)
 
 
 def batch_rows(segments: Planner, tokens: int) -> int:
@@ -206,17 +205,17 @@ def read_ahead(epoch: Epoch, rows: list[np.ndarray]) -> list[Row]:
 
 def prefetch_chosen(rows: list[Row]) -> list[Row]:
     """Rows that were chosen from many, prefetched by themselves: of the others nothing is read."""
-    places: dict[int, int] = {}
-    members: dict[int, list[np.ndarray]] = {}
+    members: dict[int, list[Row]] = {}
     for row in rows:
-        members.setdefault(id(row.epoch), []).append(row.index)
-    epochs = {id(row.epoch): row.epoch for row in rows}
-    prefetched = {at: Prefetched(epoch, np.concatenate(members[at])) for at, epoch in epochs.items()}
+        members.setdefault(id(row.epoch), []).append(row)
+    groups = [(group[0].epoch, np.concatenate([row.index for row in group])) for group in members.values()]
+    prefetched = {id(epoch): Prefetched(epoch, index) for epoch, index in groups}
+    places: Counter[int] = Counter()
     chosen = []
     for row in rows:
         at = id(row.epoch)
-        chosen.append(Row(row.epoch, row.index, prefetched[at], places.get(at, 0)))
-        places[at] = places.get(at, 0) + len(row.index)
+        chosen.append(Row(row.epoch, row.index, prefetched[at], places[at]))
+        places[at] += len(row.index)
     return chosen
 
 
@@ -252,26 +251,31 @@ class Rows:
 
 
 def collate(rows: list[Row]) -> Batch:
-    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour.
+    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour."""
+    source = rows[0].epoch.source
+    counts = np.array([len(row.index) for row in rows])
+    batch = fill_rows(_read(rows), counts, source.kind, source.vocabulary.pad, source.two_sided)
+    batch.keep = getattr(source.segments, "reuse", None)
+    batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
+    return batch
+
+
+def fill_rows(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int, two_sided: bool) -> Batch:
+    """A batch of examples in rows of so many, with what is to be predicted of them.
 
     Where examples have two sides, it is that of the targets, and `source` what they are written from.
     """
-    ragged, source = _read(rows), rows[0].epoch.source
-    counts = np.array([len(row.index) for row in rows])
-    if source.two_sided:
+    given = None
+    if two_sided:
         given, ragged = sides.split_sides(ragged)
-    else:
-        given = None
-    batch, at = lay_out(ragged, counts, source.kind, source.vocabulary.pad)
+    batch, at = lay_out(ragged, counts, kind, pad)
     chosen = np.flatnonzero(ragged.labels != NOTHING)
     batch.targets = torch.from_numpy(at[chosen])
     batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
     batch.spans = locate_spans(ragged, chosen, at)
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
-    batch.keep = getattr(source.segments, "reuse", None)
-    batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
     if given is not None:
-        batch.source, _ = lay_out(given, counts, "full", source.vocabulary.pad)
+        batch.source, _ = lay_out(given, counts, "full", pad)
     return batch
 
 
@@ -350,23 +354,25 @@ def _stretch(ragged: RaggedBatch, begin: int, end: int) -> RaggedBatch:
     """Examples begin : end."""
     if begin == 0 and end == len(ragged):
         return ragged
-    low, high = ragged.first[begin], ragged.first[end]
-    columns: dict[str, Any] = {
-        name: None if (column := getattr(ragged, name)) is None else column[low:high] for name in _COLUMNS
-    }
-    fields = {name: values[begin:end] for name, values in ragged.fields.items()}
-    return RaggedBatch(first=ragged.first[begin : end + 1] - low, fields=fields, **columns)
+    first = ragged.first[begin : end + 1]
+    return _select(ragged, slice(first[0], first[-1]), slice(begin, end), first - first[0])
 
 
 def take_rows(ragged: RaggedBatch, index: np.ndarray) -> RaggedBatch:
     """Some of the examples, in this order."""
     lengths = ragged.lengths[index]
     at = ragged_arange(ragged.first[index], lengths)
-    columns: dict[str, Any] = {
-        name: None if (column := getattr(ragged, name)) is None else column[at] for name in _COLUMNS
-    }
-    fields = {name: values[index] for name, values in ragged.fields.items()}
-    return RaggedBatch(first=np.concatenate([[0], np.cumsum(lengths)]), fields=fields, **columns)
+    return _select(ragged, at, index, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+Index = np.ndarray | slice
+
+
+def _select(ragged: RaggedBatch, tokens: Index, examples: Index, first: np.ndarray) -> RaggedBatch:
+    columns: dict[str, Any] = {name: getattr(ragged, name) for name in _COLUMNS}
+    columns = {name: None if column is None else column[tokens] for name, column in columns.items()}
+    fields = {name: values[examples] for name, values in ragged.fields.items()}
+    return RaggedBatch(first=first, fields=fields, **columns)
 
 
 _PER_EXAMPLE = ("first", "fields", "following")  # the last is of use to a corruption, and goes no further
@@ -386,12 +392,9 @@ def concatenate(parts: list[RaggedBatch]) -> RaggedBatch:
         if not there:
             return None
         blank = np.asarray(ABSENT.get(name, 0), dtype=there[0].dtype)
-        return np.concatenate(
-            [
-                np.full(len(part.tokens), blank) if column is None else column
-                for part, column in zip(parts, columns, strict=True)
-            ]
-        )
+        sizes = [len(part.tokens) for part in parts]
+        pairs = zip(sizes, columns, strict=True)
+        return np.concatenate([np.full(size, blank) if column is None else column for size, column in pairs])
 
     columns: dict[str, Any] = {name: joined(name) for name in _COLUMNS}
     fields = {name: np.concatenate([part.fields[name] for part in parts]) for name in parts[0].fields}

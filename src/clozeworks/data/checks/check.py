@@ -21,29 +21,19 @@ from clozeworks.data.checks.raw import Raw, look
 from clozeworks.data.checks.reading import about_reading
 from clozeworks.data.checks.sample import CHARACTERS, SEGMENTED, Sample
 from clozeworks.data.checks.survey import Survey
-from clozeworks.data.records.compressed import open_bytes, packing_of
-from clozeworks.data.records.counts import Counts
-from clozeworks.data.records.listing import ARROW, PACKED, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.compressed import packing_of_name
+from clozeworks.data.records.lines import explain_read_errors
+from clozeworks.data.records.listing import ARROW, TEXT, Passed, kind_of, list_files
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.text.files import INPUT, keep_input
 from clozeworks.data.text.reader import Reader, Reading
-from clozeworks.data.tokens.tokenizer import Tokenizer
 
 __all__ = ["Finding", "Report", "check"]
 
-KEPT_FILES = 50  # of those with something to tell
+KEPT_FILES = 50  # of those with something to report
 TRIALS = 10  # files that are read again to hear what `prepare` would say
 UNPACKED = 4  # how much larger than stored a compressed file is, more or less
-SUMMED = (
-    "documents",
-    "skipped",
-    "empty_rows",
-    "empty_files",
-    "bad_spans",
-    "bad_words",
-    "cut_words",
-    "long_documents",
-)
+SUMMED = ["documents", "skipped", "empty_rows", "empty_files", "bad_spans", "bad_words", "cut_words", "long_documents"]
 ORDER = {"wrong": 0, "note": 1, "fine": 2}
 
 Progress = Callable[[int, int], None]  # bytes looked at, bytes in all (each is looked at twice)
@@ -74,25 +64,20 @@ def check(
     source: Any,
     reading: Reading,
     *,
-    lang: str | None = None,
-    tokenizer: Tokenizer | None = None,
-    length: int = 128,
-    aim: Aim | None = None,
-    progress: Progress | None = None,
+    aim: Aim = Aim(),  # noqa: B008
+    progress: Progress = lambda done, total: None,
 ) -> Report:
     """Look at text files, directories, globs, standard input or an iterable, as `prepare` would read them.
 
-    `aim` says more about what is to be made of the text; `lang`, `tokenizer` and `length` go before what it says.
+    `aim` says what is to be made of the text.
     """
-    aim = aim or Aim()
-    aim = replace(aim, lang=lang or aim.lang, tokenizer=tokenizer or aim.tokenizer, length=length or aim.length)
     if isinstance(source, str | os.PathLike):
         source = [source]
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as place:
         if isinstance(source, list | tuple) and all(isinstance(item, str | os.PathLike) for item in source):
-            seen = _look_at_files(list(source), reading, aim, Path(place), progress or _silent)
+            seen = _look_at_files(list(source), reading, aim, Path(place), progress)
         else:
-            seen = _look_at_items(source, reading, aim, Path(place), progress or _silent)
+            seen = _look_at_items(source, reading, aim, Path(place), progress)
     seen.survey.finish()
     findings = [*about_reading(seen), *(about_content(seen) if seen.survey.documents else ()), *about_needs(seen)]
     return Report(sorted(findings, key=lambda finding: ORDER[finding.kind]), _facts(seen))
@@ -107,7 +92,7 @@ def _look_at_files(given: list[Any], reading: Reading, aim: Aim, place: Path, pr
     passed = Passed()
     files = list_files(given, passed)
     sizes = [file.stat().st_size for file in files]
-    unpacked = sum(size * (UNPACKED if _packing(file) else 1) for file, size in zip(files, sizes, strict=True))
+    unpacked = sum(size * (UNPACKED if packing_of_name(file) else 1) for file, size in zip(files, sizes, strict=True))
     named = {Path(path).resolve() for path in given}
     seen = _start(reading, aim, unpacked)
     seen.files, seen.bytes = len(files), sum(sizes)
@@ -135,8 +120,8 @@ def _look_at_items(source: Any, reading: Reading, aim: Aim, place: Path, progres
         file.refused = error
     met = seen.counts.skipped or seen.counts.bad_spans or seen.counts.bad_words
     if reading.errors != "skip" and met and file.refused is None:
-        again = source if reader.identity() is not None or iter(source) is not source else None
-        file.refused = _refusal(again, reading) if again is not None else file.refused
+        again = reader.identity() is not None or iter(source) is not source
+        file.refused = _refusal(source, reading) if again else None
     if file.refused is not None:
         seen.troubled.append(file)
         seen.refused = 1
@@ -153,24 +138,11 @@ def _look_at_file(file: File, seen: Seen, progress: Callable[[int], None], size:
     """First its bytes, then its documents; what `prepare` would say, where it would stop."""
     kind, reading = kind_of(file.path), seen.reading
     try:
-        if kind not in ARROW and size:
-            refuse_other(file.path, file.name, _packing(file.path))
-            file.raw = look(file.path, _packing(file.path), reading.encoding, progress)
-        encoding = file.raw.better or file.raw.encoding
-        tolerant = replace(reading, errors="skip", unicode="none", unwrap=False, encoding=encoding)
-        if kind in TEXT:
-            file.layout = Layout(file.name)
-        for document in Reader([file.path], tolerant, None).documents(file.counts):
-            seen.survey.add(document)
-            if file.layout is not None:
-                file.layout.add(document.text, document.part == 0)
-            progress(size + min(size, file.counts.bytes))
+        with explain_read_errors(file.name):
+            _read_file(file, kind, seen, progress, size)
     except InputError as error:
         file.empty = file.counts.empty_files > 0
         file.refused = None if file.empty else error
-    except OSError as error:
-        given = error.strerror or str(error)
-        file.refused = InputError(file.name, given, "a readable file is needed", "check it")
     met = file.counts.skipped or file.counts.bad_spans or file.counts.bad_words or file.raw.nul
     if met and file.refused is None and reading.errors != "skip" and seen.refused < TRIALS:
         damaged = file.raw.invalid and not file.raw.better
@@ -182,11 +154,27 @@ def _look_at_file(file: File, seen: Seen, progress: Callable[[int], None], size:
         file.refused.where = file.refused.where.replace(str(file.path), file.name)
 
 
+def _read_file(file: File, kind: str, seen: Seen, progress: Callable[[int], None], size: int) -> None:
+    if kind not in ARROW and size:
+        packing = packing_of_name(file.path)
+        refuse_other(file.path, file.name, packing)
+        file.raw = look(file.path, packing, seen.reading.encoding, progress)
+    encoding = file.raw.better or file.raw.encoding
+    tolerant = replace(seen.reading, errors="skip", unicode="none", unwrap=False, encoding=encoding)
+    if kind in TEXT:
+        file.layout = Layout(file.name)
+    for document in Reader([file.path], tolerant).documents(file.counts):
+        seen.survey.add(document)
+        if file.layout is not None:
+            file.layout.add(document.text, document.part == 0)
+        progress(size + min(size, file.counts.bytes))
+
+
 def _refusal(source: Any, reading: Reading) -> InputError | None:
     """What reading it as it was asked for stops at."""
     with tempfile.TemporaryDirectory(prefix="clozeworks-") as place:
         try:
-            for _ in Reader(source, reading, Path(place, "documents")).documents(Counts()):
+            for _ in Reader(source, reading, Path(place, "documents")).documents():
                 pass
         except InputError as error:
             return error
@@ -194,20 +182,19 @@ def _refusal(source: Any, reading: Reading) -> InputError | None:
 
 
 def _remember(file: File, seen: Seen) -> None:
-    """Add what one file told to what all of them tell."""
+    """Add what one file shows to what all of them show."""
     total, own, raw = seen.counts, file.counts, file.raw
     for name in SUMMED:
         setattr(total, name, getattr(total, name) + getattr(own, name))
     total.nul += own.nul if raw.better else max(own.nul, raw.nul)
-    for name, count in own.encodings.items():
-        total.encodings[name] = total.encodings.get(name, 0) + count
+    total.encodings.update(own.encodings)
     if raw.mixed:
         seen.mixed += 1
     elif raw.better:
-        seen.encodings[raw.better] = seen.encodings.get(raw.better, 0) + 1
+        seen.encodings[raw.better] += 1
     elif raw.invalid:
-        seen.damaged["sequences"] = seen.damaged.get("sequences", 0) + raw.invalid
-        seen.damaged["files"] = seen.damaged.get("files", 0) + 1
+        seen.invalid += raw.invalid
+        seen.damaged += 1
     elif not raw.ascii:
         seen.other += 1
     seen.refused += file.refused is not None
@@ -243,19 +230,6 @@ def _facts(seen: Seen) -> dict[str, Any]:
 
 
 def _keep(place: Path) -> Path:
-    """Standard input as a file whose name tells its format."""
-    spool = place / "input"
-    keep_input(spool)
-    with spool.open("rb") as stream:
-        packing = packing_of(stream.read(8))
-    with open_bytes(spool, packing) as (stream, _):
-        head = stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")
-    return spool.rename(place / f"input{'.jsonl' if head.startswith(b'{') else '.txt'}{packing}")
-
-
-def _packing(file: Path) -> str:
-    return file.suffix.lower() if file.suffix.lower() in PACKED else ""
-
-
-def _silent(done: int, total: int) -> None:
-    """Nobody wants to hear of it."""
+    """Standard input as a file whose name says its format."""
+    spool, kind, packing = keep_input(place / "input")
+    return spool.rename(place / f"input{kind}{packing}")

@@ -1,6 +1,7 @@
 """What a check has to say, and what all findings are drawn from."""
 
 import os
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,21 @@ class Finding:
     text: str
     todo: str | None = None
     options: dict[str, str] = field(default_factory=dict)
+
+
+def wrong(text: str, todo: str | None = None, options: dict[str, str] | None = None) -> Finding:
+    """What would stop `prepare` or lose text."""
+    return Finding("wrong", text, todo, options or {})
+
+
+def note(text: str, todo: str | None = None, options: dict[str, str] | None = None) -> Finding:
+    """What a user should know, and perhaps do something about."""
+    return Finding("note", text, todo, options or {})
+
+
+def fine(text: str) -> Finding:
+    """What was looked at and is as it should be."""
+    return Finding("fine", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +76,7 @@ class File:
 
 @dataclass(slots=True)
 class Seen:
-    """Everything that was seen. Of many files only those that have something to tell are kept, up to a limit."""
+    """Everything that was seen. Of many files only those with something to report are kept, up to a limit."""
 
     reading: Reading
     aim: Aim
@@ -70,8 +86,9 @@ class Seen:
     bytes: int = 0
     troubled: list[File] = field(default_factory=list)
     plain: list[Layout] = field(default_factory=list)
-    encodings: dict[str, int] = field(default_factory=dict)  # files that do not fit the encoding asked for, by theirs
-    damaged: dict[str, int] = field(default_factory=dict)  # sequences that do not decode, files that hold them, ...
+    encodings: Counter[str] = field(default_factory=Counter)  # files that do not fit the encoding asked for, by theirs
+    damaged: int = 0  # files with bytes that do not decode
+    invalid: int = 0  # sequences of such bytes
     mixed: int = 0  # files in two encodings
     refused: int = 0
     other: int = 0  # files outside ASCII that fit the encoding asked for
@@ -89,12 +106,8 @@ def share(part: float, whole: float) -> str:
     return f"{percent:.0f}%" if percent >= 10 else f"{percent:.1f}%" if percent >= 0.1 else f"{percent:.2f}%"
 
 
-def amount(count: int, noun: str, plural: str | None = None) -> str:
-    return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
-
-
 def listed(names: list[Any], most: int = 3, in_all: int | None = None) -> str:
     """The first few of them."""
     in_all = len(names) if in_all is None else in_all
-    told = ", ".join(map(str, names[:most]))
-    return told if in_all <= most else f"{told} and {in_all - min(most, len(names)):,} more"
+    few = ", ".join(map(str, names[:most]))
+    return few if in_all <= most else f"{few} and {in_all - min(most, len(names)):,} more"

@@ -1,4 +1,4 @@
-"""How the lines of a .txt file are laid out: one document a line, lines broken at a column, or paragraphs."""
+"""How the lines of a .txt file are arranged: one document a line, lines broken at a column, or paragraphs."""
 
 import re
 from dataclasses import dataclass, field
@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from clozeworks.core.characters import is_han
 
 LOOKED_AT = 500_000  # characters of a file
-FEW = 20  # lines that tell nothing
+FEW = 20  # lines that are too few to decide
 NARROWEST, WIDEST = 20, 120  # characters in a line that was broken at a column; lines of lists are shorter
 _END = re.compile(r"[.!?。！？；…:：][\"'”’»)\]」』）】]*$")
 
 
 @dataclass(slots=True)
 class Layout:
-    """The lines of one .txt file; all but its number of documents and lines are told from its beginning."""
+    """The lines of one .txt file; all but its number of documents and lines are those of its beginning."""
 
     name: str
     documents: int = 0
@@ -26,6 +26,7 @@ class Layout:
     continued: int = 0  # of these, those that break off before a small letter, or between two Chinese characters
 
     def add(self, text: str, first: bool) -> None:
+        """Count the lines of a document, or of a part of one."""
         self.documents += first
         self.characters += len(text)
         self.lines += text.count("\n") + 1
@@ -40,15 +41,7 @@ class Layout:
             self.short[min(len(line), WIDEST + 1)] += 1
             if number + 1 < len(lines):
                 self.inner += 1
-                self._add_inner(line, lines[number + 1], ends)
-
-    def _add_inner(self, line: str, following: str, ends: bool) -> None:
-        if ends:
-            return
-        if is_han(following[0]) and (is_han(line[-1]) or line[-1] in "，、"):
-            self.continued += len(line) + 1 >= len(following)
-        elif following[0].islower():
-            self.continued += 1
+                self.continued += not ends and _breaks_off(line, lines[number + 1])
 
     @property
     def seen(self) -> int:
@@ -82,3 +75,10 @@ class Layout:
     def fused(self) -> bool:
         """Is it one long document, for want of blank lines?"""
         return self.documents == 1 and self.characters > 20_000
+
+
+def _breaks_off(line: str, following: str) -> bool:
+    """Whether a line that ends no sentence continues in the next."""
+    if is_han(following[0]) and (is_han(line[-1]) or line[-1] in "，、"):
+        return len(line) + 1 >= len(following)
+    return following[0].islower()

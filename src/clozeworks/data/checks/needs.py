@@ -7,10 +7,12 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from clozeworks.core.characters import is_han
 from clozeworks.core.errors import InputError
-from clozeworks.data.checks.finding import Finding, Seen, amount, share
-from clozeworks.data.checks.survey import characters, is_cjk
-from clozeworks.data.tokens import segmenters
+from clozeworks.data.checks.finding import Finding, Seen, fine, note, share, wrong
+from clozeworks.data.checks.survey import characters
+from clozeworks.data.records.wording import pluralize
+from clozeworks.data.tokens.segmenters import Problems, start_segmentation
 from clozeworks.data.tokens.training import ALPHABET_SHARE, KINDS, LARGEST, SMALLEST, places_of
 
 LETTERS = 4.4  # characters a token where there are spaces; a Chinese character is a token
@@ -21,7 +23,7 @@ MEMORY = 600_000_000  # bytes: units in flight, the words of a tokenizer in trai
 
 
 def language(seen: Seen) -> str:
-    """As `prepare` tells it: from the first letters."""
+    """As `prepare` guesses it: from the first letters."""
     return "zh" if 3 * seen.survey.head_han > seen.survey.head_letters else "en"
 
 
@@ -39,6 +41,7 @@ def seconds(seen: Seen) -> float:
 
 
 def about_needs(seen: Seen) -> Iterator[Finding]:
+    """Whether language, vocabulary, length and disk fit what is to be made of the text."""
     if seen.survey.documents:
         yield from _language(seen)
         yield from _words(seen)
@@ -49,7 +52,7 @@ def about_needs(seen: Seen) -> Iterator[Finding]:
 
 
 def _language(seen: Seen) -> Iterator[Finding]:
-    survey, given, told = seen.survey, seen.aim.lang, language(seen)
+    survey, given, guess = seen.survey, seen.aim.lang, language(seen)
     han = survey.han()
     letters = sum(n for c, n in characters(survey.counts) if c.isalpha())
     whole = "zh" if 3 * han > letters else "en"
@@ -57,12 +60,12 @@ def _language(seen: Seen) -> Iterator[Finding]:
     if not letters:
         return
     if given and given != whole:
-        yield Finding("note", f"--lang {given}, but {part}", f"--lang {whole}", {"--lang": whole})
-    elif given is None and told != whole:
-        text = f"the beginning looks like {told}, the whole like {whole} ({part})"
-        yield Finding("note", text, f"--lang {whole}", {"--lang": whole})
+        yield note(f"--lang {given}, but {part}", f"--lang {whole}", {"--lang": whole})
+    elif given is None and guess != whole:
+        text = f"the beginning looks like {guess}, the whole like {whole} ({part})"
+        yield note(text, f"--lang {whole}", {"--lang": whole})
     else:
-        yield Finding("fine", f"language {whole}: {part}")
+        yield fine(f"language {whole}: {part}")
 
 
 def _words(seen: Seen) -> Iterator[Finding]:
@@ -73,13 +76,13 @@ def _words(seen: Seen) -> Iterator[Finding]:
     spaced = sample.spaced > 0.3 * (sample.spaced + sample.joined)
     if spaced and seen.aim.segmenter != "spaces":
         text = "the Chinese text is segmented already, with spaces between its words"
-        yield Finding("note", text, "--segmenter spaces takes them", {"--segmenter": "spaces"})
+        yield note(text, "--segmenter spaces takes them", {"--segmenter": "spaces"})
     elif seen.aim.segmenter == "spaces" and not spaced:
         text = "--segmenter spaces, but there are hardly any spaces between Chinese characters"
-        yield Finding("note", f"{text}: whole clauses would be words", "--segmenter jieba", {"--segmenter": "jieba"})
+        yield note(f"{text}: whole clauses would be words", "--segmenter jieba", {"--segmenter": "jieba"})
     elif seen.aim.segmenter in (None, "jieba") and importlib.util.find_spec("jieba") is None:
         text = "Chinese words are found by the package jieba, which is not installed"
-        yield Finding("wrong", text, "pip install 'clozeworks[zh]', or --segmenter none")
+        yield wrong(text, "pip install 'clozeworks[zh]', or --segmenter none")
 
 
 def _segmenter(seen: Seen) -> Iterator[Finding]:
@@ -88,23 +91,18 @@ def _segmenter(seen: Seen) -> Iterator[Finding]:
     if ":" not in name:
         return
     try:
-        _, problems = segmenters.segment(_found(name), texts)
+        segment = start_segmentation(name)
+        problems = segment(texts)[1] if segment else Problems()
     except InputError as error:
-        yield Finding("wrong", f"--segmenter {name}: {error.given}; {error.needed}", error.todo)
+        yield wrong(f"--segmenter {name}: {error.given}; {error.needed}", error.todo)
         return
     failed = problems.counts.total()
     if failed:
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(problems.counts.items()))
         text = f"--segmenter {name} fails on {failed:,} of {len(texts):,} sentences ({kinds}): {problems.messages[0]}"
-        yield Finding("note", text, "mend it; such sentences are left to the tokenizer's own borders")
+        yield note(text, "mend it; such sentences are left to the tokenizer's own borders")
     elif texts:
-        yield Finding("fine", f"--segmenter {name} gives words for {amount(len(texts), 'sentence')} of a sample")
-
-
-def _found(name: str) -> segmenters.Segmenter:
-    found = segmenters.segmenter(name)
-    assert found is not None, name  # a function of a file
-    return found
+        yield fine(f"--segmenter {name} gives words for {pluralize(len(texts), 'sentence')} of a sample")
 
 
 def _vocabulary(seen: Seen) -> Iterator[Finding]:
@@ -112,19 +110,16 @@ def _vocabulary(seen: Seen) -> Iterator[Finding]:
     if aim.tokenizer is not None:
         part = f"{share(sample.unknown, sample.tokens)} of the tokens in a sample are unknown to the tokenizer"
         if 100 * sample.unknown > sample.tokens:
-            yield Finding("note", part, "does its language fit the text? --tokenizer wordpiece trains one on it")
+            yield note(part, "does its language fit the text? --tokenizer wordpiece trains one on it")
         else:
-            yield Finding("fine", part)
+            yield fine(part)
         return
     if aim.kind not in KINDS:
         return
     least = 261 if aim.kind == "bytes" else SMALLEST
     if not least <= aim.vocab <= LARGEST:
-        yield Finding(
-            "wrong",
-            f"--vocab {aim.vocab:,}: {aim.kind} takes {least:,} to {LARGEST:,} pieces",
-            "try 8,192",
-            {"--vocab": "8192"},
+        yield wrong(
+            f"--vocab {aim.vocab:,}: {aim.kind} takes {least:,} to {LARGEST:,} pieces", "try 8,192", {"--vocab": "8192"}
         )
         return
     each = survey.characters / aim.vocab
@@ -133,15 +128,15 @@ def _vocabulary(seen: Seen) -> Iterator[Finding]:
     if each < ENOUGH and size < aim.vocab:
         text = f"{survey.characters:,} characters are few for {aim.vocab:,} pieces ({each:.0f} a piece)"
         todo = f"more text, or --vocab {size}"
-        yield Finding("note", f"{text}: many would be seen once or twice", todo, {"--vocab": str(size)})
+        yield note(f"{text}: many would be seen once or twice", todo, {"--vocab": str(size)})
     elif each >= ENOUGH:
-        yield Finding("fine", f"enough text for {aim.vocab:,} pieces: {each:,.0f} characters a piece")
+        yield fine(f"enough text for {aim.vocab:,} pieces: {each:,.0f} characters a piece")
     if left > 0.001:
         text = f"{left:.1%} of the Chinese characters find no place in {aim.vocab:,} pieces and become unknown"
         if alphabet <= min(LARGEST, 2 * survey.characters / ENOUGH):
-            yield Finding("note", text, f"--vocab {alphabet}, or --tokenizer bytes", {"--vocab": str(alphabet)})
+            yield note(text, f"--vocab {alphabet}, or --tokenizer bytes", {"--vocab": str(alphabet)})
         else:
-            yield Finding("note", text, "--tokenizer bytes knows every character")
+            yield note(text, "--tokenizer bytes knows every character")
 
 
 def _round(number: float) -> int:
@@ -161,7 +156,7 @@ def _letters(seen: Seen) -> int:
 
 def _alphabet(seen: Seen) -> tuple[int, float]:
     """The least vocabulary with a place for all but the rarest Chinese characters, and the share that now has none."""
-    counts = sorted((n for c, n in characters(seen.survey.counts) if is_cjk(c)), reverse=True)
+    counts = sorted((n for c, n in characters(seen.survey.counts) if is_han(c)), reverse=True)
     if len(counts) < 200 or seen.aim.kind == "bytes":
         return 0, 0.0
     part, total = ALPHABET_SHARE[seen.aim.lang or language(seen)], sum(counts)
@@ -181,9 +176,9 @@ def _lengths(seen: Seen) -> Iterator[Finding]:
     short = survey.lengths.below(limit)
     text = f"{share(short, survey.documents)} of the documents are shorter than an example of {seen.aim.length} tokens"
     if 2 * short > survey.documents:
-        yield Finding("note", text, "packing puts several into one example; nothing has to be done")
+        yield note(text, "packing puts several into one example; nothing has to be done")
     else:
-        yield Finding("fine", text)
+        yield fine(text)
 
 
 def _room(seen: Seen) -> Iterator[Finding]:
@@ -195,15 +190,13 @@ def _room(seen: Seen) -> Iterator[Finding]:
         place = place.parent
     needed = tokens(seen) * TOKEN_BYTES + 5_000_000
     if not place.is_dir() or not os.access(place, os.W_OK):
-        yield Finding("wrong", f"--out {out}: {place} is no directory that can be written to", "choose another --out")
+        yield wrong(f"--out {out}: {place} is no directory that can be written to", "choose another --out")
         return
     if out.is_dir() and any(out.iterdir()) and not seen.aim.overwrite:
-        yield Finding(
-            "wrong", f"--out {out}: there is something in it", "choose another --out, or --overwrite prepared text"
-        )
+        yield wrong(f"--out {out}: there is something in it", "choose another --out, or --overwrite prepared text")
     free = shutil.disk_usage(place).free
     text = f"about {needed / 1e6:,.0f} MB are needed in {place}, {free / 1e6:,.0f} MB are free"
     if needed > free:
-        yield Finding("wrong", text, "choose another --out, or make room")
+        yield wrong(text, "choose another --out, or make room")
     else:
-        yield Finding("fine", text)
+        yield fine(text)

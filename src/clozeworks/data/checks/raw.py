@@ -44,8 +44,8 @@ def look(file: Path, packing: str, encoding: str, progress: Callable[[int], None
             size += len(chunk)
             raw.nul += chunk.count(b"\0")
             raw.ascii = raw.ascii and chunk.isascii()
-            if not raw.ascii and (found := chunk.count(b"\xff")):  # no byte of UTF-8: `Transcoded` marks with it
-                raw.invalid += found
+            if not raw.ascii and (invalid := chunk.count(b"\xff")):  # no byte of UTF-8: `Transcoded` marks with it
+                raw.invalid += invalid
                 _note_lines(raw, chunk, line)
             line += chunk.count(b"\n")
             progress(position())

@@ -50,6 +50,7 @@ class Sample:
     unknown: int = 0
 
     def add(self, document: Document, text: str, key: int) -> None:
+        """Look at a document if its hash chooses it."""
         chosen = self.documents == 0 or key < self.share * (1 << 64)
         if not chosen or self.characters > 4 * CHARACTERS:
             return
@@ -57,8 +58,9 @@ class Sample:
         self.documents += 1
         self.characters += len(piece)
         self._split(document, text)
-        self.markup += sum(len(found[0]) for found in _MARKUP.finditer(piece)) if _has(piece, "<&[{") else 0
-        self.coded += sum(len(found[0]) for found in _CODED.finditer(piece))
+        if any(mark in piece for mark in "<&[{"):
+            self.markup += sum(len(match[0]) for match in _MARKUP.finditer(piece))
+        self.coded += sum(len(match[0]) for match in _CODED.finditer(piece))
         self.numbers += 2 * len(_DIGITS.findall(piece)) > len(piece) - piece.count(" ")
         if not piece.isascii():
             self.spaced += len(_SPACED.findall(piece))
@@ -86,7 +88,3 @@ class Sample:
             self.tokens += len(encoding.ids)
             if tokenizer.unk is not None:
                 self.unknown += int((encoding.ids == tokenizer.unk).sum())
-
-
-def _has(text: str, marks: str) -> bool:
-    return any(mark in text for mark in marks)

@@ -1,6 +1,6 @@
 """One look over all the text, in bounded memory and at the speed of reading.
 
-How often each character occurs is counted exactly (a table of 9 MB), and nearly everything about characters is told
+How often each character occurs is counted exactly (a table of 9 MB), and nearly everything about characters is read
 from that table in the end. Copies are exact up to KEPT different documents; beyond, they are counted among one in 2, 4,
 8 ... of the texts, chosen by their hash, so all copies of a text are chosen or none. What is dear is done on a sample.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from clozeworks.core.characters import is_han
 from clozeworks.data.checks.sample import Sample
 from clozeworks.data.shards.units import key_of, text_of
 from clozeworks.data.text.documents import Document
@@ -20,13 +21,13 @@ KEPT = 1 << 18  # documents remembered by their hash
 LINES = 20_000  # different lines remembered
 LINE = 12, 300  # characters in a line that is remembered
 RUN = 30  # combining marks on one letter, more than any language has
-HEAD = 200_000  # letters that tell the language, as `prepare` has it
+HEAD = 200_000  # letters that decide the language, as `prepare` has it
 
 _LEADING = np.array([0xC2, 0xC3], np.uint32)  # Â and Ã: the first byte of a letter, when UTF-8 is read as Windows-1252
 _FOLLOWING = np.array([*range(0x80, 0xC0), *map(ord, "€™œŠŽƒ‚„…†‡ˆ‰‹‘’“”•–—˜š›žŸ")], np.uint32)
 _SIGNS = ("锟斤拷", "烫烫烫", "屯屯屯")  # U+FFFD and unset memory, read as GBK
 _APART = np.array([*map(ord, "¡¯°·»¿×÷")], np.uint32)  # they do come in rows
-_MISREAD = "锛銆鐨鏄"  # what the commonest characters of Chinese in UTF-8 look like in GBK; hardly a word has them
+_MISREAD = "锛銆鐨鏄"  # what the most frequent characters of Chinese in UTF-8 look like in GBK; hardly a word has them
 
 
 class Spread:
@@ -90,9 +91,10 @@ class Repeated:
             self._floor += 1
             self.lines = {line: count for line, count in self.lines.items() if count > self._floor + 1}
 
-    def commonest(self, least: int) -> list[tuple[str, int]]:
-        found = [(line, count) for line, count in self.lines.items() if count - self._floor >= least]
-        return sorted(found, key=lambda pair: -pair[1] * len(pair[0]))
+    def most_frequent(self, least: int) -> list[tuple[str, int]]:
+        """Lines of at least so many documents, those with most text first."""
+        frequent = [(line, count) for line, count in self.lines.items() if count - self._floor >= least]
+        return sorted(frequent, key=lambda pair: -pair[1] * len(pair[0]))
 
 
 class Sides:
@@ -113,7 +115,7 @@ class Sides:
 
 
 class Survey:
-    """Everything that the text of the documents tells."""
+    """Everything that the text of the documents shows."""
 
     def __init__(self, sample: Sample, pairs: bool = False):
         self.sample, self._pairs = sample, pairs
@@ -124,10 +126,11 @@ class Survey:
         self._marks = np.zeros(0x110000, np.uint8)  # 0: not asked yet, 1: no mark, 2: a combining mark
         self._batch: list[str] = []
         self._held = 0
-        self._length = -1  # of the document that may go on
+        self._length = -1  # of the document that may continue
         self._key = 0
 
     def add(self, document: Document) -> None:
+        """Count a document, or a part of one that is long."""
         text = text_of(document)
         key = key_of(document)[1]
         if document.part == 0:
@@ -162,20 +165,20 @@ class Survey:
         text = "\n".join(self._batch)
         self._batch, self._held = [], 0
         codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        found = np.bincount(codes)
-        self.counts[: len(found)] += found
+        counts = np.bincount(codes)
+        self.counts[: len(counts)] += counts
         if self.head_letters <= HEAD:
-            for character, count in characters(found):
+            for character, count in characters(counts):
                 if character.isalpha():
                     self.head_letters += count
-                    self.head_han += count * is_cjk(character)
+                    self.head_han += count * is_han(character)
         if not text.isascii():
-            self._look(text, codes, found)
+            self._look(text, codes, counts)
 
-    def _look(self, text: str, codes: np.ndarray, found: np.ndarray) -> None:
-        self.mojibake += _misread_letters(codes) if found[0x80:0x100].any() else 0
-        self.mojibake += sum(text.count(sign) for sign in _SIGNS if found[ord(sign[0]) :].any())
-        present = np.flatnonzero(found)
+    def _look(self, text: str, codes: np.ndarray, counts: np.ndarray) -> None:
+        self.mojibake += _misread_letters(codes) if counts[0x80:0x100].any() else 0
+        self.mojibake += sum(text.count(sign) for sign in _SIGNS if counts[ord(sign[0]) :].any())
+        present = np.flatnonzero(counts)
         for code in present[self._marks[present] == 0]:
             self._marks[code] = 1 + (unicodedata.combining(chr(code)) > 0)
         is_mark = self._marks[codes] == 2
@@ -186,7 +189,7 @@ class Survey:
             self.longest_run = max(self.longest_run, int(sizes.max(initial=0)))
 
     def han(self) -> int:
-        return sum(count for character, count in characters(self.counts) if is_cjk(character))
+        return sum(count for character, count in characters(self.counts) if is_han(character))
 
     def misread(self) -> int:
         """Characters that Chinese has only when its UTF-8 was read as GBK."""
@@ -208,14 +211,3 @@ def characters(counts: np.ndarray) -> Iterator[tuple[str, int]]:
     """The characters of a table, each with its count."""
     for code in np.flatnonzero(counts):
         yield chr(code), int(counts[code])
-
-
-def is_cjk(character: str) -> bool:
-    """`is_han` without its regular expression: this one is asked of every character of a table."""
-    return (
-        "\u4e00" <= character <= "\u9fff"
-        or "\u3400" <= character <= "\u4dbf"
-        or "\U00020000" <= character <= "\U0002ceaf"
-        or "\uf900" <= character <= "\ufaff"
-        or "\U0002f800" <= character <= "\U0002fa1f"
-    )

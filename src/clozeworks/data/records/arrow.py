@@ -46,14 +46,10 @@ class ArrowFile:
         with _import_arrow(self._file, self._name) as arrow:
             number = 0
             for batch in self._read_parquet() if self._parquet else self._read_ipc(arrow):
-                names = batch.schema.names
-                read = self._select(names, self._name)
                 for begin in range(0, batch.num_rows, BATCH_ROWS):
-                    part = batch.slice(begin, BATCH_ROWS)
-                    columns = [part.column(names.index(name)).to_pylist() for name in read]
-                    for cells in zip(*columns, strict=True):
+                    for record in batch.slice(begin, BATCH_ROWS).to_pylist():
                         number += 1
-                        yield number, dict(zip(read, cells, strict=True))
+                        yield number, record
 
     def _read_parquet(self) -> Iterator[Any]:
         import pyarrow.parquet

@@ -1,5 +1,6 @@
 """What readers count on their way."""
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
@@ -25,7 +26,7 @@ class Counts:
     cut_words: int = 0  # words across the border of two sentences, divided there
     dangling_links: int = 0  # in directories, passed over
     other_files: int = 0  # in directories and patterns, of kinds that are not read, passed over
-    encodings: dict[str, int] = field(default_factory=dict)  # files read in each
+    encodings: Counter[str] = field(default_factory=Counter)  # files read in each
 
     def as_dict(self) -> dict[str, Any]:
         """Every count by its name, for the manifest."""

@@ -1,4 +1,4 @@
-"""The commonest characters of the languages that older encodings were made for: what tells one encoding from another.
+"""The most frequent characters of the languages that older encodings were made for: they tell encodings apart.
 
 Single-byte encodings decode nearly anything, and the double-byte ones share most of their codes, so validity says
 little; that the text is made of common characters says nearly all.

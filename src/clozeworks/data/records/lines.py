@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import IO
 
@@ -80,6 +81,16 @@ class Lines:
             text = raw.decode("utf-8", "replace")
             self.counts.replaced += text.count("\ufffd") - raw.count(b"\xef\xbf\xbd")
             return text
+
+
+@contextmanager
+def explain_read_errors(name: str) -> Iterator[None]:
+    """Turn an error of the system into a sentence about the file of this name."""
+    try:
+        yield
+    except OSError as error:
+        given = error.strerror or str(error).splitlines()[0]
+        raise InputError(name, given, "a readable file is needed", "check it") from error
 
 
 def open_input(example: str) -> IO[bytes]:

@@ -10,16 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from clozeworks.core.errors import InputError
+from clozeworks.data.records.compressed import NAMES
 
 TEXT = (".txt", ".text", ".md")
 ROWS = (".jsonl", ".ndjson")
 TABLES = (".csv", ".tsv")
 ARROW = (".parquet", ".arrow", ".feather")
-PACKED = (".gz", ".zst", ".xz", ".bz2")
-ENDINGS = (*(kind + packed for kind in TEXT + ROWS + TABLES for packed in ("", *PACKED)), *ARROW)
-NEEDED = (
-    f"a name that ends in {', '.join(TEXT + ROWS + TABLES)} (alone or with {', '.join(PACKED)}), {', '.join(ARROW)}"
-)
+ENDINGS = (*(kind + packed for kind in TEXT + ROWS + TABLES for packed in ("", *NAMES)), *ARROW)
+NEEDED = f"a name that ends in {', '.join(TEXT + ROWS + TABLES)} (alone or with {', '.join(NAMES)}), {', '.join(ARROW)}"
 
 _ABOUT = re.compile(r"\.|(readme|license|licence|changelog)\b", re.IGNORECASE)  # hidden, or about the text beside it
 
@@ -29,9 +27,9 @@ StrPath = str | os.PathLike[str]
 
 
 def kind_of(file: Path) -> str:
-    """The ending that tells the format, in small letters and without that of the compression."""
+    """The ending that says the format, in small letters and without that of the compression."""
     suffixes = [suffix.lower() for suffix in file.suffixes]
-    if suffixes and suffixes[-1] in PACKED:
+    if suffixes and suffixes[-1] in NAMES:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
 
@@ -97,15 +95,15 @@ def _files_below(directory: Path, passed: Passed) -> list[Path]:
     def stop(error: OSError) -> None:
         raise error
 
-    found: list[Path] = []
+    readable: list[Path] = []
     for folder, folders, names in os.walk(directory, onerror=stop):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in names:
             if name.lower().endswith(ENDINGS) and not _ABOUT.match(name):
-                found.append(Path(folder, name))
+                readable.append(Path(folder, name))
             elif not name.startswith("."):
                 passed.others.add(Path(folder, name))
-    files = _regular(sorted(found), passed)
+    files = _regular(sorted(readable), passed)
     if not files:
         given = "no readable file in this directory"
         raise InputError(directory, given, f"{NEEDED} is needed", "rename the files or name another")
@@ -113,9 +111,9 @@ def _files_below(directory: Path, passed: Passed) -> list[Path]:
 
 
 def _files_matching(pattern: Path, passed: Passed) -> list[Path]:
-    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    matches = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
     files: list[Path] = []
-    for path in found:
+    for path in matches:
         if path.is_dir():
             if "**" not in pattern.parts:  # ** gives the directories and what is below them
                 files += _files_below(path, passed)
@@ -124,8 +122,8 @@ def _files_matching(pattern: Path, passed: Passed) -> list[Path]:
         else:
             passed.others.add(path)
     if not files:
-        given = "a pattern that no file fits" if not found else f"a pattern that fits {found[0]} only"
-        todo = "check the pattern" if not found else "change the pattern"
+        given = "a pattern that no file fits" if not matches else f"a pattern that fits {matches[0]} only"
+        todo = "check the pattern" if not matches else "change the pattern"
         raise InputError(pattern, given, f"{NEEDED} is needed", todo)
     return files
 

@@ -14,7 +14,7 @@ def find_mixture(file: Path, packing: str) -> str | None:
     """What the two encodings are and where they meet; None if there is one only.
 
     Text in another encoding is hardly ever valid UTF-8, so lines outside ASCII are of two kinds: those that are, and
-    those that are not. Damaged UTF-8 is told from the second kind by detecting their encoding.
+    those that are not. Damaged UTF-8 is distinguished from the second kind by detecting their encoding.
     """
     first = {True: 0, False: 0}
     count = {True: 0, False: 0}

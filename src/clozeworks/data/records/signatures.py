@@ -20,7 +20,7 @@ _PLAIN = re.compile(rb"[^\x00-\x08\x0e-\x1a\x1c-\x1f]*")  # no control character
 
 
 def refuse_other(file: Path, name: str, packing: str) -> None:
-    """Refuse what is no text (once unpacked), and a compression that the name does not tell."""
+    """Refuse what is no text (once unpacked), and a compression that the name does not show."""
     with file.open("rb") as stream:
         head = stream.read(HEAD)
     real, plain = packing_of(head), _PLAIN.fullmatch(head) is not None

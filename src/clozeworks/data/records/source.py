@@ -7,7 +7,7 @@ from typing import Any
 
 from clozeworks.core.errors import InputError
 
-LOOKED_AT = 100  # records that tell the names of columns: any one of them may lack some
+LOOKED_AT = 100  # records whose fields are the names of columns: any one of them may lack some
 
 Record = dict[str, Any]
 Select = Callable[[Sequence[str], str], Sequence[str]]  # of the columns of a table, at a place, those to read

@@ -3,9 +3,10 @@
 from typing import Any
 
 
-def pluralize(count: int, noun: str) -> str:
+def pluralize(count: int, noun: str, plural: str | None = None) -> str:
     """1 file, 2 files, 3 copies."""
-    return f"{count:,} {noun if count == 1 else noun[:-1] + 'ies' if noun.endswith('y') else noun + 's'}"
+    plural = plural or (noun[:-1] + "ies" if noun.endswith("y") else noun + "s")
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def describe(value: Any) -> str:

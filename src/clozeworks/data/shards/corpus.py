@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,13 +39,6 @@ class Counted:
     tokens: int = 0
     unknown: int = 0
 
-    def __add__(self, other: "Counted") -> "Counted":
-        return Counted(*(mine + theirs for mine, theirs in zip(_values(self), _values(other), strict=True)))
-
-
-def _values(counted: Counted) -> list[int]:
-    return list(asdict(counted).values())
-
 
 def hash_file(file: Path) -> str:
     with file.open("rb") as stream:
@@ -68,11 +61,11 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
         raise InputError(directory, f"no {MANIFEST} in it", "a prepared directory is needed", todo)
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
-        found = manifest["format"]
+        version = manifest["format"]
     except (ValueError, KeyError, TypeError):
         raise InputError(file, "not a manifest of ours", "a prepared directory is needed", todo) from None
-    if found != FORMAT:
-        raise InputError(file, f"format {found}", f"format {FORMAT} is needed", "prepare the text again")
+    if version != FORMAT:
+        raise InputError(file, f"format {version}", f"format {FORMAT} is needed", "prepare the text again")
     if checksummed_json.broken(manifest):
         raise _changed(file, "other content than when it was written")
     return manifest
@@ -149,20 +142,16 @@ class Corpus:
             return Columns(np.zeros(0, np.int32), np.zeros(0, bool))
         first = int(np.searchsorted(self._firsts, starts[filled].min(), "right")) - 1
         last = int(np.searchsorted(self._firsts, ends[filled].max(), "left")) - 1
-        units = None if self._units is None else np.empty(total, np.uint8)
-        if first == last:
-            positions -= self._firsts[first]
-            units = None if self._units is None else self._units[first][positions]
-            return Columns(self._tokens[first][positions].astype(np.int32), self._word_starts[first][positions], units)
         tokens, word_starts = np.empty(total, np.int32), np.empty(total, bool)
+        units = None if self._units is None else np.empty(total, np.uint8)
         for shard in range(first, last + 1):
-            here = np.flatnonzero((positions >= self._firsts[shard]) & (positions < self._firsts[shard + 1]))
-            if len(here):
-                inside = positions[here] - self._firsts[shard]
-                tokens[here] = self._tokens[shard][inside]
-                word_starts[here] = self._word_starts[shard][inside]
-                if units is not None and self._units is not None:
-                    units[here] = self._units[shard][inside]
+            begin, end = self._firsts[shard : shard + 2]
+            here = slice(None) if first == last else np.flatnonzero((positions >= begin) & (positions < end))
+            inside = positions[here] - begin
+            tokens[here] = self._tokens[shard][inside]
+            word_starts[here] = self._word_starts[shard][inside]
+            if units is not None and self._units is not None:
+                units[here] = self._units[shard][inside]
         return Columns(tokens, word_starts, units)
 
     def unigram(self) -> np.ndarray:

@@ -55,7 +55,7 @@ def use_processes(count: int) -> Engine:
                 yield from _run_in_order(lambda unit: pool.submit(_run, unit), Future.result, units, ahead=count + 1)
             except BrokenProcessPool as error:
                 given = "a worker process died"
-                todo = 'memory short? or a script without `if __name__ == "__main__":`? it goes on from what is done'
+                todo = 'memory short? or a script without `if __name__ == "__main__":`? run it again to resume'
                 raise InputError("prepare", given, "workers that stay alive", todo) from error
             finally:
                 pool.shutdown(cancel_futures=True)
@@ -71,6 +71,7 @@ def use_ray(address: str | None = None) -> Engine:
     """
 
     def run(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
+        """Start a worker a core of the cluster, and end what was started here."""
         at = address or os.environ.get("RAY_ADDRESS")
         if at is None and "ray" not in sys.modules:  # it looks at its environment once
             os.environ.setdefault("RAY_AUTH_MODE", "token")

@@ -23,20 +23,19 @@ BLOCK = 1 << 16  # rows of the table read at once
 
 
 @dataclass(slots=True)
-class Told:
-    """What the units had to tell, summed up."""
+class Totals:
+    """What the units counted, summed up."""
 
     counts: Counter[str] = field(default_factory=Counter)
     unknowns: Counter[str] = field(default_factory=Counter)
     complaints: list[str] = field(default_factory=list)
-    documents: int = 0
 
 
 class Table:
     """One row a document: its hash, whether it has a token, whether it stays. Lives on disk."""
 
     def __init__(self, file: Path, files: list[Path]):
-        self.told = Told()
+        self.totals = Totals()
         with file.open("wb") as out:
             for rows in self._rows(files):
                 out.write(rows.tobytes())
@@ -44,10 +43,10 @@ class Table:
         self.rows: np.ndarray = np.memmap(file, _ROW, "r+") if size else np.zeros(0, _ROW)
 
     def _rows(self, files: list[Path]) -> Iterator[np.ndarray]:
-        last: np.ndarray | None = None  # a document that may go on in the next unit
+        last: np.ndarray | None = None  # a document that may continue in the next unit
         for file in files:
             made = _read(file, ("sizes", "begins", "keys", "lengths"))
-            self._listen(made)
+            self._add(made)
             begins, keys, sizes = made.columns["begins"], made.columns["keys"], made.columns["sizes"]
             number = np.cumsum(begins) - 1 + (last is not None)
             rows = np.zeros(int(number[-1]) + 1 if len(number) else int(last is not None), _ROW)
@@ -57,35 +56,30 @@ class Table:
             np.logical_or.at(rows["filled"], number, sizes > 0)
             for at in np.flatnonzero(~begins).tolist():  # the hash of a document in parts is the hash of their hashes
                 row = rows[number[at]]
-                mixed = hashlib.blake2b(
-                    row["high"].tobytes() + row["low"].tobytes() + keys[at].tobytes(), digest_size=16
-                )
-                row["high"], row["low"] = np.frombuffer(mixed.digest(), "<u8")
+                both = row["high"].tobytes() + row["low"].tobytes() + keys[at].tobytes()
+                row["high"], row["low"] = np.frombuffer(hashlib.blake2b(both, digest_size=16).digest(), "<u8")
             rows["kept"] = True
             yield rows[:-1]
             last = rows[-1:].copy()
         if last is not None:
             yield last
 
-    def _listen(self, made: units.TokenizedUnit) -> None:
-        told = self.told
-        told.counts.update(made.told)
-        told.unknowns.update(made.unknowns)
-        if len(told.unknowns) > 20 * units.UNKNOWNS:
-            told.unknowns = Counter(dict(told.unknowns.most_common(10 * units.UNKNOWNS)))
-        told.complaints += made.complaints[: 3 - len(told.complaints)]
-        told.documents += int(made.columns["begins"].sum())
+    def _add(self, made: units.TokenizedUnit) -> None:
+        totals = self.totals
+        totals.counts.update(made.counts)
+        totals.unknowns.update(made.unknowns)
+        if len(totals.unknowns) > 20 * units.UNKNOWNS:
+            totals.unknowns = Counter(dict(totals.unknowns.most_common(10 * units.UNKNOWNS)))
+        totals.complaints += made.complaints[: 3 - len(totals.complaints)]
 
     def drop_copies(self) -> int:
         """Let only the first of equal documents stay; how many go."""
         dropped = 0
         slices = 1 << max(0, (len(self.rows) - 1).bit_length() - SLICE.bit_length() + 1)
         for number in range(slices):
-            found = [
-                start + np.flatnonzero((block["high"] & np.uint64(slices - 1)) == number)
-                for start, block in self._blocks()
-            ]
-            at = np.concatenate(found)
+            mask = np.uint64(slices - 1)
+            at = [start + np.flatnonzero((block["high"] & mask) == number) for start, block in self._blocks()]
+            at = np.concatenate(at)
             keys = self.rows[at][["high", "low"]]
             order = np.lexsort((at, keys["low"], keys["high"]))
             same = (np.diff(keys["high"][order]) == 0) & (np.diff(keys["low"][order]) == 0)

@@ -67,12 +67,8 @@ def _reading(manifest: Manifest) -> list[str]:
 def _words(manifest: Manifest) -> list[str]:
     words, settings = manifest["words"], manifest["settings"]
     notes = []
-    if (
-        settings["lang"] == "zh"
-        and not words["given"]
-        and find_spec("jieba") is None
-        and settings["segmenter"] == "none"
-    ):
+    unsegmented = settings["lang"] == "zh" and settings["segmenter"] == "none" and not words["given"]
+    if unsegmented and find_spec("jieba") is None:
         notes.append("every Chinese character counts as a word; for whole words: pip install 'clozeworks[zh]'")
     problems = {name: count for name, count in words.items() if name.startswith("segmenter") and count}
     for name, count in problems.items():

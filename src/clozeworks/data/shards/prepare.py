@@ -34,7 +34,7 @@ from clozeworks.data.tokens.training import KINDS
 
 SAMPLE = 200_000_000  # bytes of text that a tokenizer is trained on at most
 LARGE = 4_000_000  # bytes of text from which starting processes pays off
-PEEK = 200_000  # characters that tell the language
+PEEK = 200_000  # characters that decide the language
 ENGINES = ("local", "ray")
 
 Progress = Any  # Callable[[str, int, int], None]: stage ("tokenizer", "units", "shards"), done, in all
@@ -42,7 +42,7 @@ Progress = Any  # Callable[[str, int, int], None]: stage ("tokenizer", "units", 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What `prepare` wrote: the directory, the counts of each split, the whole manifest, and what to tell the user."""
+    """What `prepare` wrote: the directory, the counts of each split, the whole manifest, and notes for the user."""
 
     out: Path
     splits: dict[str, Counted]
@@ -80,7 +80,7 @@ def prepare(
 ) -> Prepared:
     """Prepare text files, directories, globs, standard input (`-`), an iterator or a `datasets` object for training.
 
-    `out` appears whole or not at all; a killed preparation goes on when the same call is made again, and ends with the
+    `out` appears whole or not at all; a killed preparation resumes when the same call is made again, and ends with the
     same bytes. `tokenizer` is a kind to train, a path to load, or a Tokenizer. `segmenter` finds Chinese words: a name
     (`jieba`, `spaces`, `none`, `file.py:function`) or any function from a sentence to its words; by default jieba for
     Chinese. About `heldout` of the documents are kept for evaluation, chosen by a hash of their text: the choice never
@@ -179,7 +179,7 @@ class _Job:
         self, table: merge.Table, files: list[Path], stage: Path, tokenizer: Tokenizer
     ) -> list[ShardWriter]:
         """A writer for each split, closed."""
-        annotated, size = table.told.counts["annotated_tokens"] > 0, self.settings["shard_tokens"]
+        annotated, size = table.totals.counts["annotated_tokens"] > 0, self.settings["shard_tokens"]
         writers = [ShardWriter(stage, name, tokenizer.size, size, tokenizer.unk, annotated) for name in SPLITS]
         try:
             for done in merge.write_shards(table, files, writers, table.border(self.settings["heldout"])):
@@ -201,17 +201,17 @@ class _Job:
         splits = {name: counted for name, counted in splits.items() if counted.documents}
         if "train" not in splits:
             raise InputError(self.reader.name, "no token in any document", "text is needed", "point at files with text")
-        counts, settings, told = self.counts, self.settings, table.told
+        counts, settings, totals = self.counts, self.settings, table.totals
         dropped = {
             "empty_rows": 0 if settings["pairs"] else counts.empty_rows,
-            "empty_documents": table.empty() - told.counts["empty_pairs"],
-            "empty_sentences": told.counts["empty_sentences"],
-            "empty_pairs": told.counts["empty_pairs"] + (counts.empty_rows if settings["pairs"] else 0),
+            "empty_documents": table.empty() - totals.counts["empty_pairs"],
+            "empty_sentences": totals.counts["empty_sentences"],
+            "empty_pairs": totals.counts["empty_pairs"] + (counts.empty_rows if settings["pairs"] else 0),
             "copies": copies,
-            "long_sentences_cut": told.counts["long_sentences_cut"],
+            "long_sentences_cut": totals.counts["long_sentences_cut"],
         }
-        words = {name: told.counts[name] for name in ("given", "misaligned")}
-        words |= {name: count for name, count in sorted(told.counts.items()) if name.startswith("segmenter")}
+        words = {name: totals.counts[name] for name in ("given", "misaligned")}
+        words |= {name: count for name, count in sorted(totals.counts.items()) if name.startswith("segmenter")}
         return {
             "format": FORMAT,
             "tokenizer": {"fingerprint": tokenizer.fingerprint, "size": tokenizer.size, "specials": tokenizer.names},
@@ -220,8 +220,8 @@ class _Job:
             "unicode": {name: getattr(counts, name) for name in ("replaced", "skipped", "nul")},
             "read": {name: value for name, value in counts.as_dict().items() if value},
             "dropped": dropped,
-            "words": words | ({"complaints": told.complaints} if told.complaints else {}),
-            "unknowns": told.unknowns.most_common(10),
+            "words": words | ({"complaints": totals.complaints} if totals.complaints else {}),
+            "unknowns": totals.unknowns.most_common(10),
             "lengths": {
                 "documents": _histogram(sum(writer.document_lengths for writer in writers)),
                 "sentences": _histogram(sum(writer.sentence_lengths for writer in writers)),
@@ -272,7 +272,7 @@ def choose_engine(engine: str, count: int | None, hook: str | Segmenter, total: 
 
 
 def _identity(reader: Reader, settings: dict[str, Any], tokenizer: Tokenizer | None) -> dict[str, Any] | None:
-    """All that decides the bytes; None if nobody can tell that the text is the same next time."""
+    """All that decides the bytes; None if nobody can know that the text is the same next time."""
     files = reader.identity()
     if files is None:
         return None
@@ -328,9 +328,8 @@ def _histogram(counts: Any) -> list[list[int]]:
 
 
 def _total(shards: list[dict[str, Any]], split: str) -> Counted:
-    names = list(asdict(Counted()))
-    mine = [Counted(**{name: entry[name] for name in names}) for entry in shards if entry["split"] == split]
-    return sum(mine, Counted())
+    mine = [entry for entry in shards if entry["split"] == split]
+    return Counted(**{name: sum(entry[name] for entry in mine) for name in asdict(Counted())})
 
 
 def _versions() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Units of a corpus: stretches of documents that one worker turns into tokens, the same wherever and whenever it runs.
 
 A unit depends on the text alone, and what becomes of it on the unit and the task alone. So a corpus can be made by
-one process or by many, here or on other machines, and go on after a kill, and the bytes are always the same.
+one process or by many, here or on other machines, and resume after a kill, and the bytes are always the same.
 """
 
 import hashlib
@@ -21,9 +21,8 @@ from safetensors.numpy import save
 from clozeworks.core import atomic_io
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.sentences import LONGEST, cut, split_sentences
-from clozeworks.data.tokens import segmenters
 from clozeworks.data.tokens.encode import Spans, Tokens, encode
-from clozeworks.data.tokens.segmenters import Segmentation, Segmenter
+from clozeworks.data.tokens.segmenters import Segmenter, start_segmentation
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
 UNIT_CHARACTERS = 1_000_000  # a fraction of a second of work, a few megabytes on their way to a worker
@@ -32,8 +31,13 @@ UNKNOWNS = 1000  # different ones remembered of a unit
 GAP = 100_000  # characters of white space that may stand between two sentences
 
 
+Columns = dict[str, np.ndarray]
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
+    """The documents, or parts of long ones, that a worker tokenizes at once."""
+
     number: int
     documents: list[Document]
 
@@ -52,14 +56,14 @@ class TokenizeTask:
 
 @dataclass(slots=True)
 class TokenizedUnit:
-    """What became of a unit: `columns` as they are stored, and what there is to tell.
+    """What became of a unit: `columns` as they are stored, what was counted, and what a segmenter complained of.
 
     tokens, word_starts, units (if annotated): one a token; lengths: tokens of each sentence; sizes, begins, keys: of
     each document or part of one, its sentences, whether it begins the document, and a hash of 128 bits of its text.
     """
 
-    columns: dict[str, np.ndarray]
-    told: dict[str, int] = field(default_factory=dict)
+    columns: Columns
+    counts: dict[str, int] = field(default_factory=dict)
     unknowns: dict[str, int] = field(default_factory=dict)
     complaints: list[str] = field(default_factory=list)
 
@@ -92,7 +96,7 @@ def text_of(document: Document) -> str:
 
 
 def key_of(document: Document) -> tuple[int, int]:
-    """128 bits that depend on the text alone: they decide the split, and tell copies."""
+    """128 bits that depend on the text alone: they decide the split, and show copies."""
     raw = hashlib.blake2b(text_of(document).strip().encode(errors="surrogatepass"), digest_size=16).digest()
     return int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
 
@@ -106,12 +110,6 @@ class _Sentences:
     spans: list[Spans | None] = field(default_factory=list)
     size: int = 0
 
-    def add(self, texts: Sequence[str], words: Sequence[list[str] | None], spans: Sequence[Spans | None]) -> None:
-        self.texts += texts
-        self.words += words
-        self.spans += spans
-        self.size += sum(map(len, texts))
-
 
 class UnitTokenizer:
     """Turns units into columns; made once in each worker."""
@@ -119,74 +117,69 @@ class UnitTokenizer:
     def __init__(self, task: TokenizeTask):
         self.task = task
         self.dtype = np.dtype("<u2") if task.tokenizer.size < 1 << 16 else np.dtype("<u4")
-        given = task.segmenter
-        found = segmenters.segmenter(given) if isinstance(given, str) else given
-        self.segment = None if found is None else Segmentation(found)
-        self.spaced = given == "spaces"
+        self.segment = start_segmentation(task.segmenter)
+        self.spaced = task.segmenter == "spaces"
 
     def __call__(self, unit: Unit) -> TokenizedUnit:
         parts: list[Tokens] = []
-        told: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         unknowns: Counter[str] = Counter()
         complaints: list[str] = []
         sizes: list[int] = []
         waiting = _Sentences()
-
-        def flush() -> None:
-            nonlocal waiting
-            parts.append(self._encode(waiting, unknowns, told))
-            waiting = _Sentences()
-
         for document in unit.documents:
-            texts, words = self._split(document, told, complaints)
-            spans = spans_of(document, texts, told) if document.phrases or document.entities else [None] * len(texts)
+            texts, words = self._split(document, counts, complaints)
+            spans = spans_of(document, texts, counts) if document.phrases or document.entities else [None] * len(texts)
             sizes.append(len(texts))
-            waiting.add(texts, words, spans)
+            waiting.texts += texts
+            waiting.words += words
+            waiting.spans += spans
+            waiting.size += sum(map(len, texts))
             if waiting.size > BATCH_CHARACTERS:
-                flush()
-        flush()
-        columns = self._columns(parts, np.array(sizes, np.int64), unit, told)
-        return TokenizedUnit(columns, dict(told), dict(unknowns.most_common(UNKNOWNS)), complaints)
+                parts.append(self._encode(waiting, unknowns, counts))
+                waiting = _Sentences()
+        parts.append(self._encode(waiting, unknowns, counts))
+        columns = self._columns(parts, np.array(sizes, np.int64), unit, counts)
+        return TokenizedUnit(columns, dict(counts), dict(unknowns.most_common(UNKNOWNS)), complaints)
 
     def _split(
-        self, document: Document, told: Counter[str], complaints: list[str]
+        self, document: Document, counts: Counter[str], complaints: list[str]
     ) -> tuple[list[str], list[list[str] | None]]:
         """The sentences of a document, and the words of each where they are known."""
         if document.words is not None:
-            told["given"] += len(document.words)
+            counts["given"] += len(document.words)
             return sentences_of(document), list(document.words)
         sentences = list(document.sentences or ()) if self.task.pairs else sentences_of(document)
         if len(document.text) > LONGEST:
-            told["long_sentences_cut"] += len(sentences) - len(split_sentences(document.text, sys.maxsize))
+            counts["long_sentences_cut"] += len(sentences) - len(split_sentences(document.text, sys.maxsize))
         if self.segment is None:
             return sentences, [None] * len(sentences)
         words, problems = self.segment(sentences)
         for name, count in problems.counts.items():
-            told[f"segmenter {name}"] += count
+            counts[f"segmenter {name}"] += count
         complaints += problems.messages[: 3 - len(complaints)]
         if self.spaced:
-            sentences = [
-                text if known is None else "".join(known) for text, known in zip(sentences, words, strict=True)
-            ]
+            joined = [None if known is None else "".join(known) for known in words]
+            sentences = [known or text for known, text in zip(joined, sentences, strict=True)]
         return sentences, words
 
-    def _encode(self, waiting: _Sentences, unknowns: Counter[str], told: Counter[str]) -> Tokens:
+    def _encode(self, waiting: _Sentences, unknowns: Counter[str], counts: Counter[str]) -> Tokens:
         tokenizer = self.task.tokenizer
         words = waiting.words if any(known is not None for known in waiting.words) else None
         spans = waiting.spans if any(known is not None for known in waiting.spans) else None
         made = encode(tokenizer, waiting.texts, words, spans)
-        told["misaligned"] += made.misaligned
+        counts["misaligned"] += made.misaligned
         if tokenizer.unk is not None:
             at = np.flatnonzero(made.tokens == tokenizer.unk)
             ends = np.cumsum(made.lengths)
             for number in np.unique(np.searchsorted(ends, at, side="right")).tolist():
                 text = waiting.texts[number]
-                found = tokenizer.encode([text])[0]
-                for begin, end in found.offsets[found.ids == tokenizer.unk].tolist():
+                encoding = tokenizer.encode([text])[0]
+                for begin, end in encoding.offsets[encoding.ids == tokenizer.unk].tolist():
                     unknowns[text[begin:end][:40]] += 1
         return made
 
-    def _columns(self, parts: list[Tokens], sizes: np.ndarray, unit: Unit, told: Counter[str]) -> dict[str, np.ndarray]:
+    def _columns(self, parts: list[Tokens], sizes: np.ndarray, unit: Unit, counts: Counter[str]) -> Columns:
         lengths = np.concatenate([part.lengths for part in parts])
         owner = np.repeat(np.arange(len(sizes)), sizes)
         columns = {
@@ -196,15 +189,15 @@ class UnitTokenizer:
         if any(part.units is not None for part in parts):
             empty = [np.zeros(len(part.tokens), np.uint8) if part.units is None else part.units for part in parts]
             columns["units"] = np.concatenate(empty)
-            told["annotated_tokens"] += int(np.count_nonzero(columns["units"]))
+            counts["annotated_tokens"] += int(np.count_nonzero(columns["units"]))
         if self.task.pairs:
             bad = np.bincount(owner, lengths == 0, minlength=len(sizes)) > 0
-            told["empty_pairs"] += int(bad.sum())
+            counts["empty_pairs"] += int(bad.sum())
             stay = ~bad[owner]
             columns = {name: column[np.repeat(stay, lengths)] for name, column in columns.items()}
             lengths = np.where(stay, lengths, 0)
         else:
-            told["empty_sentences"] += int((lengths == 0).sum())
+            counts["empty_sentences"] += int((lengths == 0).sum())
         columns["lengths"] = lengths[lengths > 0].astype(np.int32)
         columns["sizes"] = np.bincount(owner[lengths > 0], minlength=len(sizes)).astype(np.int32)
         columns["begins"] = np.array([document.part == 0 for document in unit.documents], bool)
@@ -212,16 +205,16 @@ class UnitTokenizer:
         return columns
 
 
-def spans_of(document: Document, sentences: Sequence[str], told: Counter[str]) -> list[Spans | None]:
+def spans_of(document: Document, sentences: Sequence[str], counts: Counter[str]) -> list[Spans | None]:
     """The annotated spans of a document as spans of its sentences; those that are in none of them are counted."""
     kinds = {"phrases": sorted(document.phrases), "entities": sorted(document.entities)}
     starts = {kind: [low for low, _ in spans] for kind, spans in kinds.items()}
-    found: list[Spans | None] = []
+    spans_in: list[Spans | None] = []
     at, placed = 0, 0
     for sentence in sentences:
         begin = document.text.find(sentence, at, at + len(sentence) + GAP)
         if begin < 0:  # the sentence is not as it stands in the text: its spaces were taken out
-            found.append(None)
+            spans_in.append(None)
             continue
         at = begin + len(sentence)
         inside = {}
@@ -229,18 +222,18 @@ def spans_of(document: Document, sentences: Sequence[str], told: Counter[str]) -
             first, last = bisect_left(starts[kind], begin), bisect_left(starts[kind], at)
             inside[kind] = [(low - begin, high - begin) for low, high in spans[first:last]]
             placed += last - first
-        found.append(Spans(**inside) if any(inside.values()) else None)
-    told["misaligned"] += len(document.phrases) + len(document.entities) - placed
-    return found
+        spans_in.append(Spans(**inside) if any(inside.values()) else None)
+    counts["misaligned"] += len(document.phrases) + len(document.entities) - placed
+    return spans_in
 
 
 # ---- on disk
 
 
 def write(file: Path, made: TokenizedUnit) -> None:
-    told = {"told": made.told, "unknowns": made.unknowns, "complaints": made.complaints}
-    body = save(made.columns, {"made": json.dumps(told, ensure_ascii=False)})
-    atomic_io.write_bytes(file, body)
+    """Store a unit."""
+    rest = {"counts": made.counts, "unknowns": made.unknowns, "complaints": made.complaints}
+    atomic_io.write_bytes(file, save(made.columns, {"made": json.dumps(rest, ensure_ascii=False)}))
 
 
 def read(file: Path, names: Sequence[str] | None = None) -> TokenizedUnit | None:
@@ -248,7 +241,7 @@ def read(file: Path, names: Sequence[str] | None = None) -> TokenizedUnit | None
     try:
         with safe_open(file, "numpy") as stored:
             columns = {name: stored.get_tensor(name) for name in stored.keys() if names is None or name in names}  # noqa: SIM118
-            told: dict[str, Any] = json.loads((stored.metadata() or {})["made"])
+            rest: dict[str, Any] = json.loads((stored.metadata() or {})["made"])
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
-    return TokenizedUnit(columns, **told)
+    return TokenizedUnit(columns, **rest)

@@ -1,4 +1,4 @@
-"""The place where a corpus is being made: what is done survives a kill, and the same command goes on from twork.
+"""The place where a corpus is being made: what is done survives a kill, and the same command resumes it.
 
     .NAME.work/  work.json  tokenizer.json  unit-000000.safetensors ...
 
@@ -23,7 +23,7 @@ from clozeworks.data.shards.units import TokenizeTask, Unit
 from clozeworks.data.tokens.tokenizer import FILE, Tokenizer
 
 RECORD = "work.json"
-GOES_ON = (OSError, BrokenExecutor)  # a full disk, a dead worker: mended, the same command goes on
+RESUMABLE = (OSError, BrokenExecutor)  # a full disk, a dead worker: mended, the same command resumes
 
 
 class WorkDirectory:
@@ -39,7 +39,7 @@ class WorkDirectory:
         return self.path / "documents"
 
     def claim(self, identity: dict[str, Any] | None) -> None:
-        """Go on with what an earlier sitting left if it did the same; otherwise clear it away."""
+        """Resume what an earlier sitting left if it did the same; otherwise clear it away."""
         record = self.path / RECORD
         if identity is None or _read_record(record) != identity:
             for path in self.path.iterdir():
@@ -93,7 +93,7 @@ def open_work(out: Path) -> Iterator[WorkDirectory]:
         try:
             yield work
         except BaseException as error:
-            mended = not isinstance(error, InputError) or isinstance(error.__cause__, GOES_ON)
+            mended = not isinstance(error, InputError) or isinstance(error.__cause__, RESUMABLE)
             kept = work.resumable and mended and any(path.glob("unit-*"))
             if not kept and (work.claimed or not (path / RECORD).exists()):
                 shutil.rmtree(path, ignore_errors=True)

@@ -60,6 +60,7 @@ class ShardWriter:
         self._begin()
 
     def add(self, block: Block) -> None:
+        """Write a block, into a new shard from the first document border after enough tokens."""
         sentence_ends = np.concatenate([[0], np.cumsum(block.sizes)])
         token_ends = np.concatenate([[0], np.cumsum(block.lengths, dtype=np.int64)])[sentence_ends]
         new = np.diff(block.documents, prepend=-1 if self._last is None else self._last) != 0

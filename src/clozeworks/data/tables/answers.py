@@ -10,7 +10,7 @@ from typing import Any
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.wording import describe
 from clozeworks.data.tables.table import Row
-from clozeworks.data.tables.values import is_missing, plain
+from clozeworks.data.tables.values import is_blank, plain
 
 STARTS = ("answer_start", "start")
 _WHOLE = re.compile(r"-?\d+(\.0*)?")
@@ -24,7 +24,7 @@ def answers_of(row: Mapping[str, Any], column: str, context: str, where: str, co
     """
     given = _given(row, column, where)
     if _is_true(row.get("is_impossible")):
-        if any(not _is_blank(one.get("text")) for one in given):
+        if any(not is_blank(one.get("text")) for one in given):
             needed = "one of the two is needed"
             raise InputError(where, "an answer, and is_impossible is true", needed, "remove one of them")
         return []
@@ -41,19 +41,18 @@ def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str,
     if isinstance(value, Mapping) and isinstance(texts := plain(value.get("text")), list | tuple):
         starts = plain(next((value[key] for key in STARTS if key in value), [None] * len(texts)))
         if not isinstance(starts, list | tuple) or len(starts) != len(texts):
-            raise InputError(
-                where, f"{len(texts)} answers and other starts", "one start each is needed", "mend the row"
-            )
+            given = f"{len(texts)} answers and other starts"
+            raise InputError(where, given, "one start each is needed", "mend the row")
         value = [{"text": text, "start": start} for text, start in zip(texts, starts, strict=True)]
     if isinstance(value, Mapping):
         value = [value]
     if isinstance(value, list | tuple):
-        found = [{"text": one} if isinstance(one, str) else one for one in value]
-        if all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in found):
-            return found
+        answers = [{"text": one} if isinstance(one, str) else one for one in value]
+        if all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in answers):
+            return answers
     if _is_true(row.get("is_impossible")):
         return []
-    given = f"nothing in column {column!r}" if _is_blank(value) else f"column {column!r} holds {describe(value)}"
+    given = f"nothing in column {column!r}" if is_blank(value) else f"column {column!r} holds {describe(value)}"
     needed = "answers with text and start are needed"
     raise InputError(where, given, needed, 'write [{"text": "...", "start": 0}], and [] where there is none')
 
@@ -79,7 +78,3 @@ def _placed(one: Mapping[str, Any], context: str, where: str, counts: Counter[st
 
 def _is_true(value: Any) -> bool:
     return value is True or str(value).strip().lower() in ("true", "1")
-
-
-def _is_blank(value: Any) -> bool:
-    return is_missing(value) or (isinstance(value, str) and not value.strip())

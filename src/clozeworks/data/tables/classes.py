@@ -49,6 +49,6 @@ def _notes(table: Table, counts: dict[str, int], share: float) -> list[str]:
         notes.append(f"{rows} with the label {NONE!r}: people who did not agree? then remove them")
     few = [name for name, count in counts.items() if count < FEW <= len(table) // len(counts)]
     if few:
-        told = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
-        notes.append(f"fewer than {FEW} rows of {told}: add some, or leave out the class")
+        names = ", ".join(few[:5]) + (f" and {len(few) - 5} more" if len(few) > 5 else "")
+        notes.append(f"fewer than {FEW} rows of {names}: add some, or leave out the class")
     return notes

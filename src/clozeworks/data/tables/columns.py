@@ -60,26 +60,24 @@ def columns_for(
         for part in [column] if column in names else column.split(",") if name in SEVERAL else [column]:
             if part not in names:
                 raise InputError(where, f"no column {part!r}", _there(names), _advice(part, names, name))
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     taken = set(given.values())
     for want in wanted:
         either = want.split("|")
         for name in [name for name in either if name in given] or either:
             column = given.get(name) or _usual(name, [other for other in names if other not in taken])
             if column is not None:
-                found[name] = column
+                columns[name] = column
                 taken |= {column, *column.split(",")}
                 break
         else:
             if not set(either) & set(optional):
                 asked = " or ".join(either)
-                todo = _advice(either[0], names, either[0]) + (
-                    ""
-                    if found
-                    else f", or does the first line name no columns? then count them (columns {either[0]}=1)"
-                )
+                todo = _advice(either[0], names, either[0])
+                if not columns:
+                    todo += f", or does the first line name no columns? then count them (columns {either[0]}=1)"
                 raise InputError(where, f"no column for {asked}", _there(names), todo)
-    return found
+    return columns
 
 
 def _usual(name: str, names: Sequence[str]) -> str | None:

@@ -51,9 +51,8 @@ def read_conll(lines: Iterable[tuple[int, str]], name: str) -> Iterator[tuple[in
         width = width or len(cells)
         if len(cells) != width or not cells[0]:
             given = f"{pluralize(len(cells), 'column')}, {line[:40]!r}" if cells[0] else f"no token, {line[:40]!r}"
-            needed = (
-                f"{pluralize(width, 'column')} as in the lines before, the token first and the tag last, are needed"
-            )
+            columns = pluralize(width, "column")
+            needed = f"{columns} as in the lines before, the token first and the tag last, are needed"
             raise InputError(f"{name}, line {number}", given, needed, "mend the line; comments have no place here")
         begin = begin or number
         tokens.append(cells[0])

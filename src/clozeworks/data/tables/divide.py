@@ -1,4 +1,4 @@
-"""Rows to learn from and rows to judge by: a share set aside, and rows that are in both."""
+"""Rows to learn from and rows to evaluate on: a share set aside, and rows that are in both."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
@@ -15,7 +15,7 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
     """Train and dev: a share of the rows set aside by the seed, in the order of the file.
 
     Of each class the same share, but never its last row. Questions about one passage, and rows with the same text, stay
-    together: what is judged by was not learned from.
+    together: no row to evaluate on was learned from.
     """
     if not 0 < share < 1:
         raise InputError("share", share, "a share between 0 and 1 is needed", "0.1 is usual")
@@ -26,7 +26,7 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
     strata = defaultdict(list)
     for group, stratum in zip(groups, _strata(table, [group[0] for group in groups]), strict=True):
         strata[stratum].append(group)
-    left = Counter(label for row in table.rows for label in _told(row))
+    left = Counter(label for row in table.rows for label in _labels_or_tags(row))
     aside = set()
     for stratum, quota in _quotas(strata, share).items():
         members = strata[stratum]
@@ -35,14 +35,14 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
         for group in (members[at] for at in order[:-1].tolist()):  # the last of them stays to be learned from
             if kept >= quota:
                 break
-            gone = Counter(label for at in group for label in _told(table.rows[at]))
+            gone = Counter(label for at in group for label in _labels_or_tags(table.rows[at]))
             if all(count < left[label] for label, count in gone.items()):  # and so does the last of each label
                 left.subtract(gone)
                 aside.update(group)
                 kept += len(group)
     if not aside:
         given = f"{len(groups)} different {'passage' if 'context' in table.rows[0] else 'row'}(s)"
-        raise InputError(table.name, given, "more are needed to set some aside", "give a file to judge by")
+        raise InputError(table.name, given, "more are needed to set some aside", "give a file to evaluate on")
     return table.some([at for at in range(len(table)) if at not in aside]), table.some(sorted(aside))
 
 
@@ -63,7 +63,7 @@ def _strata(table: Table, rows: list[int]) -> list[str]:
     return [min(_labels(table.rows[at]), key=lambda label: (counts[label], label), default="") for at in rows]
 
 
-def _told(row: Row) -> set[str]:
+def _labels_or_tags(row: Row) -> set[str]:
     """The labels of a row, or the tags of its words."""
     return set(row.get("tags") or _labels(row))
 
@@ -95,7 +95,7 @@ def repeats(train: Table, dev: Table, columns: Sequence[str] = READ) -> list[str
     if not count:
         return []
     where = f"{count:,} of the {len(dev):,} rows of {dev.name} {'is' if count == 1 else 'are'} in {train.name} too"
-    return [f"{where}: figures on them tell what was remembered"]
+    return [f"{where}: metrics on them show what was memorised"]
 
 
 def _shown(row: Row, columns: Sequence[str]) -> Hashable:

@@ -2,7 +2,7 @@
 
 {"text": "Ann is in Rome", "entities": [[0, 3, "PER"], [10, 14, "LOC"]]}        doccano, and lists in any order
 {"text": ..., "spans": [{"start": 0, "end": 3, "label": "PER"}]}               and other names of these
-{"text": ..., "label": {"name": {"Ann": [[0, 2]]}}}                            CLUENER, the last character told
+{"text": ..., "label": {"name": {"Ann": [[0, 2]]}}}                            CLUENER, the last character given
 """
 
 from collections import Counter
@@ -23,14 +23,16 @@ BELOW = "entities"
 
 
 class Entity(NamedTuple):
+    """What a file marks: characters from `begin` to `end`, whichever way it counts the end, and what they are."""
+
     begin: int
     end: int
     type: str
-    text: str | None  # where it is told, it tells whether the end is the last character or the one behind it
+    text: str | None  # where it is given, it decides whether the end is the last character or the one behind it
 
 
 def is_marked(tags: Any) -> bool:
-    """Whether this tells entities by their places, and not tags one a word."""
+    """Whether this gives entities by their places, and not tags one a word."""
     tags = plain(tags)
     listed = isinstance(tags, list | tuple) and all(isinstance(one, Mapping | list | tuple) for one in tags)
     return isinstance(tags, Mapping) or listed
@@ -44,8 +46,8 @@ def marked(text: str, tags: Any, where: str, counts: Counter[str]) -> Row:
     """
     places = cut(text)
     spelled = ["O"] * len(places)
-    found = [_placed(entity, text, where) for entity in _entities(plain(tags), where)]
-    for begin, end, kind in sorted(found, key=lambda one: (one[0] - one[1], one[0])):
+    entities = [_placed(entity, text, where) for entity in _entities(plain(tags), where)]
+    for begin, end, kind in sorted(entities, key=lambda one: (one[0] - one[1], one[0])):
         words = [at for at, place in enumerate(places) if place[0] < end and begin < place[1]]
         if any(spelled[at] != "O" for at in words):
             counts["nested"] += 1
@@ -116,8 +118,8 @@ def _placed(entity: Entity, text: str, where: str) -> tuple[int, int, str]:
         end += 1
     inside = 0 <= begin < end <= len(text) and text[begin:end].strip() != ""
     if not inside or (entity.text is not None and text[begin:end].strip() != entity.text.strip()):
-        told = f" {entity.text[:40]!r}" if entity.text is not None else ""
-        given = f"the entity{told} is not at {entity.begin} to {entity.end}"
+        named = f" {entity.text[:40]!r}" if entity.text is not None else ""
+        given = f"the entity{named} is not at {entity.begin} to {entity.end}"
         needed = f"characters of the text, which has {len(text)}, are needed"
         raise InputError(where, given, needed, "mend the row; characters are counted from 0")
     lead = len(text[begin:end]) - len(text[begin:end].lstrip())

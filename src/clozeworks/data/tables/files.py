@@ -4,17 +4,17 @@ import difflib
 import os
 import shlex
 from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.arrow import ArrowFile
-from clozeworks.data.records.compressed import NAMES, open_bytes
+from clozeworks.data.records.compressed import open_bytes, packing_of_name
 from clozeworks.data.records.delimited import read_delimited
 from clozeworks.data.records.encodings import detect_file
 from clozeworks.data.records.json_lines import read_json_lines
-from clozeworks.data.records.lines import Lines, open_input
+from clozeworks.data.records.lines import Lines, explain_read_errors, open_input
 from clozeworks.data.records.listing import ARROW, ROWS, TABLES, kind_of
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.records.source import Source, select_named
@@ -31,23 +31,22 @@ KINDS = (*ROWS, ".json", *TABLES, *ARROW)
 def read_file(
     path: str | os.PathLike[str], columns: Collection[str], kind: str | None = None, named: Collection[str] = ()
 ) -> Source:
-    """The records of a file; `kind` is an ending that tells its format where its own does not. Columns that are `named`
+    """The records of a file; `kind` is an ending that says its format where its own does not. Columns that are `named`
     by numbers alone may be those of a table without a header."""
     numbers = named if all(each.isdigit() for each in named) else ()
     plain = kind == TEXT
     if os.fspath(path) == INPUT:
-        lines = Lines(
-            open_input("rows.jsonl"), "standard input", advice=lambda: "convert it by iconv -f ITS_ENCODING -t UTF-8"
-        )
+        convert = "convert it by iconv -f ITS_ENCODING -t UTF-8"
+        lines = Lines(open_input("rows.jsonl"), "standard input", advice=lambda: convert)
         return _read_lines(lines, kind or ".jsonl", columns, plain, numbers)
     file, name = Path(path), os.fspath(path)
     _check_exists(file, name)
     if kind is None and kind_of(file) in ARROW:
-        with _explain_os_errors(name):
+        with explain_read_errors(name):
             table = ArrowFile(file, name)
             return Source(name, table.records(), "row", table.classes())
-    packing = file.suffix.lower() if file.suffix.lower() in NAMES else ""
-    with _explain_os_errors(name), ExitStack() as opened:
+    packing = packing_of_name(file)
+    with explain_read_errors(name), ExitStack() as opened:
         refuse_other(file, name, packing)
         stream, _ = opened.enter_context(open_bytes(file, packing))
         lines = Lines(stream, name, advice=lambda: _advice(file, name, packing))
@@ -80,16 +79,8 @@ def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, 
 
 def _close_after(records: Iterator[tuple[int, Any]], opened: ExitStack, name: str) -> Iterator[tuple[int, Any]]:
     """The records of an open file, which is closed after the last."""
-    with _explain_os_errors(name), opened:
+    with explain_read_errors(name), opened:
         yield from records
-
-
-@contextmanager
-def _explain_os_errors(name: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise InputError(name, error.strerror or error, "a readable file is needed", "check it") from error
 
 
 def _advice(file: Path, name: str, packing: str) -> str:
@@ -107,13 +98,11 @@ def _advice(file: Path, name: str, packing: str) -> str:
 def _check_exists(file: Path, name: str) -> None:
     if not name or "\0" in name:
         raise InputError("rows", "an empty path" if not name else repr(name), "a file is needed", "name one")
-    try:
+    with explain_read_errors(name[:80]):
         if file.is_file():
             return
         given = "a directory" if file.is_dir() else "no such file" if not file.exists() else ""
         close = difflib.get_close_matches(file.name, os.listdir(file.parent), n=1) if file.parent.is_dir() else []
-    except OSError as error:
-        raise InputError(name[:80], error.strerror or error, "a readable file is needed", "check it") from error
     if given:
         near = f"did you mean {file.with_name(close[0])}?" if close and not file.is_dir() else ""
         todo = near or ("name a file in it" if file.is_dir() else "check the spelling")

@@ -8,6 +8,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.records.source import Record, Source
 
 _BELOW = ("qas", "questions")  # under either name
+_NEEDED = "a list of objects or SQuAD's layout is needed"
 _PARALLEL = {"questions": "question", "options": "options", "answers": "answer"}  # lists, and what one of each is
 
 
@@ -19,17 +20,13 @@ def read_json_document(text: str, name: str) -> Source | None:
     except (ValueError, RecursionError) as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             return None
-        given = f"not JSON ({error})"
-        raise InputError(
-            name, given, "a list of objects or SQuAD's layout is needed", "mend or write it again"
-        ) from None
+        raise InputError(name, f"not JSON ({error})", _NEEDED, "mend or write it again") from None
     if isinstance(document, Mapping) and isinstance(document.get("data"), list):
         document = document["data"]
     elif isinstance(document, Mapping) and "\n" not in text.strip():
         return None  # one line of JSON lines
     if not isinstance(document, list):
-        given = f"one {type(document).__name__}"
-        raise InputError(name, given, "a list of objects or SQuAD's layout is needed", "put the rows into a list")
+        raise InputError(name, f"one {type(document).__name__}", _NEEDED, "put the rows into a list")
     nested = any(isinstance(item, Mapping) and "paragraphs" in item for item in document)
     return Source(name, enumerate(_paragraphs(document), 1), "passage" if nested else "row")
 
@@ -83,13 +80,8 @@ def flatten(row: Any) -> Any:
 def _parallel(row: Mapping[str, Any]) -> list[Record]:
     """The questions of a row that has lists of them, of their options and of their answers; none: it has not."""
     lists = {name: row[key] for key, name in _PARALLEL.items() if isinstance(row.get(key), list)}
-    sizes = {len(values) for values in lists.values()}
-    if (
-        "question" not in lists
-        or "options" not in lists
-        or len(sizes) != 1
-        or not all(isinstance(question, str) for question in lists["question"])
-    ):
+    whole = "options" in lists and len({len(values) for values in lists.values()}) == 1
+    if not whole or not all(isinstance(question, str) for question in lists.get("question", [None])):
         return []
     return [dict(zip(lists, cells, strict=True)) for cells in zip(*lists.values(), strict=True)]
 

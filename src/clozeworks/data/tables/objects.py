@@ -35,9 +35,8 @@ def _read_columns(given: Mapping[str, Any]) -> Iterator[Record]:
     lengths = {name: len(column) if _is_column(column) else -1 for name, column in given.items()}
     if len(set(lengths.values())) != 1 or -1 in lengths.values():
         sizes = ", ".join(f"{name}: {size if size >= 0 else 'no list'}" for name, size in lengths.items())
-        raise InputError(
-            NAME, f"one dict with {sizes or 'nothing'}", "columns of one length are needed", "or give a list"
-        )
+        needed = "columns of one length are needed"
+        raise InputError(NAME, f"one dict with {sizes or 'nothing'}", needed, "or give a list")
     for cells in zip(*given.values(), strict=True):
         yield dict(zip(given, cells, strict=True))
 

@@ -20,6 +20,14 @@ from clozeworks.data.tables.table import PLACES, Row, Table
 from clozeworks.data.tokens.cut import CUTS
 
 ROWS = 256  # of a table that is streamed
+_NOTES = (  # what is counted, what it is called, what is said of it
+    ("moved", "answer", "did not begin where the file says: the place where it stands was taken"),
+    ("nearest", "answer", "could be at several places: the nearest to what the file says was taken"),
+    ("unasked", "question", "without a word"),
+    ("inside", "entity", "did not end where a word does: the whole word was taken"),
+    ("nested", "entity", "inside or across a longer one: a word has one tag, and they were left out"),
+    ("twice", "id", "stood there before: figures by id may count one question twice"),
+)
 
 
 @dataclass(slots=True)
@@ -43,7 +51,7 @@ def read_table(
 
     `columns` and `truth` are what a task asks for: what a row must have to be answered, and to be learned from; none of
     the latter: it is not looked at. `maybe` are columns that there may be. `label|score` is whichever there is. `named`
-    says which column is which where the usual names do not. `kind` is the ending that tells the format, where that of
+    says which column is which where the usual names do not. `kind` is the ending that says the format, where that of
     the file does not.
     """
     source = _source(given, columns, kind, named)
@@ -104,6 +112,7 @@ class _Shape:
     cut: str | None = None
 
     def row(self, given: Any, where: str, number: int) -> Row:
+        """A record as a row of the task; refused where it lacks something."""
         bare = isinstance(given, str)
         if isinstance(given, str) and len(self.asked) == 1:
             given = {self.columns[self.asked[0]]: given}
@@ -143,13 +152,10 @@ class _Shape:
             return [part for part in parts if values.is_one(given.get(part), where, part)]
         value = given.get(column)
         if name == "label":
-            found = values.label_of(value, where, column, self.classes.get(column))
             self.counts["fractions"] += isinstance(value, float) and not value.is_integer()
-            return found
-        if name == "score":
-            return values.score_of(value, where, column)
-        if name == "choices":
-            return values.choices_of(value, where, column)
+            return values.label_of(value, where, column, self.classes.get(column))
+        if name in ("score", "choices"):
+            return (values.score_of if name == "score" else values.choices_of)(value, where, column)
         if name == "question" and isinstance(value, str) and not value.strip():
             self.counts["unasked"] += "choices" not in self.asked
             return value  # published sets have some, and are compared by all of their rows
@@ -157,13 +163,13 @@ class _Shape:
 
     def _tokens(self, given: Mapping[str, Any], where: str, bare: bool) -> Row:
         """Tokens and tags: lists, strings with spaces, or a text with its tags or entities by characters."""
-        column, told = self.columns["tokens"], self.columns.get("tags")
+        column, tagged = self.columns["tokens"], self.columns.get("tags")
         text = given.get(column)
-        if told is not None and isinstance(text, str) and is_marked(given.get(told)):
-            return marked(values.text_of(text, where, column), given[told], where, self.counts)
+        if tagged is not None and isinstance(text, str) and is_marked(given.get(tagged)):
+            return marked(values.text_of(text, where, column), given[tagged], where, self.counts)
         tokens = values.words_of(text, where, column, self.classes.get(column))
-        if told is not None:
-            tags = values.words_of(given.get(told), where, told, self.classes.get(told))
+        if tagged is not None:
+            tags = values.words_of(given.get(tagged), where, tagged, self.classes.get(tagged))
             by_characters = spread(text, tags) if isinstance(text, str) and len(tags) != len(tokens) else None
             return by_characters or {"tokens": tokens, "tags": tags}
         if self.cut is None or not isinstance(text, str) or values.is_listed(text):
@@ -182,28 +188,11 @@ class _Shape:
             raise InputError(where, given, "one tag a token is needed", "mend or remove the row")
 
     def notes(self, table: Table) -> list[str]:
-        said = [
-            (self.counts["moved"], "answer", "did not begin where the file says: the place where it stands was taken"),
-            (
-                self.counts["nearest"],
-                "answer",
-                "could be at several places: the nearest to what the file says was taken",
-            ),
-            (self.counts["unasked"], "question", "without a word"),
-            (self.counts["inside"], "entity", "did not end where a word does: the whole word was taken"),
-            (
-                self.counts["nested"],
-                "entity",
-                "inside or across a longer one: a word has one tag, and they were left out",
-            ),
-            (self.counts["twice"], "id", "stood there before: figures by id may count one question twice"),
-        ]
-        notes = [f"{table.name}: {pluralize(count, what)} {how}" for count, what, how in said if count]
+        counts = self.counts
+        notes = [f"{table.name}: {pluralize(counts[key], what)} {how}" for key, what, how in _NOTES if counts[key]]
         if self.counts["fractions"]:
-            column = self.columns["label"]
-            notes.append(
-                f"{table.name}: labels such as {table.rows[0]['label']}: is it a score? (columns score={column})"
-            )
+            score = f"is it a score? (columns score={self.columns['label']})"
+            notes.append(f"{table.name}: labels such as {table.rows[0]['label']}: {score}")
         return notes
 
 
@@ -217,8 +206,8 @@ def _shape(
     names = source.columns()
     optional = {*maybe, "id", *(("context", "question") if "choices" in columns else ())}
     if not names and len(columns) == 1 and not truth:
-        found = {columns[0]: columns[0]}  # bare texts
+        chosen = {columns[0]: columns[0]}  # bare texts
     else:
         own = ("id",) if "question" in columns and "id" not in columns else ()
-        found = columns_for(names, (*columns, *truth, *maybe, *own), named, source.name, optional)
-    return _Shape(tuple(columns), bool(truth), found, source.classes, Counter(), set())
+        chosen = columns_for(names, (*columns, *truth, *maybe, *own), named, source.name, optional)
+    return _Shape(tuple(columns), bool(truth), chosen, source.classes, Counter(), set())

@@ -30,6 +30,7 @@ class Table:
         return f"{self.name}, {self.unit} {self.lines[row]}" if self.lines else f"{self.name}, row {row + 1}"
 
     def some(self, rows: list[int]) -> "Table":
+        """The table of these rows alone."""
         lines = [self.lines[at] for at in rows] if self.lines else []
         given = [self.given[at] for at in rows] if self.given else []
         return Table(self.name, [self.rows[at] for at in rows], lines, self.unit, given)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.records.wording import describe
+from clozeworks.data.records.wording import describe, pluralize
 
 _LIST = re.compile(r"""\[(['"].*|\s*|[\d\s,-]+)\]""", re.DOTALL)  # of strings or of numbers, in a cell
 _SPACES = re.compile("[ \t\r\n]+")  # an ideographic space may be a token
@@ -23,9 +23,13 @@ def plain(value: Any) -> Any:
 
 def is_missing(value: Any) -> bool:
     """Nothing, by any of its names."""
-    return (
-        value is None or (isinstance(value, float) and value != value) or type(value).__name__ in ("NAType", "NaTType")
-    )
+    no_number = isinstance(value, float) and value != value
+    return value is None or no_number or type(value).__name__ in ("NAType", "NaTType")
+
+
+def is_blank(value: Any) -> bool:
+    """Nothing, or a string of white space alone."""
+    return is_missing(value) or (isinstance(value, str) and not value.strip())
 
 
 def text_of(value: Any, where: str, name: str, empty: bool = False) -> str:
@@ -35,8 +39,7 @@ def text_of(value: Any, where: str, name: str, empty: bool = False) -> str:
     if is_missing(value):
         raise _missing(where, name, "a text")
     if not isinstance(value, str):
-        given = f"column {name!r} holds {describe(value)}"
-        raise InputError(where, given, "a string is needed", "write it in quotes, or name another column")
+        raise _of_type(value, where, name, "a string is needed", "write it in quotes, or name another column")
     if not empty and not value.strip():
         raise InputError(where, f"an empty text in column {name!r}", "a text is needed", "fill it in or remove the row")
     return _whole(value, where, name)
@@ -52,6 +55,10 @@ def _whole(value: str, where: str, name: str) -> str:
     return value
 
 
+def _of_type(value: Any, where: str, name: str, needed: str, todo: str = "name another column") -> InputError:
+    return InputError(where, f"column {name!r} holds {describe(value)}", needed, todo)
+
+
 def _missing(where: str, name: str, what: str) -> InputError:
     return InputError(where, f"nothing in column {name!r}", f"{what} is needed", "fill it in or remove the row")
 
@@ -65,7 +72,7 @@ def label_of(value: Any, where: str, name: str, classes: Sequence[str] | None = 
 
 
 def _label(value: Any, where: str, name: str, classes: Sequence[str] | None) -> str:
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         raise _missing(where, name, "a label")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -75,32 +82,32 @@ def _label(value: Any, where: str, name: str, classes: Sequence[str] | None) -> 
             raise InputError(where, given, needed, "is this a part without labels?" if value == -1 else "mend the row")
         return str(classes[value])
     if not isinstance(value, str | int | float):
-        given = f"column {name!r} holds {describe(value)}"
-        raise InputError(where, given, "a label or a list of labels is needed", "name another column")
+        raise _of_type(value, where, name, "a label or a list of labels is needed")
     return _whole(str(value).strip(), where, name)
 
 
 def score_of(value: Any, where: str, name: str) -> float:
+    """A finite number, as such or as a string."""
     value = plain(value)
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         raise _missing(where, name, "a number")
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
+        score = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
+        score = math.nan
+    if not math.isfinite(score):
         given = f"{value!r} in column {name!r}" if isinstance(value, str | int | float) else f"{describe(value)}"
         raise InputError(where, given, "a number is needed", "mend the row, or name another column")
-    return found
+    return score
 
 
 def is_one(value: Any, where: str, name: str) -> bool:
-    """Of a column that tells whether a row has a label."""
-    told = str(plain(value)).strip().lower()
-    if told not in ("0", "1", "0.0", "1.0", "true", "false"):
+    """Of a column that says whether a row has a label."""
+    text = str(plain(value)).strip().lower()
+    if text not in ("0", "1", "0.0", "1.0", "true", "false"):
         given = f"nothing in column {name!r}" if is_missing(value) else f"{value!r} in column {name!r}"
         raise InputError(where, given, "0 or 1 is needed", "mend the row, or name another column")
-    return told in ("1", "1.0", "true")
+    return text in ("1", "1.0", "true")
 
 
 def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = None) -> list[str]:
@@ -112,18 +119,17 @@ def words_of(value: Any, where: str, name: str, classes: Sequence[str] | None = 
     if isinstance(value, str):
         value = [part for part in _SPACES.split(value) if part]
     if not isinstance(value, list | tuple):
-        given = f"column {name!r} holds {describe(value)}"
-        raise InputError(where, given, "a list of strings, or one string with spaces, is needed", "name another column")
+        raise _of_type(value, where, name, "a list of strings, or one string with spaces, is needed")
     if not value:
         raise InputError(where, f"an empty list in column {name!r}", "a token is needed", "remove the row")
-    found = []
+    words = []
     for at, each in enumerate(value, 1):
         if isinstance(each, list | tuple | dict) or is_missing(each) or each == "":
             what = "nothing" if is_missing(each) else "an empty string" if each == "" else describe(each)
             given = f"{what} at {at} in column {name!r}"
             raise InputError(where, given, "a list of strings is needed", "mend the row")
-        found.append(_whole(each, where, name) if isinstance(each, str) else _label(each, where, name, classes))
-    return found
+        words.append(_whole(each, where, name) if isinstance(each, str) else _label(each, where, name, classes))
+    return words
 
 
 def is_listed(value: str) -> bool:
@@ -140,12 +146,11 @@ def _listed(value: Any, where: str, name: str) -> Any:
     except ValueError:
         pass
     try:
-        found = ast.literal_eval(value)
-        strings = [
-            token for token in tokenize.generate_tokens(io.StringIO(value).readline) if token.type == tokenize.STRING
-        ]
-        if isinstance(found, list) and len(strings) in (0, len(found)):  # ['a' 'b'] would be one string
-            return found
+        values = ast.literal_eval(value)
+        kinds = [token.type for token in tokenize.generate_tokens(io.StringIO(value).readline)]
+        strings = kinds.count(tokenize.STRING)
+        if isinstance(values, list) and strings in (0, len(values)):  # ['a' 'b'] would be one string
+            return values
     except (ValueError, SyntaxError, tokenize.TokenError):
         pass
     given = f"{value[:40]!r} in column {name!r}"
@@ -163,10 +168,9 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
     if is_missing(value):
         raise _missing(where, name, "a list of choices")
     if not isinstance(value, list | tuple):
-        given = f"column {name!r} holds {describe(value)}"
-        raise InputError(where, given, "a list of choices is needed", 'write it as ["...", "..."]')
+        raise _of_type(value, where, name, "a list of choices is needed", 'write it as ["...", "..."]')
     if len(value) < 2:
-        given = f"{len(value)} choice{'s' if len(value) != 1 else ''}"
+        given = pluralize(len(value), "choice")
         raise InputError(where, given, "two at least are needed to choose from", "mend or remove the row")
     texts = [str(each) if isinstance(each, int | float) and not is_missing(each) else each for each in value]
     return [text_of(each, where, name) for each in texts], called
@@ -175,17 +179,17 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
 def answer_of(value: Any, where: str, name: str, choices: Sequence[str], called: Sequence[str] = ()) -> int:
     """Which choice it is: a number from 0, a letter, what the row calls it, or the choice itself."""
     value = plain(value)
-    if is_missing(value) or (isinstance(value, str) and not value.strip()):
+    if is_blank(value):
         raise _missing(where, name, "the right choice")
-    told = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
-    if told in called:
-        return list(called).index(told)
-    if re.fullmatch(r"\d{1,9}", told) and int(told) < len(choices):
-        return int(told)
-    if choices.count(told) == 1:
-        return list(choices).index(told)
-    if re.fullmatch("[A-Za-z]", told) and ord(told.upper()) - ord("A") < len(choices):
-        return ord(told.upper()) - ord("A")
+    answer = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
+    if answer in called:
+        return list(called).index(answer)
+    if re.fullmatch(r"\d{1,9}", answer) and int(answer) < len(choices):
+        return int(answer)
+    if choices.count(answer) == 1:
+        return list(choices).index(answer)
+    if re.fullmatch("[A-Za-z]", answer) and ord(answer.upper()) - ord("A") < len(choices):
+        return ord(answer.upper()) - ord("A")
     needed = f"a number from 0 to {len(choices) - 1}, a letter from A or one of the choices is needed"
-    todo = "are they counted from 1?" if told == str(len(choices)) else "mend the row"
-    raise InputError(where, f"answer {told[:40]!r} among {len(choices)} choices", needed, todo)
+    todo = "are they counted from 1?" if answer == str(len(choices)) else "mend the row"
+    raise InputError(where, f"answer {answer[:40]!r} among {len(choices)} choices", needed, todo)

@@ -36,7 +36,7 @@ class Reading:
     """How text is to be read.
 
     `field` is the column or key that holds the text; `pairs` are two of them, whose rows become two-sided documents.
-    `encoding` is a Python codec, or `auto`: told from each file. `errors` is for bytes that do not decode and, as
+    `encoding` is a Python codec, or `auto`: detected for each file. `errors` is for bytes that do not decode and, as
     `skip`, for rows that do not parse. `unicode` is the normalisation of the text. `unwrap` joins the lines of a
     paragraph of .txt: lines broken at a column end no sentence then.
     """

@@ -3,23 +3,23 @@
 import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.arrow import ArrowFile
-from clozeworks.data.records.compressed import open_bytes, packing_of
+from clozeworks.data.records.compressed import open_bytes, packing_of, packing_of_name
 from clozeworks.data.records.counts import Counts
 from clozeworks.data.records.delimited import read_delimited
 from clozeworks.data.records.encoding_tables import FREQUENT
 from clozeworks.data.records.encodings import AUTO, Transcoded, detect_file, is_utf8
 from clozeworks.data.records.json_lines import read_json_lines
-from clozeworks.data.records.lines import ROW_BYTES, Lines, open_input
-from clozeworks.data.records.listing import ARROW, PACKED, TABLES, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.lines import ROW_BYTES, Lines, explain_read_errors, open_input
+from clozeworks.data.records.listing import ARROW, TABLES, TEXT, Passed, kind_of, list_files
 from clozeworks.data.records.mixture import advice, find_mixture
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.records.source import Source
@@ -49,19 +49,19 @@ class TextFiles:
     def __init__(self, paths: Sequence[StrPath], reading: Reading, spool: Path | None):
         self._reading, self._spool = reading, None
         passed = Passed()
-        found: dict[Path, TextFile] = {}  # each file once, where it was first met
+        files: dict[Path, TextFile] = {}  # each once, where it was first met
         for path in paths or list_files([]):
             if path == INPUT:
-                found[Path(INPUT)] = TextFile(Path(INPUT), INPUT, "", "", True)
+                files[Path(INPUT)] = TextFile(Path(INPUT), INPUT, "", "", True)
                 continue
             for file in list_files([path], passed):
                 place, named = file.resolve(), file == Path(path)
-                if named or place not in found:
-                    found[place] = _file(file, named)
-        if Path(INPUT) in found:  # everything else is there, so the input is worth waiting for
-            self._spool = keep_input(spool)
-            found[Path(INPUT)] = _spooled(self._spool)
-        self._files = list(found.values())
+                if named or place not in files:
+                    files[place] = TextFile(file, str(file), kind_of(file), packing_of_name(file), named)
+        if Path(INPUT) in files:  # everything else is there, so the input is worth waiting for
+            self._spool, kind, packing = keep_input(spool)
+            files[Path(INPUT)] = TextFile(self._spool, INPUT, kind, packing, True)
+        self._files = list(files.values())
         self._passed = passed
         passed.others -= {file.path for file in self._files}
         self._encodings: dict[Path, str] = {}
@@ -72,21 +72,15 @@ class TextFiles:
         counts.dangling_links, counts.other_files = len(self._passed.dangling), len(self._passed.others)
         for file in self._files:
             before, start = counts.documents, counts.bytes
-            try:
+            with explain_read_errors(file.name):
                 yield from self._read(file, counts, start)
                 size = file.path.stat().st_size
-            except OSError as error:
-                given = error.strerror or str(error).splitlines()[0]
-                raise InputError(file.name, given, "a readable file is needed", "check it") from error
             counts.bytes = start + size
             if counts.documents == before:
                 counts.empty_files += 1
                 if file.named:
                     given = "an empty file" if size == 0 else "no document in it"
                     raise InputError(file.name, given, "at least one document is needed", "point at a file with text")
-        if counts.documents == 0:
-            given = f"no document in {len(self._files)} files"
-            raise InputError(self.name, given, "at least one document is needed", "point at files with text")
 
     def _read(self, file: TextFile, counts: Counts, start: int) -> Iterator[Document]:
         if self._reading.pairs and file.kind in TEXT:
@@ -96,73 +90,53 @@ class TextFiles:
             if not _size(file):
                 return
             table = ArrowFile(file.path, file.name, select_columns(self._reading))
-            counts.encodings["utf-8"] = counts.encodings.get("utf-8", 0) + 1
+            counts.encodings["utf-8"] += 1
             for document in convert_records(Source(file.name, table.records(), "row"), self._reading, counts):
                 counts.bytes = start + table.position()
                 yield document
             return
         refuse_other(file.path, file.name, file.packing)
         encoding = self._encoding(file)
-        counts.encodings[encoding] = counts.encodings.get(encoding, 0) + 1
-        with self._opened(file, encoding) as (stream, position):
-            lines = Lines(
-                stream, file.name, self._reading.errors, counts, lambda: self._advice(file), " or use --errors skip"
-            )
+        counts.encodings[encoding] += 1
+        errors = self._reading.errors
+        todo = partial(advice, file.path, file.packing, self._reading.encoding)
+        with open_bytes(file.path, file.packing) as (stream, position):
+            if not is_utf8(encoding):
+                stream = io.BufferedReader(Transcoded(stream, encoding, file.name, errors == "strict", todo), 1 << 16)
+            lines = Lines(stream, file.name, errors, counts, todo, " or use --errors skip")
             for document in _read_documents(lines, file.kind, self._reading):
                 counts.bytes = start + position()
                 yield document
-
-    @contextmanager
-    def _opened(self, file: TextFile, encoding: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-        """The file as UTF-8 bytes."""
-        with open_bytes(file.path, file.packing) as (stream, position):
-            if not is_utf8(encoding):
-                strict = self._reading.errors == "strict"
-                raw = Transcoded(stream, encoding, file.name, strict, lambda: self._advice(file))
-                stream = io.BufferedReader(raw, 1 << 16)
-            yield stream, position
 
     def _encoding(self, file: TextFile) -> str:
         if self._reading.encoding != AUTO:
             return "utf-8" if is_utf8(self._reading.encoding) else self._reading.encoding
         if file.path not in self._encodings:
-            found = detect_file(file.path, file.packing)
-            if (found is None or found in FREQUENT) and (mixture := find_mixture(file.path, file.packing)):
+            encoding = detect_file(file.path, file.packing)
+            if (encoding is None or encoding in FREQUENT) and (mixture := find_mixture(file.path, file.packing)):
                 if self._reading.errors == "strict":
                     todo = "divide or convert it, or use --errors skip to leave out what is not UTF-8"
                     raise InputError(file.name, mixture, "one encoding is needed", todo)
-                found = "utf-8"  # the lines in the other one are then counted; they would turn into wrong characters
-            if found is None:
+                encoding = "utf-8"  # lines in the other one are then counted; they would turn into wrong characters
+            if encoding is None:
                 needed = "an encoding that can be recognised is needed"
                 raise InputError(file.name, "text in an unknown encoding", needed, "name it by --encoding NAME")
-            self._encodings[file.path] = found
+            self._encodings[file.path] = encoding
         return self._encodings[file.path]
-
-    def _advice(self, file: TextFile) -> str:
-        """What to do about bytes that do not decode."""
-        return advice(file.path, file.packing, self._reading.encoding)
 
     def identity(self) -> list[dict[str, Any]] | None:
         if self._spool is not None:
             return None
-        found = []
-        for file in self._files:
-            status = file.path.stat()
-            found.append({"path": str(file.path), "bytes": status.st_size, "mtime_ns": status.st_mtime_ns})
-        return found
+        status = {str(file.path): file.path.stat() for file in self._files}
+        return [{"path": path, "bytes": at.st_size, "mtime_ns": at.st_mtime_ns} for path, at in status.items()]
 
     def sources(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        sources: list[dict[str, Any]] = []
         for file in self._files:
-            source: dict[str, Any] = {"path": file.name, "bytes": _size(file)}
+            sources.append({"path": file.name, "bytes": _size(file)})
             if file.kind not in ARROW and not is_utf8(encoding := self._encoding(file)):
-                source["encoding"] = encoding
-            found.append(source)
-        return found
-
-    def forget(self) -> None:
-        if self._spool is not None:
-            self._spool.unlink(missing_ok=True)
+                sources[-1]["encoding"] = encoding
+        return sources
 
 
 def _read_documents(lines: Lines, kind: str, reading: Reading) -> Iterator[Document]:
@@ -178,20 +152,16 @@ def _read_documents(lines: Lines, kind: str, reading: Reading) -> Iterator[Docum
     return convert_records(Source(lines.name, records), reading, lines.counts)
 
 
-def _file(path: Path, named: bool) -> TextFile:
-    packing = path.suffix.lower()
-    return TextFile(path, str(path), kind_of(path), packing if packing in PACKED else "", named)
-
-
 def _size(file: TextFile) -> int:
-    try:
+    with explain_read_errors(file.name):
         return file.path.stat().st_size
-    except OSError as error:
-        raise InputError(file.name, error.strerror or error, "a readable file is needed", "check it") from error
 
 
-def keep_input(spool: Path | None) -> Path:
-    """Copy standard input, which can be read only once, to the file."""
+def keep_input(spool: Path | None) -> tuple[Path, str, str]:
+    """Copy standard input, which can be read only once, to the file; and the endings of its format and compression.
+
+    Its first bytes say the format: JSON lines begin with a brace, anything else is text.
+    """
     stream = open_input("corpus.txt")
     if spool is None:
         raise InputError("standard input", "nowhere to keep it", "text is read twice", "write it to a file")
@@ -199,16 +169,10 @@ def keep_input(spool: Path | None) -> Path:
         shutil.copyfileobj(stream, out, 1 << 20)
     if spool.stat().st_size == 0:
         spool.unlink()
-        raise InputError(
-            "standard input", "nothing", "at least one document is needed", "check the command before the |"
-        )
-    return spool
-
-
-def _spooled(spool: Path) -> TextFile:
-    """Standard input, whose format its first bytes tell: JSON lines begin with a brace, anything else is text."""
+        todo = "check the command before the |"
+        raise InputError("standard input", "nothing", "at least one document is needed", todo)
     with spool.open("rb") as stream:
         packing = packing_of(stream.read(8))
     with open_bytes(spool, packing) as (stream, _):
         head = stream.read(64).lstrip(b"\xef\xbb\xbf\xfe\xff\0 \t\r\n")
-    return TextFile(spool, INPUT, ".jsonl" if head.startswith(b"{") else ".txt", packing, True)
+    return spool, ".jsonl" if head.startswith(b"{") else ".txt", packing

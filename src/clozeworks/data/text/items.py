@@ -10,7 +10,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.records.counts import Counts
 from clozeworks.data.records.datasets import is_dataset, read_dataset
 from clozeworks.data.records.source import Source
-from clozeworks.data.text.convert import convert_records, select_fields
+from clozeworks.data.text.convert import SPANS, convert_records, select_fields
 from clozeworks.data.text.documents import Document, Reading
 
 
@@ -54,10 +54,6 @@ class Items:
 
     def sources(self) -> list[dict[str, Any]]:
         return [{"path": self.name, "bytes": self.total}]
-
-    def forget(self) -> None:
-        if self._spool is not None:
-            self._spool.unlink(missing_ok=True)
 
 
 class DatasetRows:
@@ -112,12 +108,11 @@ def _keep(items: Iterable[Any], spool: Path) -> int:
     with atomic_io.explain_os_errors(spool), spool.open("w", encoding="utf-8") as stream:
         for number, item in enumerate(items, 1):
             total += _size(item)
+            kind, value = "item", dict(item) if isinstance(item, Mapping) else item
             if isinstance(item, Document):  # dataclasses.asdict copies every word
-                item = ["document", {name: getattr(item, name) for name in Document.__slots__}]
-            elif isinstance(item, Mapping):
-                item = ["row", dict(item)]
+                kind, value = "document", {name: getattr(item, name) for name in Document.__slots__}
             try:
-                stream.write(json.dumps(item, default=_plain) + "\n")
+                stream.write(json.dumps([kind, value], default=_plain) + "\n")
             except TypeError as error:
                 needed = "a text, a row of plain values or a Document is needed"
                 raise InputError(f"documents, row {number}", error, needed, "leave out other fields") from None
@@ -132,12 +127,8 @@ def _plain(value: Any) -> Any:
 def _kept(spool: Path) -> Iterator[Any]:
     with spool.open(encoding="utf-8") as stream:
         for line in stream:
-            item = json.loads(line)
-            if isinstance(item, list) and len(item) == 2 and item[0] == "document":
-                document = Document(**item[1])
-                document.phrases, document.entities = (
-                    [(a, b) for a, b in s] for s in (document.phrases, document.entities)
-                )
-                yield document
-            else:
-                yield item[1] if isinstance(item, list) and len(item) == 2 and item[0] == "row" else item
+            kind, value = json.loads(line)
+            if kind == "document":
+                spans = {name: [tuple(span) for span in value[name]] for name in SPANS}
+                value = Document(**{**value, **spans})
+            yield value

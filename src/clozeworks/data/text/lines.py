@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from clozeworks.core.characters import is_han
+from clozeworks.core.characters import is_wide
 from clozeworks.data.records.lines import Lines
 from clozeworks.data.text.documents import Document, Reading
 from clozeworks.data.text.normal import normalise
@@ -66,14 +66,9 @@ def _folded(text: str, reading: Reading) -> str:
     return _FOLD.sub(_fold, text) if reading.unwrap else text
 
 
-def _fold(found: re.Match[str]) -> str:
-    before, after = found[1] or "", found[2]
-    return before + ("" if not before or (_is_wide(before) and _is_wide(after)) else " ")
-
-
-def _is_wide(character: str) -> bool:
-    """A character of Chinese or Japanese, its punctuation included: written without spaces."""
-    return is_han(character) or "\u3000" <= character <= "\u30ff" or "\uff00" <= character <= "\uffef"
+def _fold(match: re.Match[str]) -> str:
+    before, after = match[1] or "", match[2]
+    return before + ("" if not before or (is_wide(before) and is_wide(after)) else " ")
 
 
 def _unfinished(raw: bytes) -> bytes:

@@ -40,14 +40,14 @@ def in_parts(document: Document, counts: Counts) -> Iterator[Document]:
 
 def _within(spans: list[Span], begin: int, end: int, cut: int, counts: Counts) -> list[Span]:
     """Take the spans before `cut` from the end of the list; those inside [begin, end) are kept, relative to it."""
-    found: list[Span] = []
+    inside: list[Span] = []
     while spans and spans[-1][0] < cut:
         first, last = spans.pop()
         if last <= end:
-            found.append((first - begin, last - begin))
+            inside.append((first - begin, last - begin))
         else:
             counts.bad_spans += 1
-    return found
+    return inside
 
 
 def _sentences_in_parts(document: Document, counts: Counts) -> Iterator[Document]:

@@ -1,17 +1,17 @@
 """The one way into text: files, standard input, rows, documents and datasets, read again for each pass."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.records.counts import Counts, Errors
+from clozeworks.data.records.counts import Counts
 from clozeworks.data.text.documents import Document, Reading
 from clozeworks.data.text.files import TextFiles
 from clozeworks.data.text.items import Items
 
-__all__ = ["Reader", "Reading", "read_documents"]
+__all__ = ["Reader", "Reading"]
 
 
 class Reader:
@@ -21,10 +21,10 @@ class Reader:
     or an iterable of texts, rows or Documents, which a generator may give only once; or an object of the package
     `datasets`. A list of strings is a list of paths: texts come as rows, `{"text": ...}`, or from a generator.
 
-    `spool` is a file that may be made to keep what can be read only once; `forget` removes it.
+    `spool` is a file that may be made to keep what can be read only once.
     """
 
-    def __init__(self, source: Any, reading: Reading, spool: Path | None):
+    def __init__(self, source: Any, reading: Reading = Reading(), spool: Path | None = None):  # noqa: B008
         self.reading = reading
         if isinstance(source, str | os.PathLike):
             source = [source]
@@ -35,32 +35,17 @@ class Reader:
         self.name = self._source.name
         self.total = self._source.total
 
-    def documents(self, counts: Counts) -> Iterator[Document]:
+    def documents(self, counts: Counts | None = None) -> Iterator[Document]:
         """Every document in order, from the first again at each call; `counts` grows with them."""
+        counts = Counts() if counts is None else counts
         yield from self._source.documents(counts)
         if counts.documents == 0:
             raise InputError(self.name, "no document in it", "at least one document is needed", "give it some text")
 
     def identity(self) -> list[dict[str, Any]] | None:
-        """What decides that it is the same text next time; None where that cannot be told."""
+        """What decides that it is the same text next time; None where that cannot be known."""
         return self._source.identity()
 
     def sources(self) -> list[dict[str, Any]]:
         """Where the text came from, for the manifest."""
         return self._source.sources()
-
-    def forget(self) -> None:
-        """Remove what was kept on disk."""
-        self._source.forget()
-
-
-def read_documents(
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    errors: Errors = "strict",
-    field: str = "text",
-    counts: Counts | None = None,
-) -> Iterator[Document]:
-    """Yield every document of the files and directories, in order."""
-    reader = Reader(list(paths), Reading(field=field, errors=errors), None)
-    yield from reader.documents(Counts() if counts is None else counts)

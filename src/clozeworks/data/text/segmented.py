@@ -7,7 +7,7 @@ and it belongs to the word that follows: `["New", " York"]`.
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from clozeworks.core.characters import is_han
+from clozeworks.core.characters import is_wide
 from clozeworks.core.errors import InputError
 from clozeworks.data.records.wording import describe
 from clozeworks.data.text.sentences import LONGEST, split_sentences
@@ -22,15 +22,9 @@ def spaced(words: Iterable[str]) -> list[str]:
     return result
 
 
-def joined(words: Iterable[str]) -> str:
-    """The sentence of the words."""
-    return "".join(spaced(words))
-
-
 def _spells(character: str) -> bool:
     """A letter or digit of a script that divides words by spaces."""
-    wide = is_han(character) or "\u3040" <= character <= "\u30ff" or "\uff00" <= character <= "\uffef"
-    return character.isalnum() and not wide
+    return character.isalnum() and not is_wide(character)
 
 
 def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable[[str], str]) -> list[list[str]]:
@@ -38,30 +32,29 @@ def in_sentences(value: Any, name: str, where: Callable[[], str], tidy: Callable
     sentence; `sentences` are a list of strings, each kept whole. Blank ones are left out, overlong ones divided.
     """
     if name == "sentences":
-        lists: Sequence[Any] = [[sentence] for sentence in value] if isinstance(value, list | tuple) else value
+        lists: Sequence[Any] = [[whole] for whole in value] if isinstance(value, list | tuple) else value
     elif isinstance(value, str):
         lists = [value.split()]
     elif isinstance(value, list | tuple) and value and all(isinstance(words, list | tuple) for words in value):
         lists = value
     else:
         lists = [value]
-    if not isinstance(lists, list | tuple) or not all(
-        isinstance(words, list | tuple) and all(isinstance(word, str) for word in words) for words in lists
-    ):
-        needed = (
-            "a list of strings, or of lists of them, is needed" if name == "words" else "a list of strings is needed"
-        )
-        raise InputError(
-            where(), f"field {name!r} holds {describe(value)}", needed, "write one string a word or sentence"
-        )
-    found: list[list[str]] = []
+    if not isinstance(lists, list | tuple) or not all(map(_is_strings, lists)):
+        needed = f"a list of strings{', or of lists of them,' if name == 'words' else ''} is needed"
+        given = f"field {name!r} holds {describe(value)}"
+        raise InputError(where(), given, needed, "write one string a word or sentence")
+    sentences: list[list[str]] = []
     for words in lists:
         kept = [word for word in map(tidy, words) if word]
         if name == "sentences":
-            found += [[word] for word in kept]
+            sentences += [[word] for word in kept]
         elif kept:
-            found += _divided(spaced(kept))
-    return found
+            sentences += _divided(spaced(kept))
+    return sentences
+
+
+def _is_strings(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
 
 
 def words_of(text: str, words: Sequence[str]) -> tuple[list[list[str]], int] | None:
@@ -72,7 +65,7 @@ def words_of(text: str, words: Sequence[str]) -> tuple[list[list[str]], int] | N
         return None
     cores = [core for word in words if (core := word.strip())]
     ends = [begin + len(core) for begin, core in zip(begins, cores, strict=True)]
-    found: list[list[str]] = []
+    sentences: list[list[str]] = []
     divided = number = at = 0
     for sentence in split_sentences(text):
         first = text.index(sentence, at)
@@ -84,23 +77,23 @@ def words_of(text: str, words: Sequence[str]) -> tuple[list[list[str]], int] | N
             first = last
             divided += ends[number] > last
             number += ends[number] == last
-        found.append(own)
-    return found, divided
+        sentences.append(own)
+    return sentences, divided
 
 
 def _divided(words: list[str]) -> list[list[str]]:
     """A sentence whose words make more than LONGEST characters, as several."""
     if sum(map(len, words)) <= LONGEST:
         return [words]
-    found: list[list[str]] = [[]]
+    parts: list[list[str]] = [[]]
     size = 0
     for word in words:
         for begin in range(0, len(word), LONGEST):
             piece = word[begin : begin + LONGEST]
-            if size + len(piece) > LONGEST and found[-1]:
-                found.append([])
+            if size + len(piece) > LONGEST and parts[-1]:
+                parts.append([])
                 size = 0
                 piece = piece.lstrip() or piece
-            found[-1].append(piece)
+            parts[-1].append(piece)
             size += len(piece)
-    return found
+    return parts

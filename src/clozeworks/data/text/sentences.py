@@ -8,6 +8,8 @@ close. Only white space at the borders is dropped.
 
 import re
 
+from clozeworks.core.characters import is_han
+
 LONGEST = 100_000  # characters; `tokenizers` needs 25 s and 1.3 GB for 10 MB in one string
 
 _CLOSERS = "\"'”’»)\\]}」』）】》〉〕"
@@ -75,7 +77,7 @@ def _ends(text: str, stop: re.Match[str]) -> bool:
     if marks.startswith("…"):
         return not following.islower()
     if not gap:  # "好!我": ASCII marks between Chinese characters
-        return _is_han(following) and (marks[-1] in "!?" or _is_han(text[stop.start() - 1 : stop.start()]))
+        return is_han(following) and (marks[-1] in "!?" or is_han(text[stop.start() - 1 : stop.start()]))
     opened = first > after and not following.islower()
     if not (opened or following.isupper() or following.isdigit() or _is_caseless(following)):
         return False
@@ -85,8 +87,8 @@ def _ends(text: str, stop: re.Match[str]) -> bool:
 def _abbreviates(text: str, end: int, following: str) -> bool:
     """Is the full stop at `end` part of an abbreviation, an initial or the number of a list item?"""
     before = text[max(0, end - 24) : end]
-    found = _LAST_WORD.search(before)
-    word = found[1] if found else ""
+    last = _LAST_WORD.search(before)
+    word = last[1] if last else ""
     if word.isdigit():
         line = text.rfind("\n", 0, end) + 1
         return not text[line : end - len(word)].strip()
@@ -96,10 +98,6 @@ def _abbreviates(text: str, end: int, following: str) -> bool:
         return True  # U.S. Senate; J.R. Tolkien
     word = f" {word.lower()} "
     return word in _ABBREVIATIONS or (word in _BEFORE_NUMBERS and following.isdigit())
-
-
-def _is_han(character: str) -> bool:
-    return "一" <= character <= "鿿" or "㐀" <= character <= "䶿"
 
 
 def _is_caseless(character: str) -> bool:

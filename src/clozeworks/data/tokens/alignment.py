@@ -16,12 +16,12 @@ class Alignment:
     less than first[i]. A token that is part of a character covers all of it.
     """
 
-    def __init__(self, texts: Sequence[str], found: Sequence[tokenizers.Encoding]):
+    def __init__(self, texts: Sequence[str], encodings: Sequence[tokenizers.Encoding]):
         self.text = "".join(texts)
         sizes = np.fromiter(map(len, texts), np.int64, len(texts))
         self.bases = np.cumsum(sizes) - sizes
-        self.counts = np.fromiter(map(len, found), np.int64, len(found))
-        flat = itertools.chain.from_iterable(itertools.chain.from_iterable(one.offsets for one in found))
+        self.counts = np.fromiter(map(len, encodings), np.int64, len(encodings))
+        flat = itertools.chain.from_iterable(itertools.chain.from_iterable(one.offsets for one in encodings))
         total = int(self.counts.sum())
         begins, ends = np.fromiter(flat, np.int64, 2 * total).reshape(-1, 2).T + np.repeat(self.bases, self.counts)
         floor, ceiling = (np.repeat(border, self.counts) for border in (self.bases, self.bases + sizes - 1))

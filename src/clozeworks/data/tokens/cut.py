@@ -21,15 +21,15 @@ _TAIL = re.compile(r"['’](s|m|d|re|ve|ll)\Z", re.IGNORECASE)  # what English w
 
 def cut(text: str) -> list[Span]:
     """Where each word of a text begins and ends."""
-    found: list[Span] = []
+    words: list[Span] = []
     for run in _RUN.finditer(text):
         begin = run.start()
         for at in range(run.start(), run.end()):
             if is_wide(text[at]):
-                found += [*_parts(text, begin, at), (at, at + 1)]
+                words += [*_parts(text, begin, at), (at, at + 1)]
                 begin = at + 1
-        found += _parts(text, begin, run.end())
-    return found
+        words += _parts(text, begin, run.end())
+    return words
 
 
 def whole(word: str) -> bool:
@@ -51,7 +51,7 @@ def _parts(text: str, begin: int, end: int) -> list[Span]:
 
 
 def _marks(text: str, begin: int, end: int) -> list[Span]:
-    return [found.span() for found in _MARKS.finditer(text, begin, end)]
+    return [run.span() for run in _MARKS.finditer(text, begin, end)]
 
 
 def characters(text: str) -> list[Span]:

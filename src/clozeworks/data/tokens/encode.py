@@ -58,25 +58,25 @@ def encode(
         tokens, lengths = tokenizer.ids(texts)
         firsts = (np.cumsum(lengths) - lengths)[lengths > 0]
         return Tokens(tokens, tokenizer.borders(tokens, None, firsts), lengths)
-    found = tokenizer.encodings(texts)
-    lists = [one.ids for one in found]
+    encodings = tokenizer.encodings(texts)
+    lists = [one.ids for one in encodings]
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     tokens = np.fromiter(itertools.chain.from_iterable(lists), np.int32, int(lengths.sum()))
     firsts = (np.cumsum(lengths) - lengths)[lengths > 0]
-    starts = tokenizer.borders(tokens, tokenizer.borders.numbers(found, texts), firsts)
+    starts = tokenizer.borders(tokens, tokenizer.borders.numbers(encodings, texts), firsts)
     units, misaligned = None, 0
     if known and words is not None:
-        misaligned += _follow(words, texts, found, starts, lengths)
+        misaligned += _follow(words, texts, encodings, starts, lengths)
     if marked and spans is not None:
         units = np.zeros(len(tokens), np.uint8)
-        misaligned += _mark(spans, texts, found, units, lengths)
+        misaligned += _mark(spans, texts, encodings, units, lengths)
     return Tokens(tokens, starts, lengths, units, misaligned)
 
 
 def _follow(
     words: Sequence[list[str] | None],
     texts: Sequence[str],
-    found: Sequence[tokenizers.Encoding],
+    encodings: Sequence[tokenizers.Encoding],
     starts: np.ndarray,
     lengths: np.ndarray,
 ) -> int:
@@ -84,7 +84,7 @@ def _follow(
     begins = [None if one is None else word_begins(text, one) for text, one in zip(texts, words, strict=True)]
     unfit = sum(one is not None and places is None for one, places in zip(words, begins, strict=True))
     chosen = [number for number, places in enumerate(begins) if places is not None and len(texts[number])]
-    aligned = Alignment([texts[number] for number in chosen], [found[number] for number in chosen])
+    aligned = Alignment([texts[number] for number in chosen], [encodings[number] for number in chosen])
     borders = np.zeros(len(aligned.text), bool)
     counts = np.fromiter((len(begins[number] or ()) for number in chosen), np.int64, len(chosen))
     places = itertools.chain.from_iterable(begins[number] or () for number in chosen)
@@ -100,14 +100,14 @@ def _follow(
 def _mark(
     spans: Sequence[Spans | None],
     texts: Sequence[str],
-    found: Sequence[tokenizers.Encoding],
+    encodings: Sequence[tokenizers.Encoding],
     units: np.ndarray,
     lengths: np.ndarray,
 ) -> int:
     """The bits of phrases and entities, in place; how much of them did not fit."""
     misaligned = 0
     chosen = [number for number, one in enumerate(spans) if one is not None]
-    aligned = Alignment([texts[number] for number in chosen], [found[number] for number in chosen])
+    aligned = Alignment([texts[number] for number in chosen], [encodings[number] for number in chosen])
     tokens = np.cumsum(lengths) - lengths
     ours = np.cumsum(aligned.counts) - aligned.counts
     for at, number in enumerate(chosen):

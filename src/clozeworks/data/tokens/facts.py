@@ -1,4 +1,4 @@
-"""What kind of tokenizer a `tokenizers` object is, told from its own description."""
+"""What kind of tokenizer a `tokenizers` object is, by its own description."""
 
 import json
 from collections.abc import Sequence
@@ -22,11 +22,12 @@ class Facts:
 
     @property
     def keeps_spaces(self) -> bool:
-        """Whether the spaces of a text can be told from its tokens."""
+        """Whether the spaces of a text can be known from its tokens."""
         return self.space_before or self.units == "characters"
 
     @classmethod
     def of(cls, tokenizer: tokenizers.Tokenizer) -> "Facts":
+        """The facts of a tokenizer, whoever made it."""
         facts = json.loads(tokenizer.to_str())
         model, before = facts["model"], json.dumps(facts.get("pre_tokenizer"))
         kind, byte_level, spaced = model["type"], "ByteLevel" in before, "Metaspace" in before

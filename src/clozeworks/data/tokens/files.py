@@ -63,9 +63,8 @@ def _config_beside(file: Path) -> dict[str, Any]:
             try:
                 config.update(json.loads(beside.read_text(encoding="utf-8")))
             except ValueError as error:
-                raise InputError(
-                    beside, f"not JSON ({error})", "a JSON object is needed", "mend or remove it"
-                ) from None
+                given = f"not JSON ({error})"
+                raise InputError(beside, given, "a JSON object is needed", "mend or remove it") from None
     return config
 
 
@@ -91,9 +90,8 @@ def _from_vocab_txt(file: Path, config: dict[str, Any], names: dict[str, str]) -
     pieces = [piece.rstrip("\r") for piece in pieces]
     vocabulary = {piece: index for index, piece in enumerate(pieces)}
     if len(vocabulary) < 2 or any(re.search(r"\S\s+\S", piece) for piece in pieces[:100]):
-        raise InputError(
-            file, f"{len(vocabulary)} pieces", "a vocabulary, one piece a line, is needed", "check the file"
-        )
+        needed = "a vocabulary, one piece a line, is needed"
+        raise InputError(file, f"{len(vocabulary)} pieces", needed, "check the file")
     normalizer = tokenizer_parts.wordpiece_normalizer(
         _lowercase(config, pieces), config.get("strip_accents"), config.get("tokenize_chinese_chars", True)
     )
@@ -107,16 +105,14 @@ def _from_merges(file: Path, config: dict[str, Any], names: dict[str, str]) -> t
         raise InputError(file, "no merges.txt beside it", "BPE is two files", "put merges.txt beside it")
     try:
         vocabulary = json.loads(file.read_text(encoding="utf-8"))
-        lines = [
-            line for line in merges.read_text(encoding="utf-8").split("\n") if line and not line.startswith("#version")
-        ]
-        pairs = [(left, right) for left, right in (line.rstrip("\r").split(" ") for line in lines)]
-        found = roles(vocabulary, names)
+        lines = [line.rstrip("\r") for line in merges.read_text(encoding="utf-8").split("\n") if line]
+        pairs = [(left, right) for left, right in (line.split(" ") for line in lines if line[:8] != "#version")]
+        specials = roles(vocabulary, names)
         if any(piece.endswith(tokenizer_parts.END) for piece in vocabulary):
             letters = (piece.removesuffix(tokenizer_parts.END) for piece in vocabulary)
             normalizer = tokenizer_parts.wordpiece_normalizer(_lowercase(config, letters))
-            return tokenizer_parts.suffix_tokenizer(vocabulary, pairs, normalizer, found)
-        return tokenizer_parts.byte_level_tokenizer(vocabulary, pairs, found, config.get("add_prefix_space", False))
+            return tokenizer_parts.suffix_tokenizer(vocabulary, pairs, normalizer, specials)
+        return tokenizer_parts.byte_level_tokenizer(vocabulary, pairs, specials, config.get("add_prefix_space", False))
     except InputError:
         raise
     except Exception as error:  # ValueError of ours, plain Exception of tokenizers
@@ -125,10 +121,10 @@ def _from_merges(file: Path, config: dict[str, Any], names: dict[str, str]) -> t
 
 def _from_sentencepiece(file: Path, config: dict[str, Any], names: dict[str, str]) -> tokenizers.Tokenizer:
     """A `.model` file says all but whether text was lower-cased before it."""
-    found = sentencepiece.read(file)
-    normal = [piece.text for piece in found.pieces if piece.type == sentencepiece.NORMAL]
-    special = {piece.text for piece in found.pieces if piece.type != sentencepiece.NORMAL}
-    tokenizer = sentencepiece.tokenizer_of(file, found, roles(special, names))
+    model = sentencepiece.read(file)
+    normal = [piece.text for piece in model.pieces if piece.type == sentencepiece.NORMAL]
+    special = {piece.text for piece in model.pieces if piece.type != sentencepiece.NORMAL}
+    tokenizer = sentencepiece.tokenizer_of(file, model, roles(special, names))
     stated = config.get("do_lower_case")
     # Models with specials in brackets come with a program that lower-cases; of others the file is the whole truth.
     if stated or (stated is None and "[CLS]" in special and _lowercase({}, normal)):

@@ -1,4 +1,4 @@
-"""Pieces of words that were told apart before: each word is tokenised as it would be at its place in the text.
+"""Pieces of words that were separated before: each word is tokenised as it would be at its place in the text.
 
 A space belongs to the word after it (byte-level BPE, SentencePiece), or is a token of its own, or is none: what a word
 gives depends on what stands before it. So it is encoded behind an anchor, a letter or a mark, and the anchor cut off.
@@ -33,15 +33,15 @@ def pieces(tokenizer: Tokenizer, rows: Sequence[Sequence[str]]) -> list[list[Pie
     """Of each word of each row."""
     wanted = [list(zip(spacing(words), words, strict=True)) for words in rows]
     distinct = list(dict.fromkeys(itertools.chain.from_iterable(wanted)))
-    found: dict[tuple[Before, str], Pieces] = {}
+    known: dict[tuple[Before, str], Pieces] = {}
     for attempt in range(max(map(len, ANCHORS.values()))):
-        open_ = [(key, ANCHORS[key[0]][attempt]) for key in distinct if key not in found]
+        open_ = [(key, ANCHORS[key[0]][attempt]) for key in distinct if key not in known]
         encoded = tokenizer.encodings([anchor + word for (_, word), anchor in open_])
         for (key, anchor), one in zip(open_, encoded, strict=True):
             behind = _behind(one.ids, one.offsets, anchor, key[1])
             if behind is not None:
-                found[key] = behind if behind.ids else Pieces([_unknown(tokenizer)], 0)
-    return [[found[key] for key in row] for row in wanted]
+                known[key] = behind if behind.ids else Pieces([_unknown(tokenizer)], 0)
+    return [[known[key] for key in row] for row in wanted]
 
 
 def _behind(ids: list[int], offsets: list[tuple[int, int]], anchor: str, word: str) -> Pieces | None:
@@ -64,11 +64,11 @@ def spacing(words: Sequence[str]) -> list[Before]:
     """What stands before each word of a row."""
     wide = [(is_wide(word[:1]), is_wide(word[-1:])) for word in words]
     single = any(first or last for first, last in wide)
-    found: list[Before] = ["nothing"] if words else []
+    before: list[Before] = ["nothing"] if words else []
     for at in range(1, len(words)):
         alone = single and len(words[at - 1]) == 1 == len(words[at])
-        found.append("glue" if wide[at - 1][1] or wide[at][0] or alone else "space")
-    return found
+        before.append("glue" if wide[at - 1][1] or wide[at][0] or alone else "space")
+    return before
 
 
 def joined(words: Sequence[str]) -> str:
@@ -90,7 +90,7 @@ def is_wide(character: str) -> bool:
 
 def word_starts(words: Sequence[Pieces]) -> np.ndarray:
     """Of the pieces of some words, which are the first with something of their word."""
-    found = np.zeros(sum(len(word.ids) for word in words), bool)
+    starts = np.zeros(sum(len(word.ids) for word in words), bool)
     sizes = np.array([len(word.ids) for word in words], np.int64)
-    found[np.cumsum(sizes) - sizes + np.array([word.lead for word in words], np.int64)] = True
-    return found
+    starts[np.cumsum(sizes) - sizes + np.array([word.lead for word in words], np.int64)] = True
+    return starts

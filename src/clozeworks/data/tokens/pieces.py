@@ -35,25 +35,36 @@ def spaced_normalizer(lowercase: bool, compatible: bool) -> normalizers.Sequence
     return normalizers.Sequence(steps)
 
 
+def assemble(
+    model: models.Model,
+    normalizer: normalizers.Normalizer | None,
+    pre_tokenizer: pre_tokenizers.PreTokenizer,
+    decoder: decoders.Decoder,
+    names: dict[str, str],
+) -> tokenizers.Tokenizer:
+    """A tokenizer of these parts; `names` are the special tokens it has, by role."""
+    tokenizer = tokenizers.Tokenizer(model)
+    if normalizer is not None:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.decoder = decoder
+    return with_specials(tokenizer, names)
+
+
 def wordpiece_tokenizer(
     vocabulary: dict[str, int], normalizer: normalizers.Normalizer, names: dict[str, str]
 ) -> tokenizers.Tokenizer:
-    """BERT's tokenizer around a vocabulary; `names` are the special tokens it has, by role."""
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token=names.get("unk", "[UNK]")))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##")
-    return with_specials(tokenizer, names)
+    """BERT's tokenizer around a vocabulary."""
+    model = models.WordPiece(vocabulary, unk_token=names.get("unk", "[UNK]"))
+    return assemble(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoders.WordPiece(prefix="##"), names)
 
 
 def byte_level_tokenizer(
     vocabulary: dict[str, int], merges: list[tuple[str, str]], names: dict[str, str], prefix_space: bool
 ) -> tokenizers.Tokenizer:
     """RoBERTa's tokenizer around a vocabulary and its merges."""
-    tokenizer = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
-    tokenizer.decoder = decoders.ByteLevel()
-    with_specials(tokenizer, names)
+    model, before = models.BPE(vocab=vocabulary, merges=merges), pre_tokenizers.ByteLevel(add_prefix_space=prefix_space)
+    tokenizer = assemble(model, None, before, decoders.ByteLevel(), names)
     if "cls" in names and "sep" in names:
         cls, sep = names["cls"], names["sep"]
         tokenizer.post_processor = processors.RobertaProcessing(
@@ -69,39 +80,27 @@ def suffix_tokenizer(
     names: dict[str, str],
 ) -> tokenizers.Tokenizer:
     """GPT's tokenizer: character-level BPE whose words end in `</w>` (Radford et al. 2018; Sennrich et al. 2016)."""
-    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, merges, unk_token=names.get("unk"), end_of_word_suffix=END))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.BPEDecoder(END)
-    return with_specials(tokenizer, names)
+    model = models.BPE(vocabulary, merges, unk_token=names.get("unk"), end_of_word_suffix=END)
+    return assemble(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoders.BPEDecoder(END), names)
 
 
 def spaced_tokenizer(
     model: models.Model, normalizer: normalizers.Normalizer, prefix: str, names: dict[str, str]
 ) -> tokenizers.Tokenizer:
     """A model whose pieces spell a space as `▁`; `prefix` says whether the text's first word gets one too."""
-    tokenizer = tokenizers.Tokenizer(model)
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(SPACE, prefix)
-    tokenizer.decoder = decoders.Metaspace(SPACE, prefix)
-    return with_specials(tokenizer, names)
+    before, decoder = pre_tokenizers.Metaspace(SPACE, prefix), decoders.Metaspace(SPACE, prefix)
+    return assemble(model, normalizer, before, decoder, names)
 
 
 def words_tokenizer(
     vocabulary: dict[str, int], normalizer: normalizers.Normalizer, names: dict[str, str]
 ) -> tokenizers.Tokenizer:
     """Whole words, punctuation marks and Chinese characters; everything else is unknown."""
-    tokenizer = tokenizers.Tokenizer(models.WordLevel(vocabulary, unk_token=names["unk"]))
-    tokenizer.normalizer = normalizer
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.WordPiece(prefix="\0"),  # a space before every word, fewer around punctuation
-            decoders.Fuse(),
-            decoders.Replace(tokenizers.Regex(f"(?<={_HAN}) (?={_HAN})"), ""),
-        ]
-    )
-    return with_specials(tokenizer, names)
+    model = models.WordLevel(vocabulary, unk_token=names["unk"])
+    spaces = decoders.WordPiece(prefix="\0")  # before every word, fewer around punctuation
+    unspaced = decoders.Replace(tokenizers.Regex(f"(?<={_HAN}) (?={_HAN})"), "")
+    decoder = decoders.Sequence([spaces, decoders.Fuse(), unspaced])
+    return assemble(model, normalizer, pre_tokenizers.BertPreTokenizer(), decoder, names)
 
 
 def with_specials(tokenizer: tokenizers.Tokenizer, names: dict[str, str]) -> tokenizers.Tokenizer:

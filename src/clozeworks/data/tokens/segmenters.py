@@ -87,6 +87,7 @@ class Segmentation:
         self._answered = False
 
     def __call__(self, sentences: Sequence[str]) -> tuple[list[list[str] | None], Problems]:
+        """The words of each sentence; None where it has fewer than two Chinese characters or the segmenter failed."""
         problems = Problems()
         with contextlib.redirect_stdout(sys.stderr):
             return [self._words(sentence, problems) for sentence in sentences], problems
@@ -116,9 +117,10 @@ class Segmentation:
         return words
 
 
-def segment(given: Segmenter, sentences: Sequence[str]) -> tuple[list[list[str] | None], Problems]:
-    """The words of each sentence; None where it has fewer than two Chinese characters or the segmenter failed."""
-    return Segmentation(given)(sentences)
+def start_segmentation(given: str | Segmenter | None) -> Segmentation | None:
+    """The segmenter of a name, or the given one, ready to work; None where there is none."""
+    chosen = segmenter(given) if isinstance(given, str) else given
+    return None if chosen is None else Segmentation(chosen)
 
 
 # ---- text that is segmented already
@@ -196,7 +198,7 @@ class _Jieba:
         return words
 
     def _cut(self, clause: str) -> list[str]:
-        """The likeliest way through the dictionary; what it leaves single goes to the hidden Markov model."""
+        """The most likely way through the dictionary; what it leaves single goes to the hidden Markov model."""
         words: list[str] = []
         at, single = 0, 0  # clause[single:at] are single characters that wait
         ends = self._path(clause)
@@ -256,12 +258,13 @@ class _FromFile:
 
     def __init__(self, file: str, function: str):
         self.file, self.function = str(Path(file).absolute()), function
-        found = getattr(_module(file), function, None)
-        if not callable(found):
-            own = [name for name, value in vars(_module(file)).items() if callable(value) and not name.startswith("_")]
+        module = _module(file)
+        chosen = getattr(module, function, None)
+        if not callable(chosen):
+            own = [name for name, value in vars(module).items() if callable(value) and not name.startswith("_")]
             todo = suggest(function, own) if own else "write it"
             raise InputError(file, repr(function), "it has no such function", todo)
-        self._call: Callable[[str], Any] = found
+        self._call: Callable[[str], Any] = chosen
 
     def __reduce__(self):
         return _FromFile, (self.file, self.function)
@@ -276,14 +279,14 @@ def _module(file: str) -> ModuleType:
         raise InputError(file, "no such file", "a Python file with a segmenter is needed", "check the path")
     name = re.sub(r"\W", "_", str(path.absolute()))
     if name not in sys.modules:
-        found = importlib.util.spec_from_file_location(name, path)
-        if found is None or found.loader is None:
+        spec = importlib.util.spec_from_file_location(name, path)
+        if spec is None or spec.loader is None:
             raise InputError(file, "not a Python file", "a file that ends in .py is needed", "check it")
-        module = importlib.util.module_from_spec(found)
+        module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                found.loader.exec_module(module)
+                spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             given = f"{type(error).__name__}: {error}"

@@ -10,13 +10,13 @@ Where the two libraries differ, and what is done about it:
   SentencePiece takes the longest. They differ on marks after a compatibility form (a ligature with an accent) and on
   several marks after one letter; where the table folds case, composing (NFC) first keeps single accents.
 - A `▁` that begins the text counts as a space.
-- Spellings of equal score (p + pp, pp + p) are told apart by rounding: 32 bits there, 64 here.
+- Spellings of equal score (p + pp, pp + p) differ by rounding: 32 bits there, 64 here.
 """
 
 import math
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ _DEFINED = -0.1  # the score SentencePiece gives a piece that the user defined: 
 
 @dataclass
 class Piece:
+    """A token of the file, with its log probability or rank, and what kind of token it is."""
+
     text: str = ""
     score: float = 0.0
     type: int = NORMAL
@@ -181,24 +183,11 @@ def _model(data: bytes) -> Model:
     for number, value in _fields(data):
         if number == 1:
             model.pieces.append(_piece(_message(value)))
-        elif number == 2:
+        elif number in (2, 3):
             for inner, content in _fields(_message(value)):
-                if inner == 3:
-                    model.type = _integer(content)
-                elif inner == 24:
-                    model.space_after = bool(_integer(content))
-                elif inner == 35:
-                    model.byte_fallback = bool(_integer(content))
-        elif number == 3:
-            for inner, content in _fields(_message(value)):
-                if inner == 2:
-                    model.charsmap = _message(content)
-                elif inner == 3:
-                    model.dummy_prefix = bool(_integer(content))
-                elif inner == 4:
-                    model.single_spaces = bool(_integer(content))
-                elif inner == 5:
-                    model.escapes_spaces = bool(_integer(content))
+                name, read = _SETTINGS.get((number, inner), ("", None))
+                if read is not None:
+                    setattr(model, name, read(content))
     return model
 
 
@@ -226,6 +215,21 @@ def _integer(value: object) -> int:
     if not isinstance(value, int):
         raise _BrokenError("text where a number should be")
     return value
+
+
+def _flag(value: object) -> bool:
+    return bool(_integer(value))
+
+
+_SETTINGS: dict[tuple[int, int], tuple[str, Callable[[object], Any]]] = {  # field of the file, field in it
+    (2, 3): ("type", _integer),
+    (2, 24): ("space_after", _flag),
+    (2, 35): ("byte_fallback", _flag),
+    (3, 2): ("charsmap", _message),
+    (3, 3): ("dummy_prefix", _flag),
+    (3, 4): ("single_spaces", _flag),
+    (3, 5): ("escapes_spaces", _flag),
+}
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | float | bytes]]:

@@ -101,18 +101,8 @@ class Tokenizer:
         named = [token for token in dict.fromkeys(tokens) if token not in self._vocabulary]
         known = [one.ids.tolist() for one in self.encode(named)]
         fresh = [token for token, ids in zip(named, known, strict=True) if len(ids) != 1 or ids[0] in self.special_ids]
-        inner.add_tokens(
-            [
-                tokenizers.AddedToken(
-                    token,
-                    single_word=not any(map(is_han, token)),
-                    lstrip=self._facts.space_before,
-                    normalized=True,
-                    special=False,
-                )
-                for token in fresh
-            ]
-        )
+        make = functools.partial(tokenizers.AddedToken, lstrip=self._facts.space_before, normalized=True, special=False)
+        inner.add_tokens([make(token, single_word=not any(map(is_han, token))) for token in fresh])
         return Tokenizer(inner, self.names), len(fresh)
 
     def add_specials(self, names: Sequence[str]) -> "Tokenizer":
@@ -129,8 +119,8 @@ class Tokenizer:
         normal = self._inner.normalizer
         written = [
             text[begin:end]
-            for text, found in zip(texts, self.encodings(texts), strict=True)
-            for index, (begin, end) in zip(found.ids, found.offsets, strict=True)
+            for text, encoding in zip(texts, self.encodings(texts), strict=True)
+            for index, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True)
             if index == self.unk
         ]
         words = dict.fromkeys(written if normal is None else map(normal.normalize_str, written))
@@ -224,9 +214,9 @@ class Tokenizer:
         With `specials` a special token written in the text, such as [MASK], is taken as one; otherwise it is text.
         """
         inner = self._inner if specials else self._plain
-        found = _said(lambda: inner.encode_batch(list(texts), add_special_tokens=False))
+        encodings = _explained(lambda: inner.encode_batch(list(texts), add_special_tokens=False))
         result = []
-        for text, encoding in zip(texts, found, strict=True):
+        for text, encoding in zip(texts, encodings, strict=True):
             ids = np.asarray(encoding.ids, np.int32)
             numbers = self.borders.numbers([encoding], [text])
             starts = self.borders(ids, numbers, np.zeros(min(len(ids), 1), np.int64))
@@ -236,7 +226,7 @@ class Tokenizer:
 
     def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
         """What `tokenizers` makes of the texts, specials in them being text."""
-        return _said(lambda: self._plain.encode_batch(list(texts), add_special_tokens=False))
+        return _explained(lambda: self._plain.encode_batch(list(texts), add_special_tokens=False))
 
     @functools.cached_property
     def ids(self) -> WordIds:
@@ -247,7 +237,7 @@ class Tokenizer:
 
         def encode(texts: list[str], bundled: bool) -> list[list[int]]:
             inner = seamed if bundled else self._plain
-            return [one.ids for one in _said(lambda: inner.encode_batch_fast(texts, add_special_tokens=False))]
+            return [one.ids for one in _explained(lambda: inner.encode_batch_fast(texts, add_special_tokens=False))]
 
         return WordIds(encode, seam)
 
@@ -284,7 +274,7 @@ def _rebuild(text: str, names: dict[str, str]) -> Tokenizer:
     return Tokenizer(tokenizers.Tokenizer.from_str(text), names)
 
 
-def _said(encode: Callable[[], list[tokenizers.Encoding]]) -> list[tokenizers.Encoding]:
+def _explained(encode: Callable[[], list[tokenizers.Encoding]]) -> list[tokenizers.Encoding]:
     try:
         return encode()
     except Exception as error:  # tokenizers raises plain Exception, for one when [UNK] is needed and missing

@@ -24,8 +24,6 @@ from clozeworks.data.tokens import unigram as unigram_training
 from clozeworks.data.tokens.pieces import END, SPACE
 from clozeworks.data.tokens.word_borders import is_punctuation
 
-KINDS = ("wordpiece", "bytes", "bpe", "unigram", "words", "chars")
-
 BRACKETS = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
 ANGLES = {"cls": "<s>", "pad": "<pad>", "sep": "</s>", "unk": "<unk>", "mask": "<mask>"}
 MIXED = {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
@@ -37,6 +35,7 @@ SPECIALS = {
     "words": BRACKETS,
     "chars": BRACKETS,
 }
+KINDS = tuple(SPECIALS)
 SMALLEST, LARGEST = 64, 1_000_000
 # An alphabet is capped at this share of the vocabulary; a letter takes two places (x and ##x), a Chinese character one.
 # What words then leave free goes to the characters that were cut.
@@ -179,14 +178,7 @@ def _characters(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokeniz
     return parts.spaced_tokenizer(models.BPE(vocabulary, [], unk_token="[UNK]"), normalizer, "never", BRACKETS)
 
 
-_TRAINERS = {
-    "wordpiece": _wordpiece,
-    "bytes": _byte_pairs,
-    "bpe": _pairs,
-    "unigram": _unigram,
-    "words": _words,
-    "chars": _characters,
-}
+_TRAINERS = dict(zip(KINDS, (_wordpiece, _byte_pairs, _pairs, _unigram, _words, _characters), strict=True))
 
 
 def _merges(tokenizer: tokenizers.Tokenizer) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -220,21 +212,21 @@ def _known(texts: Iterable[str], normalizer: normalizers.Normalizer, alphabet: l
 def _runs(text: str) -> Iterator[str]:
     """Letters, digits or marks in a row, with the space before them, in pieces of bounded length."""
     space = ""
-    for found in _RUN.findall(text):
-        if found == SPACE:
+    for run in _RUN.findall(text):
+        if run == SPACE:
             if space:
                 yield space
             space = SPACE
         else:
-            run, space = space + found, ""
-            for at in range(0, len(run), unigram_training.LONGEST_RUN):
-                yield run[at : at + unigram_training.LONGEST_RUN]
+            whole, space = space + run, ""
+            for at in range(0, len(whole), unigram_training.LONGEST_RUN):
+                yield whole[at : at + unigram_training.LONGEST_RUN]
     if space:
         yield space
 
 
 def _thinned(counts: Counter[str]) -> Counter[str]:
-    """The commoner half; among equals a hash chooses."""
+    """The more frequent half; among equals a hash chooses."""
     order = sorted(counts.items(), key=lambda item: (-item[1], zlib.crc32(item[0].encode()), item[0]))
     return Counter(dict(order[: len(order) // 2]))
 
@@ -272,8 +264,8 @@ def _alphabet(
     cost: Callable[[str], int],
     rare: float | None = None,
 ) -> tuple[list[str], list[str]]:
-    """The commonest characters after normalisation, as many as the places hold, in code point order; then those that
-    found no place, the commonest first."""
+    """The most frequent characters after normalisation, as many as the places hold, in code point order; then those
+    without a place, the most frequent first."""
     raw: Counter[str] = Counter()
     for text in texts:
         raw.update(text)

@@ -42,7 +42,7 @@ class _Columns:
 
 
 def train(counts: dict[str, int], alphabet: Iterable[str], size: int) -> list[tuple[str, float]]:
-    """Pieces and their log probabilities, the likeliest first: the alphabet and the best longer ones, `size` in all."""
+    """Pieces and log probabilities, the most likely first: the alphabet and the best longer ones, `size` in all."""
     letters = sorted(set(alphabet))
     runs, weights = _chosen(counts, set(letters))
     columns, pieces = _seeds(runs, weights, letters, max(SEEDS * size, FEWEST_SEEDS))
@@ -72,7 +72,7 @@ def train(counts: dict[str, int], alphabet: Iterable[str], size: int) -> list[tu
 
 
 def _chosen(counts: dict[str, int], letters: set[str]) -> tuple[list[str], np.ndarray]:
-    """The commonest runs of known letters, longest first, and how often each stands in the text."""
+    """The most frequent runs of known letters, longest first, and how often each stands in the text."""
     known: dict[str, int] = {}
     for run, count in counts.items():
         for part in _known_parts(run, letters):
@@ -91,7 +91,7 @@ def _known_parts(run: str, letters: set[str]) -> list[str]:
     if letters.issuperset(run):
         return [run[at : at + LONGEST_RUN] for at in range(0, len(run), LONGEST_RUN)]
     parts = "".join(letter if letter in letters else "\0" for letter in run).split("\0")
-    return [found for part in parts if part for found in _known_parts(part, letters)]
+    return [piece for part in parts if part for piece in _known_parts(part, letters)]
 
 
 def _layout(lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
@@ -113,21 +113,21 @@ def _seeds(
     """All letters, and the longer substrings with the most text: their places (length, begin, run) in the columns."""
     lengths = np.fromiter(map(len, runs), np.int64, len(runs))
     first, active, total = _layout(lengths)
-    found = np.full(total, -1, np.int32)
+    numbers = np.full(total, -1, np.int32)
     number = {letter: index for index, letter in enumerate(letters)}
     longest = len(active) - 1
     for b in range(longest):
         column = [number[run[b]] for run in runs[: active[b + 1]]]
-        found[first[1, b] : first[1, b] + len(column)] = column
+        numbers[first[1, b] : first[1, b] + len(column)] = column
     places, worth = [], []
     fresh = len(letters)
     for n in range(2, min(LONGEST_PIECE, longest) + 1):
         keys, heavy, begins, rows = [], [], [], []
         for b in range(longest - n + 1):
             count = active[b + n]
-            head = found[first[n - 1, b] : first[n - 1, b] + count].astype(np.int64)
-            tail = found[first[n - 1, b + 1] : first[n - 1, b + 1] + count]
-            last = found[first[1, b + n - 1] : first[1, b + n - 1] + count]
+            head = numbers[first[n - 1, b] : first[n - 1, b] + count].astype(np.int64)
+            tail = numbers[first[n - 1, b + 1] : first[n - 1, b + 1] + count]
+            last = numbers[first[1, b + n - 1] : first[1, b + n - 1] + count]
             row = np.flatnonzero((head >= 0) & (tail >= 0))
             keys.append(head[row] * len(letters) + last[row])
             heavy.append(weights[row])
@@ -140,7 +140,7 @@ def _seeds(
         often = np.bincount(inverse, np.concatenate(heavy))
         frequent = often >= 2
         identity = np.where(frequent, fresh + np.cumsum(frequent) - 1, -1)
-        found[first[n][begin] + row] = identity[inverse]
+        numbers[first[n][begin] + row] = identity[inverse]
         at = at[frequent]
         places.append(np.stack([np.full(len(at), n), begin[at], row[at]]))
         worth.append(often[frequent] * n)
@@ -154,7 +154,7 @@ def _seeds(
     renamed[len(letters) + best] = len(letters) + np.arange(len(best))
     alone = np.stack([np.ones(len(letters)), np.zeros(len(letters)), np.zeros(len(letters))])
     n, b, r = np.concatenate([alone, place[:, best]], 1).astype(np.int64)
-    return _Columns(renamed[found], first, active), (n, b, r)
+    return _Columns(renamed[numbers], first, active), (n, b, r)
 
 
 def _within(

@@ -1,4 +1,4 @@
-"""Where words begin, told from tokens: whole words are a fact of the data, decided once, here.
+"""Where words begin, decided by tokens: whole words are a fact of the data, decided once, here.
 
 The tokenizer's pre-tokens are words, with three repairs for pre-tokenizers that do less than BERT's. One that splits at
 white space only would fuse `tokens,` with its comma; one that has no rule for Chinese would take a whole clause for one
@@ -91,18 +91,18 @@ class WordBorders:
             self._starts[index] = raw != bare or (not self._continues[index] and first != "" and alone(first))
             self._ends[index] = last != "" and alone(last)
 
-    def numbers(self, found: Sequence[tokenizers.Encoding], texts: Sequence[str]) -> np.ndarray | None:
+    def numbers(self, encodings: Sequence[tokenizers.Encoding], texts: Sequence[str]) -> np.ndarray | None:
         """For each token the number of its pre-token, or of the word of the text it stands in; None if not needed."""
         if self.needs == "ids":
             return None
         if self.needs == "pre-tokens":
-            total = sum(map(len, found))
+            total = sum(map(len, encodings))
             try:
-                return np.fromiter(itertools.chain.from_iterable(one.word_ids for one in found), np.int32, total)
+                return np.fromiter(itertools.chain.from_iterable(one.word_ids for one in encodings), np.int32, total)
             except TypeError:  # a special token in the text has no number
-                known = (-1 if number is None else number for one in found for number in one.word_ids)
+                known = (-1 if number is None else number for one in encodings for number in one.word_ids)
                 return np.fromiter(known, np.int32, total)
-        aligned = Alignment(texts, found)
+        aligned = Alignment(texts, encodings)
         return aligned.words(_borders_of(aligned.text))
 
     def __call__(self, ids: np.ndarray, numbers: np.ndarray | None, firsts: np.ndarray) -> np.ndarray:
