@@ -140,6 +140,7 @@ SPECS = {
     "one round": LSH(2, chunk=4, buckets=4),
     "three": LSH(2, chunk=3, rounds=3, buckets=4),
     "both sides": LSH(2, chunk=4, rounds=2, buckets=(2, 2), after=1),
+    "around": LSH(2, chunk=4, buckets=4, before=3),  # as far back as there are chunks: each meets itself again
     "local": LocalAttention(2, chunk=4),
 }
 ROWS = {
@@ -151,7 +152,7 @@ ROWS = {
 
 
 @pytest.mark.parametrize("kind", ["full", "causal"])
-@pytest.mark.parametrize("name", ["one round", "three", "both sides"])
+@pytest.mark.parametrize("name", ["one round", "three", "both sides", "around"])
 def test_equals_a_loop_over_pairs(name, kind):
     torch.manual_seed(0)
     spec = SPECS[name]
