@@ -42,7 +42,7 @@ def test_the_surest_of_the_wrong_come_first():
 def test_other_tasks():
     both = {"text_a": "a", "text_b": "b"}
     scored = Table("t", [{**both, "score": 5.0}, {**both, "score": 1.0}])
-    found = mistakes(Pair(graded=True), [{"score": 4.5}, {"score": 3.0}], scored)
+    found = mistakes(Pair(problem="regression"), [{"score": 4.5}, {"score": 3.0}], scored)
     assert [each.badness for each in found.worst] == [2.0, 0.5]
     assert found.classes == {}
 
@@ -59,7 +59,7 @@ def test_other_tasks():
 
     several = Table("t", [{"text": "x", "label": ["a"]}, {"text": "y", "label": []}])
     answers = [{"label": ["a"], "scores": {"a": 0.9, "b": 0.2}}, {"label": ["b"], "scores": {"a": 0.1, "b": 0.7}}]
-    found = mistakes(Classify(labels=("a", "b"), many=True), answers, several)
+    found = mistakes(Classify(labels=("a", "b"), problem="multi_label"), answers, several)
     assert [each.where for each in found.worst] == ["t, row 2"]
     assert found.classes["a"].f1 == 1.0
 

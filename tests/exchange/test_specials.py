@@ -96,7 +96,7 @@ def test_relations(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer, tmp_pat
 
 
 def test_scores(tokenizer: Tokenizer, tmp_path: Path):
-    ours = model("bert_tiny", Pair, tokenizer, graded=True)
+    ours = model("bert_tiny", Pair, tokenizer, problem="regression")
     save(ours, tmp_path, format="hf")
     pipe = transformers.pipeline("text-classification", str(tmp_path), device="cpu")
     (mine,) = told(ours, [{"text_a": TEXTS[0], "text_b": TEXTS[1]}])

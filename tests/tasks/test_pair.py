@@ -87,7 +87,7 @@ def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer):
     for given in ("high", float("nan"), None):
         rows = Table("a.csv", [{"text_a": "fine", "text_b": "warm", "score": given}], [2])
         with pytest.raises(InputError, match=r"a.csv, line 2: score .*; a number is needed"):
-            fresh(graded=True).examples(rows, tokenizer)
+            fresh(problem="regression").examples(rows, tokenizer)
 
 
 def test_both_orders_are_one_answer_to_the_bit(tokenizer: Tokenizer):

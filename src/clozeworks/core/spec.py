@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Union
 
 from clozeworks.core import spec_parser
+from clozeworks.core.bounds import Bound, find_bound, numbers_in
 from clozeworks.core.errors import RecipeError, suggest
 
 __all__ = ["RecipeError", "Spec", "check", "diff", "from_dict", "set_path", "to_dict", "walk"]
@@ -41,6 +42,20 @@ def fields_of(part: type[Spec]) -> dict[str, Any]:
     """Field name to annotation, in order."""
     hints = typing.get_type_hints(part)
     return {field.name: hints[field.name] for field in dataclasses.fields(typing.cast(Any, part))}
+
+
+@functools.cache
+def bounds_of(part: type[Spec]) -> dict[str, Bound]:
+    """Field name to the numbers it may have, of the fields that say so."""
+    hints = typing.get_type_hints(part, include_extras=True)
+    bounds = {name: find_bound(hints[name]) for name in fields_of(part)}
+    return {name: bound for name, bound in bounds.items() if bound is not None}
+
+
+def suggest_value(part: Spec, name: str) -> str:
+    """What to do about a number that a field cannot have."""
+    default = next(field.default for field in dataclasses.fields(typing.cast(Any, part)) if field.name == name)
+    return "change it" if default is dataclasses.MISSING else f"{default} is usual"
 
 
 def children(value: object) -> Iterator[tuple[str, object]]:
@@ -77,6 +92,10 @@ def check(spec: Spec, where: str = "") -> None:
                 needed = f"a value of type {describe(annotation)} is needed"
                 raise RecipeError(join(path, name), repr(value), needed, "change this field")
     for path, part in walk(spec, where):
+        for name, bound in bounds_of(type(part)).items():
+            for place, value in numbers_in(getattr(part, name), join(path, name)):
+                if not bound.holds(value):
+                    raise RecipeError(place, value, f"{bound} is needed", suggest_value(part, name))
         part.check(path)
 
 

@@ -64,7 +64,7 @@ class Head:
         head = PretrainedHead(
             template=frame,
             labels=labels,
-            problem="score" if score else "several labels" if problem == MANY else "one label",
+            problem="regression" if score else "multi_label" if problem == MANY else "single_label",
             dropout=self._rate(config, recipe),
             summary=None if self.summary is None else self._summary(config, recipe),
             bias=self.bias,

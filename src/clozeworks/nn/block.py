@@ -6,6 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Rate
 from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, add_dropped, dropout
@@ -35,12 +36,10 @@ class Block(Spec):
     cross: Mixer | None = None
     norm: LayerNorm | None = field(default_factory=LayerNorm)
     place: Literal["post", "pre"] = "post"
-    dropout: float = 0.1
+    dropout: Rate = 0.1
     residual: bool = True
 
     def check(self, where: str) -> None:
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.cross is not None and "carry" not in self.cross.takes:
             name = type(self.cross).__name__
             raise RecipeError(f"{where}.cross", name, "it takes no rows but its own", "use Attention")

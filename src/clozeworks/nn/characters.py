@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clozeworks.core.bounds import Count, Natural
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS
@@ -40,8 +41,8 @@ class Characters(Spec):
     scored_by: ClassVar[str] = "NextWord"
     manner: ClassVar[str] = "reads characters"
     filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
-    width: int = 16
-    highways: int = 2
+    width: Count = 16
+    highways: Natural = 2
     activation: Literal["relu", "tanh"] = "relu"
     length: int = 50
 
@@ -53,9 +54,6 @@ class Characters(Spec):
         if self.length < max(3, longest):
             needed = f"a word is its two ends and a byte, and a filter looks at {longest} at once"
             raise RecipeError(f"{where}.length", self.length, needed, "50 is usual")
-        if self.width < 1 or self.highways < 0:
-            name = "width" if self.width < 1 else "highways"
-            raise RecipeError(f"{where}.{name}", getattr(self, name), "it is too small", "16 and 2 are usual")
 
     def fit(self, where: str, vocab: int, width: int) -> None:
         """Any number of words will do."""

@@ -6,6 +6,7 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
@@ -37,24 +38,19 @@ class Embed(Spec):
     """
 
     positions: Positions | None = field(default_factory=LearnedPositions)
-    segments: int = 2
+    segments: Natural = 2
     norm: LayerNorm | None = field(default_factory=LayerNorm)
-    dropout: float = 0.1
-    width: int | None = None
+    dropout: Rate = 0.1
+    width: Count | None = None
     narrow: Literal["all", "words"] = "all"
     project: bool = False
     scale: bool = False
     words: Adaptive | Characters | None = None
     dropped: Literal["sum", "words"] = "sum"
     frozen: bool = False
-    word_dropout: float = 0.0
+    word_dropout: Rate = 0.0
 
     def check(self, where: str) -> None:
-        for name in ("dropout", "word_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "a rate in [0, 1) is needed", "use 0.1 or 0")
-        if self.width is not None and self.width < 1:
-            raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
         if self.words is not None and self.project:
             raise RecipeError(f"{where}.project", True, "such words have projections of their own", "use false")
 

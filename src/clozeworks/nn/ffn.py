@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.dropout import DropoutKey, dropout
-from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.kernels.linear import Linear
@@ -22,18 +22,10 @@ class FeedForward(Spec):
     units are alive, which are computed once more. The vectors are the same.
     """
 
-    inner: int
+    inner: Count
     activation: Activation = "gelu"
-    dropout: float = 0.0
-    chunk: int | None = None
-
-    def check(self, where: str) -> None:
-        if self.inner < 1:
-            raise RecipeError(f"{where}.inner", self.inner, "at least one unit is needed", "4 x width is usual")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
-        if self.chunk is not None and self.chunk < 1:
-            raise RecipeError(f"{where}.chunk", self.chunk, "at least one position is needed", "use None for all")
+    dropout: Rate = 0.0
+    chunk: Count | None = None
 
     def build(self, width: int) -> "FeedForwardLayer":
         return FeedForwardLayer(width, self.inner, self.activation, self.dropout, self.chunk)

@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -49,16 +50,12 @@ class LearnedPositions(Positions):
     [...] -> [..., D].
     """
 
-    length: int = 512
-    offset: int = 0
+    length: Count = 512
+    offset: Natural = 0
 
     @property
     def limit(self) -> int:
         return self.length
-
-    def check(self, where: str) -> None:
-        if self.length < 1:
-            raise RecipeError(f"{where}.length", self.length, "at least one position is needed", "use 512")
 
     def build(self, width: int) -> "LearnedPositionsLayer":
         return LearnedPositionsLayer(self.length + self.offset, width, self.offset)
@@ -119,9 +116,9 @@ class AxialPositions(Positions):
     [...] -> [..., D].
     """
 
-    shape: tuple[int, int]
-    widths: tuple[int, int]
-    dropout: float = 0.0
+    shape: tuple[Count, Count]
+    widths: tuple[Count, Count]
+    dropout: Rate = 0.0
     deviation: float | None = None
 
     @property
@@ -130,13 +127,6 @@ class AxialPositions(Positions):
 
     def _extent(self) -> tuple[str, object]:
         return "shape", list(self.shape)
-
-    def check(self, where: str) -> None:
-        for name, numbers in (("shape", self.shape), ("widths", self.widths)):
-            if min(numbers) < 1:
-                raise RecipeError(f"{where}.{name}", list(numbers), "1 or more of each axis is needed", "change it")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
 
     def fit(self, where: str, width: int) -> None:
         if sum(self.widths) != width:

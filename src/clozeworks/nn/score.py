@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count, Positive
 from clozeworks.core.spec import Spec
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
@@ -89,13 +89,8 @@ class Cosine(Score):
     [N, L, D], [N, S, D] -> [N, L, S]. O(L S D).
     """
 
-    temperature: float = 0.1
+    temperature: Positive = 0.1
     learned: bool = True
-
-    def check(self, where: str) -> None:
-        if not self.temperature > 0:
-            needed = "a number above 0 is needed"
-            raise RecipeError(f"{where}.temperature", self.temperature, needed, "use 0.1, or 1 for the cosine itself")
 
     def build(self, width: int) -> "CosineLayer":
         return CosineLayer(self)
@@ -129,11 +124,7 @@ class Additive(Score):
     [N, L, D], [N, S, D] -> [N, L, S]. O(L S D), and as many numbers in memory.
     """
 
-    width: int | None = None
-
-    def check(self, where: str) -> None:
-        if self.width is not None and self.width < 1:
-            raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for the model's width")
+    width: Count | None = None
 
     def build(self, width: int) -> "AdditiveLayer":
         return AdditiveLayer(width, self.width or width)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clozeworks.core.batch import Hidden
+from clozeworks.core.bounds import Natural, Rate
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import dropout
@@ -58,9 +59,9 @@ class Stack(Spec):
     depth: int
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
-    memory: int = 0
+    memory: Natural = 0
     norm: LayerNorm | None = None
-    dropout: float = 0.0
+    dropout: Rate = 0.0
     initial_memory: Literal["empty", "zeros"] = "empty"
     variational: bool = False
 
@@ -86,12 +87,8 @@ class Stack(Spec):
                 divisors = [str(n) for n in range(1, self.depth + 1) if self.depth % n == 0]
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.initial_memory == "zeros" and self.stateful:
             raise RecipeError(f"{where}.start", "zeros", "a state of nothing is zeros already", 'use "empty"')
-        if self.memory < 0:
-            raise RecipeError(f"{where}.memory", self.memory, "0 or more rows are needed", "use 0 for none")
         for mixer in self.mixers():
             if self.share.bias is not None and not _common(mixer):
                 needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared so"

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.kernels.linear import Linear
@@ -48,14 +49,12 @@ class Adaptive(Spec):
     scored_by: ClassVar[str] = "AdaptiveNextToken"
     manner: ClassVar[str] = "has clusters"
     cutoffs: tuple[int, ...]
-    divide: int = 1
+    divide: Count = 1
 
     def check(self, where: str) -> None:
         if not self.cutoffs or self.cutoffs[0] < 1 or list(self.cutoffs) != sorted(set(self.cutoffs)):
             needed = "numbers of words that rise from cluster to cluster are needed"
             raise RecipeError(f"{where}.cutoffs", list(self.cutoffs), needed, "20000, 40000, 200000 are usual")
-        if self.divide < 1:
-            raise RecipeError(f"{where}.divide", self.divide, "1 or more is needed", "use 1, 2 or 4")
 
     def fit(self, where: str, vocab: int, width: int) -> None:
         """Raise `RecipeError` if it cannot be built for so many words, from vectors so wide."""

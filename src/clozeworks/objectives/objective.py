@@ -9,6 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
@@ -82,13 +83,7 @@ class Corruption(Spec):
     kind: ClassVar[Kind] = "full"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "replacing"
     sides: ClassVar[int] = 1  # 2: an example is a source and a target, rows of their own
-    copies: int | None = field(default=None, kw_only=True)
-
-    def check(self, where: str) -> None:
-        if self.copies is not None and self.copies < 1:
-            raise RecipeError(
-                f"{where}.copies", self.copies, "1 or more copies, or None for new masks each epoch", "10 is usual"
-            )
+    copies: Count | None = field(default=None, kw_only=True)
 
     def check_model(self, where: str, model: Architecture) -> None:
         """Raise `RecipeError` if the model would see what it is to predict; `where` is the recipe."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.core.token_info import Kind
 from clozeworks.objectives.mask.fit import fit
@@ -46,20 +46,9 @@ class Permute(Corruption):
     writes: ClassVar[frozenset[str]] = frozenset({"labels", "order"})
     kind: ClassVar[Kind] = "order"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "two streams"
-    context: int = 6
-    longest: int = 5
-    block: int | None = None
-
-    def check(self, where: str) -> None:
-        Corruption.check(self, where)
-        if self.context < 1:
-            needed = "1 word or more for each word of a span is needed"
-            raise RecipeError(f"{where}.context", self.context, needed, "6 is usual")
-        if self.longest < 1:
-            raise RecipeError(f"{where}.longest", self.longest, "1 word or more is needed", "5 is usual")
-        if self.block is not None and self.block < 1:
-            needed = "1 token or more, or None for one order of all"
-            raise RecipeError(f"{where}.block", self.block, needed, "256 is usual")
+    context: Count = 6
+    longest: Count = 5
+    block: Count | None = None
 
     def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         parts, own = apart(examples, keys)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 
@@ -13,20 +14,13 @@ class Finetune(Spec):
     steps one layer more, from the top. With `patience` (early stopping) the run ends after so many evaluations without
     a better one."""
 
-    epochs: int = 3
-    batch_size: int = 32
+    epochs: Count = 3
+    batch_size: Count = 32
     freeze: bool = False
-    patience: int | None = None
-    unfreeze_every: int | None = None
+    patience: Count | None = None
+    unfreeze_every: Count | None = None
 
     def check(self, where: str) -> None:
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "at least 1 is needed", "change it")
-        for name in ("patience", "unfreeze_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise RecipeError(f"{where}.{name}", value, "at least 1 is needed", "use None")
         if self.freeze and self.unfreeze_every is not None:
             raise RecipeError(
                 f"{where}.unfreeze_every", self.unfreeze_every, "the encoder is frozen for good", "use one of the two"

@@ -1,8 +1,9 @@
 """The spike guard of a run, as a recipe says it."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Bound, Count, Natural, Positive
 from clozeworks.core.spec import Spec
 
 PATIENCE = 10  # steps in a row that may be skipped where a recipe has no guard
@@ -25,16 +26,8 @@ class Guard(Spec):
     Chowdhery et al. 2022 (section 5.1) went back by hand, about 100 steps, and left out 200 to 500 batches.
     """
 
-    window: int = 100
-    deviations: float = 10.0
-    rise: float = 1.0
-    patience: int = PATIENCE
-    rollbacks: int = 3
-
-    def check(self, where: str) -> None:
-        for name, least in (("window", 4), ("patience", 1), ("rollbacks", 0)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
-        for name in ("deviations", "rise"):
-            if not getattr(self, name) > 0:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "a positive number is needed", "change it")
+    window: Annotated[int, Bound(4)] = 100
+    deviations: Positive = 10.0
+    rise: Positive = 1.0
+    patience: Count = PATIENCE
+    rollbacks: Natural = 3

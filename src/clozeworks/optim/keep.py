@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.core.spec import Spec
 
 Score = tuple[float, ...]  # what a step is judged by, the lower the better; the second decides where the first is equal
@@ -18,14 +18,9 @@ class Keep(Spec):
     and `evaluate_every` should be multiples of one another. One that was not measured is never the best.
     """
 
-    last: int = 2
-    every: int | None = None
+    last: Count = 2
+    every: Count | None = None
     best: bool = False
-
-    def check(self, where: str) -> None:
-        for name, value in (("last", self.last), ("every", self.every)):
-            if value is not None and value < 1:
-                raise RecipeError(f"{where}.{name}", value, "at least 1 is needed", "change it")
 
     def choose(self, steps: Iterable[int], judged: Mapping[int, Score], anchor: int | None = None) -> set[int]:
         """The steps whose checkpoints stay; `judged` are evaluations by step.

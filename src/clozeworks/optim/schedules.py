@@ -3,9 +3,9 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Bound, Part, Positive, Share
 from clozeworks.core.spec import Spec
 
 Word = Literal["linear", "cosine", "inverse_sqrt", "constant", "warmup_linear", "noam"]  # the schedules without fields
@@ -27,14 +27,8 @@ class Polynomial(Schedule):
     end + (1 - end) ((T - t + 1) / (T - P + 1))^power. Power 1 and end 0 is the linear schedule.
     """
 
-    power: float = 1.0
-    end: float = 0.0
-
-    def check(self, where: str) -> None:
-        if not self.power > 0:
-            raise RecipeError(f"{where}.power", self.power, "a positive power is needed", "1 is a straight line")
-        if not 0 <= self.end <= 1:
-            raise RecipeError(f"{where}.end", self.end, "a part of the rate, 0 to 1, is needed", "0 is usual")
+    power: Positive = 1.0
+    end: Share = 0.0
 
     def share(self, step: int, warmup: int, steps: int) -> float:
         peak = max(warmup, 1)
@@ -53,14 +47,8 @@ class SlantedTriangular(Schedule):
     T - C where cut T is whole and too little elsewhere: the rate would end below 0 (for T = 19 at -30/32 of its peak).
     """
 
-    cut: float = 0.1
-    ratio: float = 32.0
-
-    def check(self, where: str) -> None:
-        if not 0 < self.cut < 1:
-            raise RecipeError(f"{where}.cut", self.cut, "a share of the steps, 0 to 1, is needed", "0.1 is usual")
-        if not self.ratio >= 1:
-            raise RecipeError(f"{where}.ratio", self.ratio, "1 or more is needed", "32 is usual")
+    cut: Part = 0.1
+    ratio: Annotated[float, Bound(1)] = 32.0
 
     def share(self, step: int, warmup: int, steps: int) -> float:
         peak = max(math.floor(self.cut * steps), 1)

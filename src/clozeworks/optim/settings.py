@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from clozeworks.core.bounds import Count, NonNegative, Positive, Share
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.optim.distil import Distil
@@ -38,8 +39,8 @@ __all__ = [
 class Phase(Spec):
     """A share of the steps at one sequence length (BERT: 0.9 at 128, then 0.1 at 512)."""
 
-    share: float
-    length: int
+    share: Share
+    length: Count
 
 
 @dataclass(slots=True)
@@ -56,35 +57,28 @@ class Train(Spec):
     on GPUs.
     """
 
-    steps: int = 10_000
-    batch_tokens: int = 4096
-    micro_tokens: int | None = None
-    learning_rate: float = 1e-3
-    warmup: float = 0.05
+    steps: Count = 10_000
+    batch_tokens: Count = 4096
+    micro_tokens: Count | None = None
+    learning_rate: Positive = 1e-3
+    warmup: NonNegative = 0.05
     schedule: Word | Schedule = "linear"
     optimizer: Optimizer = field(default_factory=AdamW)
-    clip: float | None = 1.0
+    clip: Positive | None = 1.0
     phases: tuple[Phase, ...] = ()
     seed: int = 0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    processes: int = 1
+    processes: Count = 1
     parallel: Literal["replicate", "shard"] = "replicate"
-    log_every: int = 10
-    save_every: int = 500
-    evaluate_every: int = 500
+    log_every: Count = 10
+    save_every: Count = 500
+    evaluate_every: Count = 500
     recompute: bool = False
     compile: bool = False
     keep: Keep = field(default_factory=Keep)
     guard: Guard | None = field(default_factory=Guard)
 
     def check(self, where: str) -> None:
-        for name in ("steps", "batch_tokens", "processes", "log_every", "save_every", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "at least 1 is needed", "change it")
-        if not self.learning_rate > 0:
-            raise RecipeError(f"{where}.learning_rate", self.learning_rate, "a positive rate is needed", "try 1e-3")
-        if self.warmup < 0:
-            raise RecipeError(f"{where}.warmup", self.warmup, "a share or a number of steps is needed", "try 0.05")
         if self.phases and abs(sum(phase.share for phase in self.phases) - 1) > 1e-6:
             shares = " + ".join(str(phase.share) for phase in self.phases)
             raise RecipeError(f"{where}.phases", shares, "the shares must add up to 1", "change them")

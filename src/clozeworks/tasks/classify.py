@@ -21,7 +21,15 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.summary import Summary
-from clozeworks.tasks.task import Answers, HeadParts, PretrainedHead, SummaryHeadLayer, SummaryTask, read_scores
+from clozeworks.tasks.task import (
+    Answers,
+    HeadParts,
+    PretrainedHead,
+    Problem,
+    SummaryHeadLayer,
+    SummaryTask,
+    read_scores,
+)
 
 LABEL = "class_label"  # the column of the batch
 
@@ -31,10 +39,10 @@ class Classify(SummaryTask):
     """Text classification and regression (Devlin et al. 2018, 4.1): logits = W s + b of a summary s of one text,
     cross-entropy of its class.
 
-    With `many` a text has any number of labels: a decision for each of them, -log sigmoid of the right one, a mean over
-    the labels. `graded`, it has a number instead, the column score: one output, which begins at the `middle` of the
-    numbers, and the square of its error. With `balance` the n_c rows of class c of k weigh n / (k n_c) each, so that
-    every class has the same say. `weights` and `middle` are those of the rows that the task was fitted to.
+    `problem` = multi_label: a text has any number of labels, a decision for each, -log sigmoid of the right one, a mean
+    over the labels. regression: it has a number instead, the column score: one output, which begins at the `middle` of
+    the numbers, and the square of its error. With `balance` the n_c rows of class c of k weigh n / (k n_c) each, so
+    that every class has the same say. `weights` and `middle` are those of the rows that the task was fitted to.
 
     Shapes: [B, L, D] -> s [N, D] -> logits [N, labels]. Costs one pass of the encoder, and D x labels an example.
     """
@@ -44,11 +52,20 @@ class Classify(SummaryTask):
     target_field: ClassVar[str] = LABEL
     pipeline_tag: ClassVar[str | None] = "text-classification"
     bias: bool = True
-    many: bool = False
-    graded: bool = False
+    problem: Problem = "single_label"
     balance: bool = False
     weights: tuple[float, ...] = ()
     middle: float = 0.0
+
+    @property
+    def many(self) -> bool:
+        """Whether a text has any number of labels."""
+        return self.problem == "multi_label"
+
+    @property
+    def graded(self) -> bool:
+        """Whether a text has a number instead of a label."""
+        return self.problem == "regression"
 
     @classmethod
     def truth_columns(cls) -> tuple[str, ...]:
@@ -58,16 +75,15 @@ class Classify(SummaryTask):
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:
         made = cls(template=head.template, summary=head.summary or Summary(), bias=head.bias)
-        if head.problem == "score" and len(head.labels) > 1:
+        if head.problem == "regression" and len(head.labels) > 1:
             needed = "one score of a text is supported"
             raise InputError("config.json", f"{len(head.labels)} scores", needed, "choose another model")
-        if head.problem == "score":
-            return dataclasses.replace(made, graded=True)
-        return dataclasses.replace(made, labels=head.labels, many=head.problem == "several labels")
+        if head.problem == "regression":
+            return dataclasses.replace(made, problem="regression")
+        return dataclasses.replace(made, labels=head.labels, problem=head.problem)
 
     def head_config(self) -> dict[str, Any]:
-        kind = "regression" if self.graded else "multi_label" if self.many else "single_label"
-        return {"problem_type": kind if self.graded else f"{kind}_classification"}
+        return {"problem_type": self.problem if self.graded else f"{self.problem}_classification"}
 
     @property
     def output_names(self) -> tuple[str, ...]:
@@ -82,7 +98,7 @@ class Classify(SummaryTask):
     def for_rows(self, table: Table) -> Self:
         """Graded where rows have scores and no labels."""
         scored = all(row.get("label") is None and "score" in row for row in table.rows)
-        return dataclasses.replace(self, graded=True) if scored else self
+        return dataclasses.replace(self, problem="regression") if scored else self
 
     @property
     def metric(self) -> str:
@@ -103,7 +119,7 @@ class Classify(SummaryTask):
         """With rows that have a score and no label it is graded."""
         if self.graded or (len(table) and all("score" in row and row.get("label") is None for row in table.rows)):
             middle = float(read_scores(table).astype(np.float32).mean()) if len(table) else 0.0
-            return dataclasses.replace(self, graded=True, many=False, labels=(), weights=(), middle=middle)
+            return dataclasses.replace(self, problem="regression", labels=(), weights=(), middle=middle)
         rows = [labels_of(row["label"]) for row in table.rows]
         labels = sorted({label for row in rows for label in row})
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
@@ -114,8 +130,9 @@ class Classify(SummaryTask):
             needed = "classes are balanced where a text is of one"
             raise InputError(table.name, "rows of several labels", needed, "leave balance out")
         counts = [sum(row == [label] for row in rows) for label in labels] if self.balance else []
+        problem: Problem = "multi_label" if many else "single_label"
         weights = tuple(len(rows) / (len(labels) * count) for count in counts)
-        return dataclasses.replace(self, labels=tuple(labels), many=many, weights=weights)
+        return dataclasses.replace(self, labels=tuple(labels), problem=problem, weights=weights)
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         labelled = self.make_examples(table, tokenizer)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Positive
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
@@ -57,15 +58,13 @@ class SentenceEmbedding(Task):
     pipeline_tag: ClassVar[str | None] = "sentence-similarity"
     pooling: Pooling = field(default_factory=Pooling)
     loss: Literal["cosine", "cosent", "in_batch_negatives"] | None = None
-    scale: float = 20.0
+    scale: Positive = 20.0
     both: bool = False
     low: float | None = None
     high: float | None = None
     graded: bool = False
 
     def check(self, where: str) -> None:
-        if not self.scale > 0:
-            raise RecipeError(f"{where}.scale", self.scale, "a positive factor is needed", "20 is usual")
         if self.low is not None and self.high is not None and not self.low < self.high:
             raise RecipeError(f"{where}.low", self.low, f"less than high, {self.high}, is needed", "change it")
         self.only_the_last(where, "vectors are made of the last layer")

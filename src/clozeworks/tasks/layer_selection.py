@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Hidden
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.core.spec import Spec
 from clozeworks.nn.init import CustomInit
 
@@ -41,11 +41,7 @@ class LastLayers(Reading):
     """The `last` so many layers, made one."""
 
     layers: ClassVar[bool] = True
-    last: int = 4
-
-    def check(self, where: str) -> None:
-        if self.last < 1:
-            raise RecipeError(f"{where}.last", self.last, "at least 1 is needed", "4 is usual")
+    last: Count = 4
 
     @abstractmethod
     def build(self) -> "ReadingLayer": ...

@@ -38,7 +38,7 @@ class Pair(Classify):
     def claims(cls, head: PretrainedHead) -> bool:
         """Their class does not say whether it reads one text or two: scores, and labels that speak of entailment, are
         of pairs."""
-        return head.problem == "score" or any("entail" in label.lower() for label in head.labels)
+        return head.problem == "regression" or any("entail" in label.lower() for label in head.labels)
 
     def head_parts(self) -> HeadParts:
         return dataclasses.replace(

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import Labelled
@@ -52,22 +53,17 @@ class QuestionAnswering(Task):
     target_field: ClassVar[str] = START
     identifier: ClassVar[tuple[str, ...]] = ("id",)
     pipeline_tag: ClassVar[str | None] = "question-answering"
-    stride: int = 128
-    question: int = 64
-    longest: int = 30
-    best: int = 20
+    stride: Natural = 128
+    question: Count = 64
+    longest: Count = 30
+    best: Count = 20
     threshold: float | None = None
-    dropout: float = 0.0  # of the vectors (Sanh et al. 2019, code: 0.1)
+    dropout: Rate = 0.0  # of the vectors (Sanh et al. 2019, code: 0.1)
     language: Language | None = None  # whose rules answers are compared by; None: that of the right ones
 
     def check(self, where: str) -> None:
-        for name, least in (("stride", 0), ("question", 1), ("longest", 1), ("best", 1)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), f"at least {least} is needed", "change it")
         if self.threshold is not None and not math.isfinite(self.threshold):
             raise RecipeError(f"{where}.threshold", self.threshold, "a number is needed", "use None to answer always")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
 
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
@@ -39,14 +40,9 @@ class Search(Spec):
     """Beam search: what is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al.
     2017, 6.1), at most `more` tokens longer than its source; with one beam, the most likely next token each time."""
 
-    beams: int = 4
+    beams: Count = 4
     penalty: float = 0.6
-    more: int = 50
-
-    def check(self, where: str) -> None:
-        for name, least in (("beams", 1), ("more", 0)):
-            if getattr(self, name) < least:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), f"{least} or more is needed", "change it")
+    more: Natural = 50
 
 
 @dataclass(slots=True)
@@ -80,7 +76,7 @@ class Seq2Seq(Task):
     target_length: int = 128
     words: MaskedLM | NextToken = field(default_factory=MaskedLM)
     share: bool = False
-    label_smoothing: float = 0.0
+    label_smoothing: Rate = 0.0
     search: Search = field(default_factory=Search)
     metric_name: Literal["bleu", "rougeL"] = "bleu"
 
@@ -94,10 +90,6 @@ class Seq2Seq(Task):
             todo = f"use {self.template.length // 2}, or a greater template.length"
             raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
         self.only_the_last(where, "the next token is predicted from the last layer")
-        if not 0 <= self.label_smoothing < 1:
-            raise RecipeError(
-                f"{where}.label_smoothing", self.label_smoothing, "a share in [0, 1) is needed", "use 0.1 or 0"
-            )
 
     @classmethod
     def for_encoder(cls, encoder: PretrainedEncoder) -> Self:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Rate
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -33,13 +34,11 @@ class Summary(Spec):
     place: Literal["first", "last", "mean", "concat"] = "first"
     dense: Literal["pooler", "own"] | None = "pooler"
     activation: Activation = "tanh"
-    dropout: float = 0.1
+    dropout: Rate = 0.1
     early: bool = False
     width: int | None = None
 
     def check(self, where: str) -> None:
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.dense == "pooler" and self.place != "first":
             needed = "the pooler reads the first token"
             raise RecipeError(f"{where}.dense", self.dense, needed, "use own, or place=first")

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Natural, Rate
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
@@ -62,15 +63,11 @@ class Tag(Task):
     scheme: Scheme | None = None
     pieces: Literal["first", "all"] = "first"
     crf: CRF | None = None
-    dropout: float = 0.1
-    overlap: int = 64
+    dropout: Rate = 0.1
+    overlap: Natural = 64
     cut: Literal["spaces", "words", "characters"] | None = None
 
     def check(self, where: str) -> None:
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
-        if self.overlap < 0:
-            raise RecipeError(f"{where}.overlap", self.overlap, "0 or more is needed", "64 is usual")
         if self.crf is not None and self.pieces == "all":
             raise RecipeError(f"{where}.pieces", "all", "a chain has one tag a word", 'use "first", or crf=None')
 

@@ -31,6 +31,7 @@ from clozeworks.tasks.summary import Summary, choose_summary, summarize_all
 from clozeworks.tasks.template import InputTemplate
 
 Answers = Sequence[dict[str, Any]]
+Problem = Literal["single_label", "multi_label", "regression"]  # as Hugging Face calls what a text is given
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class PretrainedHead:
 
     template: InputTemplate
     labels: tuple[str, ...]
-    problem: Literal["one label", "several labels", "score"]
+    problem: Problem
     dropout: float
     summary: Summary | None
     bias: bool

@@ -7,8 +7,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count, Share
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, positive, shifted, span
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 
@@ -33,22 +33,14 @@ class AdaptiveSpan(Bias):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
-    limit: int
+    limit: Count
     bias: Bias
-    ramp: int = 32
-    init: float = 0.0
+    ramp: Count = 32
+    init: Share = 0.0
 
     @property
     def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(f"bias.{name}" for name in self.bias.common)
-
-    def check(self, where: str) -> None:
-        if self.limit < 1:
-            raise RecipeError(f"{where}.limit", self.limit, "a span of at least 1 is needed", "use 1 or more")
-        if self.ramp < 1:
-            raise RecipeError(f"{where}.ramp", self.ramp, "a ramp of at least 1 is needed", "32 is usual")
-        if not 0 <= self.init <= 1:
-            raise RecipeError(f"{where}.init", self.init, "a share of the limit, 0 to 1, is needed", "0 is usual")
 
     def fit(self, where: str, width: int) -> None:
         self.bias.fit(f"{where}.bias", width)

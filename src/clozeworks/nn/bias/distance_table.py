@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, positive, span, spread
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
 
@@ -26,11 +26,7 @@ class DistanceTable(Bias):
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
     common: ClassVar[tuple[str, ...]] = ("table",)
-    limit: int
-
-    def check(self, where: str) -> None:
-        if self.limit < 1:
-            raise RecipeError(f"{where}.limit", self.limit, "a distance of at least 1 is needed", "use 1 or more")
+    limit: Count
 
     def build(self, width: int, heads: int, head_width: int) -> "DistanceTableLayer":
         return DistanceTableLayer(self.limit, heads, head_width)

@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import dropout
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.bias.distance import distances, span, spread
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Apart, Bias, BiasLayer
@@ -31,17 +31,9 @@ class Relative(Bias):
     """
 
     common: ClassVar[tuple[str, ...]] = ("u", "v", "w")
-    clamp: int | None = None
+    clamp: Count | None = None
     segments: bool = False
-    dropout: float = 0.0
-
-    def check(self, where: str) -> None:
-        if self.clamp is not None and self.clamp < 1:
-            raise RecipeError(
-                f"{where}.clamp", self.clamp, "a distance of at least 1 is needed", "use None for no bound"
-            )
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+    dropout: Rate = 0.0
 
     def fit(self, where: str, width: int) -> None:
         fit_waves(where, type(self).__name__, width)

@@ -6,8 +6,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Bias, BiasLayer
 
 
@@ -24,11 +24,7 @@ class Shaw(Bias):
     q [B, H, L, d] -> q, and [B, H, L, M] to add. The values take the dense path: O(L M d) time, O(L M) memory.
     """
 
-    reach: int = 16
-
-    def check(self, where: str) -> None:
-        if self.reach < 1:
-            raise RecipeError(f"{where}.reach", self.reach, "a distance of at least 1 is needed", "use 16")
+    reach: Count = 16
 
     def build(self, width: int, heads: int, head_width: int) -> "ShawLayer":
         return ShawLayer(self.reach, head_width)

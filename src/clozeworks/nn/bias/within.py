@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Bias, BiasLayer
 
 
@@ -20,16 +20,12 @@ class Within(Bias):
     q [B, H, L, d] -> what the other bias gives, and a mask [B, 1, L, M].
     """
 
-    reach: int
+    reach: Count
     bias: Bias
 
     @property
     def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(f"bias.{name}" for name in self.bias.common)
-
-    def check(self, where: str) -> None:
-        if self.reach < 1:
-            raise RecipeError(f"{where}.reach", self.reach, "a token sees at least itself", "use 1 or more")
 
     def fit(self, where: str, width: int) -> None:
         self.bias.fit(f"{where}.bias", width)

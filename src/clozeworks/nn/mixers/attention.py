@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor, cat
 
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.cache import Cache, KVCache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
@@ -27,17 +28,13 @@ class Attention(Mixer):
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry", "source"})
-    heads: int
-    dropout: float = 0.0
+    heads: Count
+    dropout: Rate = 0.0
     bias: Bias | None = None
     affine: bool = True
     window: Window | None = None
 
     def check(self, where: str) -> None:
-        if self.heads < 1:
-            raise RecipeError(f"{where}.heads", self.heads, "at least one head is needed", "use 1 or more")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
         if self.window is not None and self.bias is not None and "full" not in self.bias.honours:
             needed = f"{type(self.bias).__name__} says already how far back a token sees"
             raise RecipeError(f"{where}.window", "Window", needed, "use one of the two")

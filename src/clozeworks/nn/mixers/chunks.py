@@ -1,14 +1,14 @@
 """Attention within a chunk and the one before it."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels import ring
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
@@ -29,15 +29,12 @@ class LocalAttention(Mixer):
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix"})
     takes: ClassVar[frozenset[str]] = frozenset({"self"})
-    heads: int
-    head_width: int | None = None
-    chunk: int = 64
-    before: int = 1
-    after: int = 0
-    dropout: float = 0.0
-
-    def check(self, where: str) -> None:
-        check_chunks(self, where)
+    heads: Count
+    head_width: Count | None = None
+    chunk: Count = 64
+    before: Natural = 1
+    after: Natural = 0
+    dropout: Rate = 0.0
 
     def fit(self, where: str, width: int) -> None:
         if self.head_width is None:
@@ -45,23 +42,6 @@ class LocalAttention(Mixer):
 
     def build(self, width: int) -> "LocalAttentionLayer":
         return LocalAttentionLayer(self, width)
-
-
-def check_chunks(spec: Any, where: str) -> None:
-    """Refuse numbers that no attention between chunks can have."""
-    for name, least, todo in (
-        ("heads", 1, "use 1 or more"),
-        ("chunk", 1, "64 is usual"),
-        ("head_width", 1, "use None"),
-    ):
-        value = getattr(spec, name)
-        if value is not None and value < least:
-            raise RecipeError(f"{where}.{name}", value, f"{least} or more is needed", todo)
-    for name in ("before", "after"):
-        if getattr(spec, name) < 0:
-            raise RecipeError(f"{where}.{name}", getattr(spec, name), "0 or more chunks are needed", "use 0 or 1")
-    if not 0 <= spec.dropout < 1:
-        raise RecipeError(f"{where}.dropout", spec.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
 
 
 class LocalAttentionLayer(MixerLayer):

@@ -5,9 +5,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.cache import Cache, KVCache
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.backends import attend, dense, masked
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.kernels.windowed import counted, fits, windowed
@@ -28,15 +28,9 @@ class GlobalWindow(Mixer):
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows"})
-    heads: int
+    heads: Count
     window: Window
-    dropout: float = 0.0
-
-    def check(self, where: str) -> None:
-        if self.heads < 1:
-            raise RecipeError(f"{where}.heads", self.heads, "at least one head is needed", "use 1 or more")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
+    dropout: Rate = 0.0
 
     def fit(self, where: str, width: int) -> None:
         fit_heads(where, self.heads, width)

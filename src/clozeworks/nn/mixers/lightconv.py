@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, cat, nn
 from torch.nn import functional as F
 
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.cache import Cache, ConvCache
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.convolve import blocked, dense
 from clozeworks.nn.kernels.linear import Linear
@@ -36,19 +36,11 @@ class LightConv(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal"})
-    groups: int
-    kernel: int
-    dropout: float = 0.0
+    groups: Count
+    kernel: Count
+    dropout: Rate = 0.0
     dynamic: bool = False
     gate: bool = True
-
-    def check(self, where: str) -> None:
-        if self.groups < 1:
-            raise RecipeError(f"{where}.groups", self.groups, "at least one group is needed", "use 1 or more")
-        if self.kernel < 1:
-            raise RecipeError(f"{where}.kernel", self.kernel, "at least one place is needed", "3 to 31 are usual")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.1 or 0")
 
     def fit(self, where: str, width: int) -> None:
         fit_heads(where, self.groups, width, "groups")

@@ -6,13 +6,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels import hashing, ring
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
-from clozeworks.nn.mixers.chunks import check_chunks
 
 
 @dataclass(slots=True)
@@ -39,20 +39,17 @@ class LSH(Mixer):
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix"})
     takes: ClassVar[frozenset[str]] = frozenset({"self"})
-    heads: int
-    head_width: int | None = None
-    chunk: int = 64
-    rounds: int = 1
+    heads: Count
+    head_width: Count | None = None
+    chunk: Count = 64
+    rounds: Count = 1
     buckets: int | tuple[int, ...] | None = None
-    before: int = 1
-    after: int = 0
-    dropout: float = 0.0
+    before: Natural = 1
+    after: Natural = 0
+    dropout: Rate = 0.0
     seed: int = 0
 
     def check(self, where: str) -> None:
-        check_chunks(self, where)
-        if self.rounds < 1:
-            raise RecipeError(f"{where}.rounds", self.rounds, "at least one round is needed", "1 to 8 are usual")
         factors = self.buckets if isinstance(self.buckets, tuple) else (self.buckets or 2,)
         if not factors or any(factor < 2 or factor % 2 for factor in factors):
             given = list(self.buckets) if isinstance(self.buckets, tuple) else self.buckets

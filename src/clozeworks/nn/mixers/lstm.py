@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from clozeworks.core.bounds import Count, Positive, Rate
 from clozeworks.core.cache import Cache, RNNState
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
-from clozeworks.core.errors import RecipeError
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.cell import remember, step_by_step
 from clozeworks.nn.init import CustomInit
@@ -47,25 +47,12 @@ class LSTM(Mixer):
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
     takes: ClassVar[frozenset[str]] = frozenset({"self", "state"})
-    cells: int | None = None
-    clip: float | None = None
-    clip_out: float | None = None
-    width: int | None = None
-    weight_drop: float = 0.0
-    locked: float = 0.0
-
-    def check(self, where: str) -> None:
-        if self.cells is not None and self.cells < 1:
-            raise RecipeError(f"{where}.cells", self.cells, "at least one cell is needed", "use None for the width")
-        for name in ("clip", "clip_out"):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise RecipeError(f"{where}.{name}", value, "a bound above 0 is needed", "use 3, or None for none")
-        if self.width is not None and self.width < 1:
-            raise RecipeError(f"{where}.width", self.width, "at least 1 is needed", "use None for that of its input")
-        for name in ("weight_drop", "locked"):
-            if not 0 <= getattr(self, name) < 1:
-                raise RecipeError(f"{where}.{name}", getattr(self, name), "a rate in [0, 1) is needed", "use 0.5 or 0")
+    cells: Count | None = None
+    clip: Positive | None = None
+    clip_out: Positive | None = None
+    width: Count | None = None
+    weight_drop: Rate = 0.0
+    locked: Rate = 0.0
 
     def out_width(self, width: int) -> int:
         return self.width or width

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.cache import Cache, ConvCache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
@@ -31,14 +32,12 @@ class Ngram(Mixer):
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
     order: int
-    hidden: int
+    hidden: Count
     direct: bool = False
 
     def check(self, where: str) -> None:
         if self.order < 2:
             raise RecipeError(f"{where}.order", self.order, "at least one word is read before another", "use 2 or more")
-        if self.hidden < 1:
-            raise RecipeError(f"{where}.hidden", self.hidden, "at least one unit is needed", "50 to 100 are usual")
 
     def out_width(self, width: int) -> int:
         return self.hidden + (self.order - 1) * width * self.direct

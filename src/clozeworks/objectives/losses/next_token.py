@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
+from clozeworks.core.bounds import Rate
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
@@ -39,15 +40,13 @@ class NextToken(Loss):
     metric: ClassVar[str] = "next_accuracy"
     bias: bool = False
     tied: bool = True
-    smoothing: float = 0.0
+    smoothing: Rate = 0.0
     spread: Literal["others", "all"] = "others"
     prior: bool = False
 
     def check(self, where: str) -> None:
         if self.prior and not self.bias:
             raise RecipeError(f"{where}.prior", True, "a bias is what begins so", "use bias=true, or prior=false")
-        if not 0 <= self.smoothing < 1:
-            raise RecipeError(f"{where}.smoothing", self.smoothing, "a share in [0, 1) is needed", "use 0.1 or 0")
 
     def mix(self, vocab: int) -> Mix | None:
         """How sure a label is; None: certain."""

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.objectives.losses.candidates import Candidates, sampled
@@ -30,13 +30,8 @@ class NextWord(Loss):
 
     name: ClassVar[str] = "next_token"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), one_way=True)
-    samples: int | None = None
+    samples: Count | None = None
     prior: bool = False
-
-    def check(self, where: str) -> None:
-        if self.samples is not None and self.samples < 1:
-            needed = "at least one word to compare with is needed"
-            raise RecipeError(f"{where}.samples", self.samples, needed, "use 8192, or None for all words")
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.labels is None else len(batch.labels)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
+from clozeworks.core.bounds import Positive
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import linear
@@ -32,12 +33,8 @@ class SoftTargets(Loss):
 
     name: ClassVar[str] = "soft_targets"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher", "masked_lm"}))
-    temperature: float = 2.0
+    temperature: Positive = 2.0
     over: Over = "tokens"
-
-    def check(self, where: str) -> None:
-        if not self.temperature > 0:
-            raise RecipeError(f"{where}.temperature", self.temperature, "above 0 is needed", "2 is usual")
 
     def count(self, batch: Batch) -> int:
         if self.over == "tokens":

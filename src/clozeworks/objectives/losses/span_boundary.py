@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
@@ -34,16 +34,10 @@ class SpanBoundary(Loss):
 
     name: ClassVar[str] = "span_boundary"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"labels", "spans"}), words="table")
-    longest: int = 15
-    positions: int = 200
+    longest: Count = 15
+    positions: Count = 200
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
-
-    def check(self, where: str) -> None:
-        for name, usual in (("longest", 15), ("positions", 200)):
-            if getattr(self, name) < 1:
-                given = getattr(self, name)
-                raise RecipeError(f"{where}.{name}", given, "at least 1 is needed", f"{usual} is usual")
 
     def count(self, batch: Batch) -> int:
         return 0 if batch.spans is None else batch.spans.within(self.longest)

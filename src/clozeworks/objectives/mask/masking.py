@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count, Part
 from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.order import shuffled
@@ -35,22 +35,15 @@ class Masking(Corruption):
     never chosen. Unlike a coin per token or unit, the number does not vary.
     """
 
-    rate: float = 0.15
+    rate: Part = 0.15
     rounding: Rounding = "nearest"
-    most: int | None = None
+    most: Count | None = None
     replace: Replace = field(default_factory=Replace)
 
     @property
     def needs_counts(self) -> bool:
         """Whether `vocabulary.counts` must be there."""
         return self.replace.source == "corpus"
-
-    def check(self, where: str) -> None:
-        Corruption.check(self, where)
-        if not 0 < self.rate < 1:
-            raise RecipeError(f"{where}.rate", self.rate, "a share between 0 and 1 is needed", "0.15 is usual")
-        if self.most is not None and self.most < 1:
-            raise RecipeError(f"{where}.most", self.most, "1 prediction or more, or None for no cap", "20 is usual")
 
     @abstractmethod
     def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:

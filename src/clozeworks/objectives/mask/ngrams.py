@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count
 from clozeworks.core.examples import RaggedBatch
 from clozeworks.objectives.mask.fit import TOO_LARGE, fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, ordinary, spread
@@ -26,12 +26,7 @@ class MaskNgrams(Masking):
     the budget one of the smallest is predicted rather than none.
     """
 
-    longest: int = 3
-
-    def check(self, where: str) -> None:
-        Masking.check(self, where)
-        if self.longest < 1:
-            raise RecipeError(f"{where}.longest", self.longest, "1 word or more is needed", "3 is usual")
+    longest: Count = 3
 
     def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
         units = words(examples)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Count, Part
 from clozeworks.core.examples import RaggedBatch, Vocabulary, ragged_arange
 from clozeworks.objectives.mask.masking import Chosen, Masking, Rounding, hide, run_starts
 from clozeworks.objectives.mask.replace import Replace
@@ -30,15 +30,8 @@ class MaskSpans(Masking):
     writes: ClassVar[frozenset[str]] = frozenset({"labels", "spans"})
     rounding: Rounding = "up"
     replace: Replace = field(default_factory=lambda: Replace(source="corpus", per="span"))
-    ending: float = 0.2
-    longest: int = 10
-
-    def check(self, where: str) -> None:
-        Masking.check(self, where)
-        if not 0 < self.ending < 1:
-            raise RecipeError(f"{where}.ending", self.ending, "a chance between 0 and 1 is needed", "0.2 is usual")
-        if self.longest < 1:
-            raise RecipeError(f"{where}.longest", self.longest, "1 word or more is needed", "10 is usual")
+    ending: Part = 0.2
+    longest: Count = 10
 
     def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         chosen = self.choose(examples, keys)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from clozeworks.core import counter_rng
-from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.bounds import NonNegative
+from clozeworks.core.errors import InputError
 from clozeworks.core.examples import RaggedBatch, Vocabulary
 from clozeworks.objectives.mask.fit import fit
 from clozeworks.objectives.mask.masking import Chosen, Masking, hide, spread
@@ -24,12 +25,7 @@ class MaskTokens(Masking):
     published code, a = 0.7). That code draws over the tokens of a whole batch; here each example has its own number.
     """
 
-    rare: float = 0.0
-
-    def check(self, where: str) -> None:
-        Masking.check(self, where)
-        if not self.rare >= 0:
-            raise RecipeError(f"{where}.rare", self.rare, "0 or more is needed", "0.7 is usual, 0 for all alike")
+    rare: NonNegative = 0.0
 
     @property
     def needs_counts(self) -> bool:

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clozeworks.core import counter_rng
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import ExamplePlan, ragged_arange
 from clozeworks.objectives.objective import Segments, Text
@@ -38,7 +39,7 @@ class PairStream(Segments):
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
     continues: ClassVar[bool] = True
-    streams: int = 32
+    streams: Count = 32
     reuse: int = 64
     both: bool = True
 
@@ -48,8 +49,6 @@ class PairStream(Segments):
 
     def check(self, where: str) -> None:
         Segments.check(self, where)
-        if self.streams < 1:
-            raise RecipeError(f"{where}.streams", self.streams, "at least 1 stream is needed", "32 is usual")
         if self.both and self.streams % 2:
             needed = "half of the streams are read backward"
             raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")

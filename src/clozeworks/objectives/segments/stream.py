@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import END, ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
@@ -28,7 +29,7 @@ class Stream(Segments):
     """
 
     continues: ClassVar[bool] = True
-    streams: int = 32
+    streams: Count = 32
     both: bool = False
 
     @property
@@ -37,8 +38,6 @@ class Stream(Segments):
 
     def check(self, where: str) -> None:
         Segments.check(self, where)
-        if self.streams < 1:
-            raise RecipeError(f"{where}.streams", self.streams, "at least 1 stream is needed", "32 is usual")
         if self.both and self.streams % 2:
             needed = "every other stream is read backward"
             raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import NonNegative, Positive
 from clozeworks.core.process_group import local
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
 from clozeworks.optim.optimizers.state import norms, with_gradient
@@ -26,17 +26,9 @@ class Adagrad(Optimizer):
     runs leave out (None). No weight decay.
     """
 
-    clip: float | None = 0.03
-    eps: float = 1e-10
-    start: float = 0.0
-
-    def check(self, where: str) -> None:
-        if self.clip is not None and not self.clip > 0:
-            raise RecipeError(f"{where}.clip", self.clip, "a positive norm is needed", "use 0.03, or none for no clip")
-        if not self.eps > 0:
-            raise RecipeError(f"{where}.eps", self.eps, "a positive number is needed", "1e-10 is usual")
-        if not self.start >= 0:
-            raise RecipeError(f"{where}.start", self.start, "0 or more is needed", "0 is usual")
+    clip: Positive | None = 0.03
+    eps: Positive = 1e-10
+    start: NonNegative = 0.0
 
     @property
     def kept(self) -> int:

@@ -1,9 +1,11 @@
 """A rate for each layer."""
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 
+from clozeworks.core.bounds import Bound
 from clozeworks.core.errors import RecipeError
 from clozeworks.optim.optimizers.adamw import AdamW
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
@@ -22,11 +24,9 @@ class LayerRates(Optimizer):
     """
 
     optimizer: Optimizer = field(default_factory=AdamW)
-    factor: float = 1 / 2.6
+    factor: Annotated[float, Bound(0, 1, above=True)] = 1 / 2.6
 
     def check(self, where: str) -> None:
-        if not 0 < self.factor <= 1:
-            raise RecipeError(f"{where}.factor", self.factor, "above 0 and at most 1 is needed", "0.8 is usual")
         if isinstance(self.optimizer, LayerRates):
             needed = "the rates of layers are set once"
             raise RecipeError(f"{where}.optimizer", "LayerRates", needed, "multiply the two factors")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import NonNegative, Positive, Rate
 from clozeworks.core.spec import Spec
 
 
@@ -54,22 +54,13 @@ class Moments(Optimizer):
     m <- b1 m + (1 - b1) g;  v <- b2 v + (1 - b2) g^2
     """
 
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-6
-    decay: float = 0.01
+    betas: tuple[Rate, Rate] = (0.9, 0.999)
+    eps: Positive = 1e-6
+    decay: NonNegative = 0.01
 
     @property
     def kept(self) -> int:
         return 2
-
-    def check(self, where: str) -> None:
-        for index, beta in enumerate(self.betas):
-            if not 0 <= beta < 1:
-                raise RecipeError(f"{where}.betas.{index}", beta, "0 or more and below 1 is needed", "0.9 is usual")
-        if not self.eps > 0:
-            raise RecipeError(f"{where}.eps", self.eps, "a positive number is needed", "1e-6 is usual")
-        if not self.decay >= 0:
-            raise RecipeError(f"{where}.decay", self.decay, "0 or more is needed", "0.01 is usual")
 
     def decay_of(self, group: Group) -> float:
         return self.decay if group.decays else 0.0

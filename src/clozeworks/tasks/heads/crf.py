@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import Positive
 from clozeworks.core.spec import Spec
 from clozeworks.nn.init import CustomInit
 
@@ -26,14 +26,8 @@ class CRF(Spec):
     numbers. With `constrain`, the best sequence keeps to the scheme of its tags, where that forbids some.
     """
 
-    pace: float = 100.0
+    pace: Positive = 100.0
     constrain: bool = True
-
-    def check(self, where: str) -> None:
-        if not self.pace > 0:
-            raise RecipeError(
-                f"{where}.pace", self.pace, "a positive number is needed", "100 is usual, 1 changes nothing"
-            )
 
     def build(self, tags: int, allowed: Tensor | None = None) -> "CRFLayer":
         """`allowed` [K + 1, K + 1] bool: whether tag j may follow tag i; K is the edge of a sequence."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Count, Natural, Rate
 from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
@@ -32,18 +33,12 @@ class TaskEncoder(Spec):
     reads. A reader is a projection to `cells` and an LSTM of as many each way.
     """
 
-    cells: int = 128
-    words: int = 50
+    cells: Count = 128
+    words: Natural = 50
     features: tuple[Place, ...] = ("between",)
-    dropout: float = 0.25
+    dropout: Rate = 0.25
 
     def check(self, where: str) -> None:
-        if self.cells < 1:
-            raise RecipeError(f"{where}.cells", self.cells, "at least one cell is needed", "128 is usual")
-        if self.words < 0:
-            raise RecipeError(f"{where}.words", self.words, "0 or more is needed", "use 0 for no table")
-        if not 0 <= self.dropout < 1:
-            raise RecipeError(f"{where}.dropout", self.dropout, "a rate in [0, 1) is needed", "use 0.25 or 0")
         if len(set(self.features)) < len(self.features):
             raise RecipeError(f"{where}.features", list(self.features), "each place may stand once", "remove one")
 
