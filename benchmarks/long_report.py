@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import footer, make_table
-from clozeworks.plots import charts
+from studies import figures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -32,7 +32,7 @@ def draw(rows: dict[str, Any], path: str) -> None:
                 megabytes = max(both["mb"][side], 1.0)
                 held.setdefault(name, []).append((at, megabytes, megabytes, megabytes))
     panels = {"milliseconds": took} | ({"megabytes above the idle process": held} if held else {})
-    charts.growths(panels, path, "Forward and backward over one row", "tokens")
+    figures.growths(panels, path, "Forward and backward over one row", "tokens")
 
 
 def render(results: dict[str, Any]) -> "RenderableType":

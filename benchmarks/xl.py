@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from benchmarks import harness
 from benchmarks.harness import Segments, Side, benchmark, closing, footer, per, ratio_of_pairs, spread
 from benchmarks.side import Meter, answer
-from clozeworks.plots import charts as plot
+from studies import figures as plot
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -18,7 +18,7 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.data.tables import read_table
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, finetune, read_numbers, workspace
 
 COLUMNS = {"classify": ("text",), "pair": ("text_a", "text_b")}
@@ -168,7 +168,7 @@ def training_arguments(out: Path, seed: int, epochs: int, settings: Any) -> Any:
 def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = f"{results['task']}: {results['rows']:,} rows, measured on {results['measured']:,} others"
-    charts.grouped_bars({"": results["accuracy"]}, path, title, "accuracy")
+    figures.grouped_bars({"": results["accuracy"]}, path, title, "accuracy")
 
 
 STUDY = Study(

@@ -21,7 +21,7 @@ from clozeworks.core.token_info import PADDING, visible
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate.heldout import batches, evaluate
 from clozeworks.model import Model
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import (
     Study,
     mean_difference,
@@ -173,7 +173,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     words = {"branches": "two branches", "attention": "attention", "flat": "attention, flat feed-forward part"}
     bars = {words[kind]: values for kind, values in results["loss"].items()}
     title = "Translation for as many multiply-adds"
-    charts.grouped_bars({"held-out pairs": bars}, path, title, "nats a token, fewer are better")
+    figures.grouped_bars({"held-out pairs": bars}, path, title, "nats a token, fewer are better")
 
 
 STUDY = Study(

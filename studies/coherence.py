@@ -17,7 +17,7 @@ from clozeworks.evaluate.heldout import evaluate
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
 from clozeworks.objectives.objective import Objective, Segments
 from clozeworks.objectives.segments import SentenceOrder, SentencePair
-from clozeworks.plots import charts
+from studies import figures
 from studies.corpora import planted
 from studies.study import Study, pretrain, set_budget, workspace
 
@@ -81,7 +81,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     groups = {
         group: {f"asked {NAMES[name]}": values for name, values in asked.items()} for group, asked in bars.items()
     }
-    charts.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
+    figures.grouped_bars(groups, path, "What a pair of sentences teaches", "held-out accuracy", 0.5, "a coin")
 
 
 STUDY = Study(

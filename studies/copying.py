@@ -16,7 +16,7 @@ from clozeworks.core.batch import Batch, from_padded
 from clozeworks.model import Model
 from clozeworks.nn.mixers.lsh import LSH, LSHLayer
 from clozeworks.nn.positions import LearnedPositions
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, fit_batches, mean_interval
 
 WORD, SYMBOLS = 31, 64  # tokens of w, and how many there are to draw from besides 0
@@ -112,7 +112,7 @@ def draw(results: dict[str, Any], path: str) -> None:
         for trained, each in results["accuracy"].items()
     }
     shared = results["mean_all_pairs"]["shared"][0]
-    charts.grouped_bars(groups, path, "A word said twice, by rounds of hashing", "accuracy", shared, "all pairs")
+    figures.grouped_bars(groups, path, "A word said twice, by rounds of hashing", "accuracy", shared, "all pairs")
 
 
 STUDY = Study(

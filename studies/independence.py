@@ -28,8 +28,7 @@ from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import DocSentences
-from clozeworks.plots import charts
-from studies import asking
+from studies import asking, figures
 from studies.corpora import compounds
 from studies.study import Study, mean_difference, mean_interval, pretrain, search_rate, set_budget, workspace
 
@@ -151,7 +150,7 @@ def draw(results: dict[str, Any], path: str) -> None:
         for kind, each in results["surprise"].items()
     }
     title, one = "What two masked words that belong together cost", f"log {results['compounds']}"
-    charts.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
+    figures.grouped_bars(groups, path, title, "nats, fewer are better", ONE, one)
 
 
 STUDY = Study(

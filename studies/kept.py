@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import from_padded
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, read_numbers
 
 DEPTHS = "2,4,8,16"
@@ -67,7 +67,7 @@ def draw(results: dict[str, Any], path: str) -> None:
         kind: [(depth, size / 1e6, size / 1e6, size / 1e6) for depth, size in sizes.items()]
         for kind, sizes in results["bytes"].items()
     }
-    charts.growths({"MB": lines}, path, "What is kept for the way back", "layers")
+    figures.growths({"MB": lines}, path, "What is kept for the way back", "layers")
 
 
 STUDY = Study(

@@ -20,10 +20,10 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.spec import walk
 from clozeworks.corpus import english
 from clozeworks.data.tokens.word_borders import is_punctuation
-from clozeworks.plots import charts
 from clozeworks.vectors.reading import read_words
 from clozeworks.vectors.table import Vectors
 from clozeworks.vectors.train import skipgram
+from studies import figures
 from studies.study import Study, check_text, mean_interval, pretrain, workspace
 
 STEPS, TOKENS, LENGTH = 1000, 1024, 32  # of each training: steps, tokens in each, tokens of a row
@@ -245,7 +245,7 @@ def layers(encoder: Any, places: list[Place]) -> list[np.ndarray]:
 def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = "The nearest other place of a word has the same meaning"
-    charts.grouped_bars(results["same"], path, title, "share of places", 0.5, "by chance")
+    figures.grouped_bars(results["same"], path, title, "share of places", 0.5, "by chance")
 
 
 STUDY = Study(

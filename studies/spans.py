@@ -19,7 +19,7 @@ from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.losses.span_penalty import SpanPenalty
 from clozeworks.objectives.segments import Stream
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, mean_difference, mean_interval, prepare_characters, pretrain, set_budget, workspace
 
 STEPS, LENGTH, STREAMS = 500, 128, 16
@@ -101,7 +101,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     metrics = results["metrics"]
     panels = {"average span, tokens": "span", "bits a character": "bits", "CPU seconds a step": "seconds"}
     groups = {panel: {names[price]: each[key] for price, each in metrics.items()} for panel, key in panels.items()}
-    charts.bar_panels(groups, path, f"Spans of at most {results['limit']} characters, learned at a price")
+    figures.bar_panels(groups, path, f"Spans of at most {results['limit']} characters, learned at a price")
 
 
 STUDY = Study(

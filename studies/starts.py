@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, finetune, mean_interval, read_fields, read_pairs, search_rate, workspace
 
 STEPS, BATCH, EVERY = 150, 16, 15
@@ -120,7 +120,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     """The held-out losses beside each other, a bar the mean over the seeds and a dot each of them."""
     groups = {form: {start: results["loss"][f"{form}, {start}"] for start in STARTS} for form in FORMS}
     title = f"Held-out loss after {results['steps']} steps on {PAIRS:,} pairs"
-    charts.grouped_bars(groups, path, title, "nats a token, fewer are better")
+    figures.grouped_bars(groups, path, title, "nats a token, fewer are better")
 
 
 STUDY = Study(

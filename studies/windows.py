@@ -18,7 +18,7 @@ from clozeworks.evaluate.heldout import evaluate
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.window import Window
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, mean_difference, mean_interval, prepare_characters, pretrain, set_budget, workspace
 
 STEPS, LENGTH, ROWS = 600, 256, 8
@@ -83,7 +83,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean of an arrangement, a dot each seed."""
     labels = {kind: f"{kind}\n{', '.join(map(str, left))}" for kind, left in results["windows"].items()}
     bars = {labels[kind]: values for kind, values in results["bits"].items()}
-    charts.bar_panels({"bits a character": bars}, path, "Windows by layer, from the first")
+    figures.bar_panels({"bits a character": bars}, path, "Windows by layer, from the first")
 
 
 STUDY = Study(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clozeworks.core.errors import InputError
-from clozeworks.plots import charts
+from studies import figures
 from studies.study import Study, finetune, mean_interval, read_numbers, workspace
 
 SIZES = "100,1000,all"
@@ -69,7 +69,7 @@ def read_change(text: str) -> tuple[str, str]:
 def draw(results: dict[str, Any], path: str) -> None:
     """A bar the mean over the seeds and a dot each of them."""
     title = f"{results['task']} on {results['measured']:,} other rows, by rows to learn from"
-    charts.grouped_bars(results["scores"], path, title, results["metric"])
+    figures.grouped_bars(results["scores"], path, title, results["metric"])
 
 
 STUDY = Study(

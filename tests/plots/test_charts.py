@@ -16,6 +16,7 @@ from matplotlib.text import Text
 
 from clozeworks.core.errors import InputError
 from clozeworks.plots import charts
+from studies import figures
 
 ROWS = [{"step": step, "loss": 3 + 5 * math.exp(-step / 30) + 0.3 * (-1) ** step} for step in range(1, 101)]
 HELDOUT = [{"step": step, "loss": 3 + 5 * math.exp(-step / 30), "split": "heldout"} for step in (0, 50, 100)]
@@ -181,7 +182,7 @@ LINES = {"distance": {"_run": [1.0, 2.0, 3.0], "costs $5_$6": [2.0, 2.0]}, "cosi
 @pytest.mark.parametrize("ending", ["svg", "png", "pdf"])
 def test_the_same_figures_give_the_same_file(ending: str, tmp_path: Path):
     for name in ("one", "two"):
-        charts.grouped_bars(BARS, tmp_path / f"bars-{name}.{ending}", "Bars", "accuracy", 0.5, "a coin")
+        figures.grouped_bars(BARS, tmp_path / f"bars-{name}.{ending}", "Bars", "accuracy", 0.5, "a coin")
         charts.layer_lines(LINES, tmp_path / f"lines-{name}.{ending}", "Layers", "layer")
     for kind in ("bars", "lines"):
         first, second = (tmp_path / f"{kind}-{name}.{ending}" for name in ("one", "two"))
@@ -192,7 +193,7 @@ def test_names_stand_in_the_legend_as_they_are(tmp_path: Path, monkeypatch: pyte
     drawn: list[Figure] = []
     monkeypatch.setattr(charts, "write", lambda figure, path: drawn.append(figure))
     charts.layer_lines(LINES, tmp_path / "x.svg", "Layers", "layer")
-    charts.grouped_bars(BARS, tmp_path / "x.svg", "Bars", "accuracy", 0.5, "a coin")
+    figures.grouped_bars(BARS, tmp_path / "x.svg", "Bars", "accuracy", 0.5, "a coin")
     told = [{text.get_text() for text in texts(figure)} for figure in drawn]
     assert {"./_run", "costs $5_$6", "distance", "cosine", "layer"} <= told[0]
     assert {"asked a", "asked b", "a coin", "0.95", "0.45", "trained on a"} <= told[1]
