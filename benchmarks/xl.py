@@ -21,7 +21,8 @@ from typing import IO, TYPE_CHECKING, Any
 from benchmarks import harness
 from benchmarks.harness import Segments, Side, benchmark, closing, footer, per, ratio_of_pairs, spread
 from benchmarks.side import Meter, answer
-from studies import figures as plot
+from clozeworks.plots import charts as plot
+from studies import figures
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -240,7 +241,7 @@ def draw(results: dict[str, Any], path: str) -> None:
     here = [(at, r["median"], r["lowest"], r["highest"]) for at, r in zip(lengths, ratios, strict=True)]
     published = [(at, ratio, ratio, ratio) for at, ratio in PUBLISHED.items()]
     panels = {"times as long": {"this machine": here, "published, one GPU": published}}
-    plot.growths(panels, path, "A token by a sliding window, by one with a memory", "tokens of context")
+    figures.growths(panels, path, "A token by a sliding window, by one with a memory", "tokens of context")
 
 
 def render(results: dict[str, Any]) -> "RenderableType":
