@@ -26,7 +26,7 @@ ROOMS = {
     "starts": "how weights begin: word frequencies, word vectors, weights of another model",
     "recipe": "Recipe: encoder, objective, train",
     "recipes": "named models as functions",
-    "exchange": "read and write every format: our own, Hugging Face, sentence-transformers, ELMo",
+    "exchange": "read and write models in every format: our own, Hugging Face, sentence-transformers, ELMo",
     "inference": "TextEncoder: encode, predict, fill masks, generate, translate",
     "evaluate": "held-out metrics, reports of tasks, sliding windows",
     "screen": "how results are shown on a terminal",
@@ -51,17 +51,21 @@ READING_ORDER = {
 
 # Where a change goes: what somebody wants to do, and the files to read for it, two at most.
 CHANGES = {
-    "add a positional encoding": ("nn/positions.py", "nn/bias/relative.py"),
+    "add a positional encoding that is added to words": ("nn/positions.py",),
+    "add a positional encoding that is added to attention scores": ("nn/mixer.py", "nn/bias/distance_table.py"),
     "add an attention variant": ("nn/mixer.py", "nn/mixers/attention.py"),
     "add a masking strategy": ("objectives/mask/masking.py", "objectives/mask/whole_words.py"),
     "add a pretraining loss": ("objectives/objective.py", "objectives/losses/masked_lm.py"),
-    "add a fine-tuning task": ("tasks/task.py", "train/finetune/plan.py"),
-    "add a file format of text": ("data/text/files.py", "data/text/lines.py"),
-    "add a file format of labelled data": ("data/tables/files.py", "data/tables/reader.py"),
+    "add a fine-tuning task": ("tasks/task.py", "tasks/choice.py"),
+    "add a file format of text": ("data/records/listing.py", "data/text/files.py"),
+    "add a file format of labelled data": ("data/tables/files.py",),
+    "add a file format of word vectors": ("vectors/formats/files.py",),
     "read another Hugging Face family": ("exchange/names/bert.py", "exchange/huggingface.py"),
-    "change the name of checkpoints": ("exchange/checkpoint.py",),
-    "fix a metric": ("metrics/classes.py", "metrics/entities.py"),
-    "add an optimizer or a schedule": ("optim/optimizers/adamw.py", "optim/schedules.py"),
+    "change the name of checkpoints": ("exchange/checkpoint_names.py",),
+    "fix a metric": ("metrics/entities.py", "metrics/bleu.py"),
+    "add an optimizer": ("optim/optimizers/optimizer.py", "optim/optimizers/adamw.py"),
+    "add a learning rate schedule": ("optim/schedules.py", "optim/learning_rate.py"),
+    "bound a number of a field": ("core/bounds.py",),
     "add a command": ("cli/main.py", "cli/fill_mask.py"),
 }
 
@@ -124,9 +128,11 @@ def page() -> str:
         ),
         "\n".join(["| | room | what it has |", "|---:|---|---|", *rooms]),
         wrap(
-            "No named model appears below `recipes/` and `exchange/names/`. A part that could only be called after one "
-            "model is two parts that have not been separated yet. Outside the library stand `benchmarks/`, `studies/` "
-            "(experiments of the documentation), `docs/tools/` (generators of pages) and `tests/`, which mirror it."
+            "Named models appear in `recipes/` and `exchange/names/` alone: classes, functions and files elsewhere "
+            "have no such name. A part that could only be called after one model is two parts that have not been "
+            "separated yet. Outside the library stand `benchmarks/`, `studies/` (experiments of the documentation), "
+            "`docs/tools/` (generators of pages, this one by `python -m docs.tools.architecture`) and `tests/`, which "
+            "mirror it."
         ),
         DRAWING.rstrip(),
         "## Where a change goes",

@@ -79,7 +79,7 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     assert main(["evaluate", run, "--data", data]) == 0
     assert "read as one text in streams: 1 side by side, rows of 32, a memory of 32" in capsys.readouterr().out
     assert "has 512 positions" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "600")
-    assert "at least 8 tokens" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
+    assert "8 or more" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
     told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
     assert "it was trained without a memory" in told
     assert main(["generate", run, "the red fox", "--max-new-tokens", "60"]) == 0, "beyond the rows it was trained on"

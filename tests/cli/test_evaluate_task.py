@@ -38,7 +38,7 @@ def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path
     out = capsys.readouterr().out
     assert "40 rows of" in out
     assert "accuracy of always saying" in out
-    assert "right \\ told" in out
+    assert "right \\ predicted" in out
     assert "line 6" in " ".join(out.split())  # wherever the length of the path breaks the line
     page = (tmp_path / "report.html").read_text()
     assert page.startswith("<!doctype html>")

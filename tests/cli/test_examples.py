@@ -271,9 +271,9 @@ def test_the_note_is_what_pretrain_says(field, value, data, tmp_path, capsys):
     [
         ("corruption", "MaskSpan", "objective.corruption = MaskSpan: .*did you mean MaskSpans"),
         ("corruption", "MaskSpans(rat=0.2)", "objective.corruption.rat = 0.2: .*did you mean rate"),
-        ("corruption", "MaskSpans(rate=2.0)", "corruption.rate = 2.0: a share between 0 and 1"),
+        ("corruption", "MaskSpans(rate=2.0)", "corruption.rate = 2.0: a number in .0, 1."),
         ("corruption", "DocSentences", "Corruption or None is needed"),
-        ("segments", "DocSentences(length=2)", "an example needs at least 8 tokens"),
+        ("segments", "DocSentences(length=2)", "segments.length = 2: 8 or more is needed"),
         ("segments", "Pairs", "two-sided text is documents of two sentences"),
         ("corruption", "MaskPhrases", "text with annotated units is needed"),
     ],

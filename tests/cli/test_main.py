@@ -134,7 +134,7 @@ import clozeworks.cli.main as c
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
-def run(words):
+def run():
     try:
         print("ready", flush=True)
         time.sleep(600)
@@ -143,7 +143,7 @@ def run(words):
             with contextlib.suppress(KeyboardInterrupt):
                 time.sleep(600)
 
-c._run = run
+c.read_command = lambda words: run
 c.leave()
 """
 

@@ -37,7 +37,7 @@ REFUSED = [
     ("objective.segments=Pairs(length=32, target_length=8)", "two-sided text is documents of two sentences"),
     ("objective.corruption=MaskPhrases(stage=entity)", "text with annotated units is needed"),
     ("objective.losses=[]", "at least one loss is needed to train"),
-    ("train.phases=[Phase(share=0.5, length=32), Phase(share=0.5, length=4)]", "at least 8 tokens"),
+    ("train.phases=[Phase(share=0.5, length=32), Phase(share=0.5, length=4)]", "8 or more"),
 ]
 
 

@@ -64,7 +64,7 @@ def test_labels_that_are_lists_or_look_like_markup(road: Path, tmp_path: Path, c
     assert main(["finetune", "classify", *map(str, words), "--out", str(tmp_path / "one")]) == 0
     assert "[red]" in capsys.readouterr().out
     assert main(["evaluate", str(tmp_path / "one"), "--test", str(file)]) == 0
-    assert "[red]" in capsys.readouterr().out.split("right \\ told")[1].splitlines()[0]
+    assert "[red]" in capsys.readouterr().out.split("right \\ predicted")[1].splitlines()[0]
     listed = write(tmp_path / "listed.jsonl", [row | {"label": [row["label"]]} for row in marked])
     assert "accuracy" in facts(capsys, "evaluate", str(tmp_path / "one"), "--test", str(listed))
     two = write(tmp_path / "two.jsonl", [*marked[:3], marked[3] | {"label": ["[/b]", "[red]"]}])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import clozeworks as cw
+from clozeworks.objectives.objective import Needs
 from docs.tools.recipe_pages import pages
 from tests.command_line import text
 
@@ -88,7 +89,7 @@ def test_what_the_text_cannot_serve_is_left_out_with_the_reason(
 
 def test_a_recipe_with_a_teacher_waits_for_it(call: Any, family: ModuleType, monkeypatch: pytest.MonkeyPatch):
     class Taught:
-        reads = frozenset({"teacher"})
+        needs = Needs(reads=frozenset({"teacher"}))
 
     recipe = cw.recipe("bert_tiny")
     recipe.objective.losses = (Taught(),)

@@ -120,7 +120,7 @@ def test_commands_that_train_learn(words: list[str], learns: bool, tmp_path: Pat
     monkeypatch.setattr(doctor, "apply", lambda _, learns: asked.append(learns))
     monkeypatch.chdir(tmp_path)
     with contextlib.suppress(InputError):  # there is no such data
-        main._run(words)
+        main.read_command(words)
     assert asked == [learns]
 
 

@@ -244,7 +244,7 @@ REFUSED = {
     "decoder.stack.block.cross.heads = 5": "width 32 is not divisible",
     "encoder.pooler = Pooler": "nothing is pooled",
     "decoder.embed = Embed(positions=LearnedPositions(length=16), segments=0)": "examples are up to 128 tokens long",
-    "objective.losses = [NextToken(smoothing=1)]": "a share in [0, 1)",
+    "objective.losses = [NextToken(smoothing=1)]": "a number in [0, 1)",
     "objective.losses = [AdaptiveNextToken]": "there is one table",
 }
 

@@ -96,5 +96,5 @@ def test_no_more_than_a_chunk_of_inner_units_is_alive_on_either_way():
 def test_chunks_are_written_and_nonsense_is_refused():
     assert to_dict(FeedForward(8))["chunk"] is None
     assert from_dict(to_dict(FeedForward(8, chunk=3))) == FeedForward(8, chunk=3)
-    with pytest.raises(RecipeError, match=r"ffn\.chunk = 0: at least one position is needed; use None for all"):
+    with pytest.raises(RecipeError, match=r"ffn\.chunk = 0: 1 or more is needed; None is usual"):
         check(FeedForward(8, chunk=0), "ffn")

@@ -57,7 +57,7 @@ def test_a_position_is_its_row_beside_its_column():
         torch.nn.init.normal_(parameter)
     position = torch.arange(12).expand(2, 12)
     found = layer(position)
-    assert (spec.length, found.shape) == (12, (2, 12, 7))
+    assert (spec.limit, found.shape) == (12, (2, 12, 7))
     for p in range(12):
         assert torch.equal(found[1, p], torch.cat([layer.rows[p // 4], layer.columns[p % 4]]))
     assert torch.equal(layer(position[:, 3:8]), found[:, 3:8])  # any length, from anywhere
@@ -109,9 +109,9 @@ def test_words_may_be_dropped_alone():
     ("fields", "said"),
     [
         ({"shape": (4, 8)}, r"positions\.shape = \[4, 8\]: examples are up to 128 tokens long"),
-        ({"widths": (0, 128)}, r"positions\.widths = \[0, 128\]: 1 or more of each axis is needed"),
+        ({"widths": (0, 128)}, r"positions\.widths\.0 = 0: 1 or more is needed"),
         ({"widths": (32, 32)}, r"positions\.widths = \[32, 32\]: together they must give the width, 128"),
-        ({"dropout": 1.0}, r"positions\.dropout = 1\.0: a rate"),
+        ({"dropout": 1.0}, r"positions\.dropout = 1\.0: a number in"),
     ],
 )
 def test_grids_that_do_not_fit_are_refused(fields, said):

@@ -112,7 +112,7 @@ def test_the_temperature_begins_as_told_whatever_the_deviation():
     assert layer.sharpness.exp().item() == pytest.approx(4)
 
 
-@pytest.mark.parametrize(("spec", "said"), [(Cosine(0.0), "above 0"), (Additive(0), "at least 1")])
+@pytest.mark.parametrize(("spec", "said"), [(Cosine(0.0), "above 0"), (Additive(0), "1 or more")])
 def test_scores_that_are_none_are_refused(spec: Score, said: str):
     with pytest.raises(RecipeError, match=said):
         check(spec, "score")

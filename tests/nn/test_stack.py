@@ -260,5 +260,5 @@ def test_dropout_after_the_last_block_and_of_inner_units():
 
 @pytest.mark.parametrize("part", [dataclasses.replace(stack(1), dropout=1.0), FeedForward(8, dropout=-0.1)])
 def test_a_rate_that_is_none_is_refused(part):
-    with pytest.raises(RecipeError, match=r"part\.dropout = .*: a rate in \[0, 1\) is needed"):
+    with pytest.raises(RecipeError, match=r"part\.dropout = .*: a number in \[0, 1\) is needed"):
         check(part, "part")

@@ -109,7 +109,7 @@ def test_ids_that_are_not_in_order_of_frequency_are_told():
     assert words.notes(np.sort(counts)[::-1]) == []
     assert words.notes(counts[:3]) == []  # all in one cluster
     (told,) = words.notes(counts)
-    assert "the first 3 ids are 32% of the tokens, and the commonest as many would be 76%" in told
+    assert "the first 3 ids are 32% of the tokens, and the most frequent as many would be 76%" in told
 
 
 def test_ids_of_a_words_tokenizer_are_in_order(tmp_path):

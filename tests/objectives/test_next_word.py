@@ -111,5 +111,5 @@ def test_the_more_candidates_the_nearer_to_all_words():
 
 
 def test_a_number_of_candidates_below_one_is_refused():
-    with pytest.raises(RecipeError, match="at least one word"):
+    with pytest.raises(RecipeError, match="1 or more"):
         check(NextWord(samples=0))

@@ -169,7 +169,7 @@ def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        (PairStream(streams=0), r"streams = 0: at least 1 stream"),
+        (PairStream(streams=0), r"streams = 0: 1 or more"),
         (PairStream(streams=3), r"streams = 3: half of the streams are read backward; use 4, or both = false"),
         (PairStream(64, reuse=60), r"reuse = 60: a row of 64 tokens also holds .*use 2 to 59; half"),
         (PairStream(reuse=1), r"reuse = 1"),

@@ -176,5 +176,5 @@ def test_it_reads_the_head_of_another_loss():
     r.objective.losses = (SoftTargets(), *r.objective.losses[1:])
     with pytest.raises(RecipeError, match=r"losses\.0 = SoftTargets: it reads masked_lm.*MaskedLM among the losses"):
         spec.check(r, r.name)
-    with pytest.raises(RecipeError, match=r"temperature = 0: above 0"):
+    with pytest.raises(RecipeError, match=r"temperature = 0: a number above 0"):
         spec.check(SoftTargets(temperature=0), "loss")

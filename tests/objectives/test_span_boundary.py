@@ -242,5 +242,5 @@ def test_without_spans_it_is_refused():
 
 @pytest.mark.parametrize("field", ["longest", "positions"])
 def test_it_needs_places(field):
-    with pytest.raises(RecipeError, match=rf"{field} = 0: at least 1"):
+    with pytest.raises(RecipeError, match=rf"{field} = 0: 1 or more"):
         spec.check(SpanBoundary(**{field: 0}), "loss")

@@ -44,5 +44,5 @@ def test_as_a_run_goes_on_there_is_one_not_far_before_the_anchor(every: int, rea
 
 @pytest.mark.parametrize("keep", [Keep(0), Keep(every=0)])
 def test_nothing_kept_is_refused(keep: Keep):
-    with pytest.raises(RecipeError, match="at least 1 is needed"):
+    with pytest.raises(RecipeError, match="1 or more is needed"):
         spec.check(keep, "train.keep")

@@ -166,9 +166,9 @@ def test_a_part_of_the_recipe(schedule: Word | Schedule):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("Polynomial(power=0)", r"schedule\.power = 0: a positive power is needed"),
-        ("Polynomial(end=2)", r"schedule\.end = 2: a part of the rate, 0 to 1, is needed"),
-        ("SlantedTriangular(cut=1)", r"schedule\.cut = 1: a share of the steps, 0 to 1, is needed"),
+        ("Polynomial(power=0)", r"schedule\.power = 0: a number above 0 is needed"),
+        ("Polynomial(end=2)", r"schedule\.end = 2: a number in \[0, 1\] is needed"),
+        ("SlantedTriangular(cut=1)", r"schedule\.cut = 1: a number in \(0, 1\) is needed"),
         ("SlantedTriangular(ratio=0.5)", r"schedule\.ratio = 0\.5: 1 or more is needed; 32 is usual$"),
         ("Slanted", r"choose one of Polynomial, SlantedTriangular$"),
         (

@@ -8,6 +8,7 @@ import pytest
 from torch import Tensor
 
 import clozeworks as cw
+from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -105,6 +106,6 @@ def test_what_never_learns_is_not_thawed(tokenizer: Tokenizer):
 
 def test_frozen_for_good_and_thawed_is_refused():
     with pytest.raises(RecipeError, match="frozen for good"):
-        Finetune(freeze=True, unfreeze_every=3).check("tune")
-    with pytest.raises(RecipeError, match="at least 1"):
-        Finetune(unfreeze_every=0).check("tune")
+        spec.check(Finetune(freeze=True, unfreeze_every=3), "tune")
+    with pytest.raises(RecipeError, match="1 or more"):
+        spec.check(Finetune(unfreeze_every=0), "tune")

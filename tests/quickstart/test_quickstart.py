@@ -36,7 +36,7 @@ def data(some_text, tmp_path_factory):
     """That text, prepared as quickstart prepares it."""
     folder = tmp_path_factory.mktemp("quickstart") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(road, "documents", lambda lang: iter(some_text))
+        patch.setattr(road.corpus, "documents", lambda lang: iter(some_text))
         road.prepared("en", folder, Console(quiet=True))
     return folder
 
@@ -44,7 +44,7 @@ def data(some_text, tmp_path_factory):
 @pytest.fixture
 def walk(monkeypatch, some_text):
     """Quickstart on that text, with a task of a few areas: exit code and screen."""
-    monkeypatch.setattr(road, "documents", lambda lang: iter(some_text))
+    monkeypatch.setattr(road.corpus, "documents", lambda lang: iter(some_text))
     monkeypatch.setattr(areas, "AREAS", {"data": "collections datetime", "files": "os shutil", "tools": "argparse"})
     for name, value in {"ROWS": 40, "MEASURED": 40, "EPOCHS": 1, "LENGTH": 16}.items():
         monkeypatch.setattr(taught, name, value)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import clozeworks as cw
+from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import make_batch
 from clozeworks.data.tables.table import Table
@@ -304,13 +305,13 @@ def test_what_cannot_be_is_refused(tokenizer: Tokenizer):
     with pytest.raises(InputError, match="rows, row 1: no score; the model learns from scores"):
         fresh().with_labels(rows).examples(table(4, graded=False), tokenizer)
     for more, told in (
-        ({"scale": 0.0}, "a positive factor"),
+        ({"scale": 0.0}, "a number above 0"),
         ({"low": 2.0, "high": 1.0}, "less than high, 1.0, is needed"),
         ({"reading": SumLayers()}, "vectors are made of the last layer"),
         ({"pooling": Pooling(length=16)}, "texts are cut after 32 tokens"),
     ):
         with pytest.raises(RecipeError, match=told):
-            dataclasses.replace(fresh(), **more).check("task")
+            spec.check(dataclasses.replace(fresh(), **more), "task")
     made = recipe(tokenizer, fresh().with_labels(rows), rows)
     made.pooling = Pooling("max")
     with pytest.raises(RecipeError, match="encode makes vectors as the task learns them"):

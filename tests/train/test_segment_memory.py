@@ -230,7 +230,7 @@ def test_going_back_brings_the_memory_back(data: Path, tmp_path: Path, monkeypat
 
 
 REFUSED = [
-    (DocSentences(LENGTH), Shift(), "rows of DocSentences do not go on where others ended; take segments=Stream"),
+    (DocSentences(LENGTH), Shift(), "rows of DocSentences do not continue where others ended; take segments=Stream"),
     (Stream(LENGTH, LANES), None, "what MaskTokens lets a model read has holes, and is read from both sides"),
 ]
 
@@ -246,7 +246,7 @@ def test_memory_that_makes_no_sense_is_refused(segments, corruption, said: str):
     recipe.encoder.stack.memory = 0
     spec.check(recipe, "r")
     recipe.encoder.stack.memory = -1
-    with pytest.raises(RecipeError, match=r"memory = -1: 0 or more rows"):
+    with pytest.raises(RecipeError, match=r"memory = -1: 0 or more"):
         spec.check(recipe, "r")
 
 

@@ -113,7 +113,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(RecipeError, match=r"segments = Stream: nothing would be read from its end; use Stream\(both"):
         spec.check(r, "r")
     r.objective.segments = FullSentences(LENGTH)
-    with pytest.raises(RecipeError, match="do not go on where others ended"):
+    with pytest.raises(RecipeError, match="do not continue where others ended"):
         spec.check(r, "r")
     r = reading()
     r.objective.losses = (NextToken(tied=False),)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from clozeworks.cli.arguments import BeamOptions, ColumnOptions, InferenceOptions, integer, option, refuse_given
 from clozeworks.cli.paths import existing
+from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def evaluate_task(options: Options, encoder: TextEncoder) -> None:
     tokenizer = require_tokenizer(encoder)
     if options.max_length is not None:
         task = dataclasses.replace(task, template=limit_length(task.template, encoder.recipe, options.max_length))
-        task.template.check("--max-length")
+        spec.check(task.template, "--max-length")
     assert options.test is not None
     file, columns = existing(options.test, "a labelled file"), named.pairs(options.columns, "--columns")
     rows = read_table(file, match_columns(task), task.truth, columns, maybe=task.maybe)

@@ -55,7 +55,8 @@ def bounds_of(part: type[Spec]) -> dict[str, Bound]:
 def suggest_value(part: Spec, name: str) -> str:
     """What to do about a number that a field cannot have."""
     default = next(field.default for field in dataclasses.fields(typing.cast(Any, part)) if field.name == name)
-    return "change it" if default is dataclasses.MISSING else f"{default} is usual"
+    shown = f"{default:g}" if isinstance(default, float) else default
+    return "change it" if default is dataclasses.MISSING else f"{shown} is usual"
 
 
 def children(value: object) -> Iterator[tuple[str, object]]:

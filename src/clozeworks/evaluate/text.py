@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from clozeworks.core import spec
 from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.corpus import Corpus
@@ -40,7 +41,7 @@ def adapt(
         if length > encoder.longest:
             raise InputError("--max-length", length, f"the model has {encoder.longest} positions", "use no more")
         segments = dataclasses.replace(objective.segments, length=length)
-        segments.check("--max-length")
+        spec.check(segments, "--max-length")
         objective = dataclasses.replace(objective, segments=segments)
     return dataclasses.replace(encoder, recipe=dataclasses.replace(encoder.recipe, objective=objective))
 

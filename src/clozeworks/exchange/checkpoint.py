@@ -13,7 +13,6 @@ make it a model directory of its own. There is no gradient scaler in it: bf16 ha
 import contextlib
 import hashlib
 import json
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,10 +25,9 @@ from torch import Tensor, nn
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import sharded_safetensors
+from clozeworks.exchange.checkpoint_names import MANIFEST, MEMORY, MODEL, OPTIMIZER, STATE, name_of, step_of
 
-MODEL, OPTIMIZER, STATE, MANIFEST = "model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"
-MEMORY = "memory.safetensors"
-_NAME = re.compile(r"step-(\d{8,})")
+__all__ = ["MANIFEST", "MEMORY", "MODEL", "OPTIMIZER", "STATE"]
 _SLACK = 1 << 20  # for what is not tensors
 
 
@@ -102,10 +100,6 @@ def drop_after(run: Path, step: int) -> None:
             _delete(path)
 
 
-def name_of(step: int) -> str:
-    return f"step-{step:08d}"
-
-
 def newest(run: Path) -> Checkpoint | None:
     """The newest checkpoint of a run that verifies."""
     return find(run).checkpoint
@@ -149,7 +143,7 @@ def _list_checkpoints(run: Path) -> list[tuple[int, Path]]:
     """Checkpoints, newest first; unfinished ones have other names."""
     if not run.is_dir():
         return []
-    checkpoints = [(int(match[1]), path) for path in run.iterdir() if (match := _NAME.fullmatch(path.name))]
+    checkpoints = [(step, path) for path in run.iterdir() if (step := step_of(path.name)) is not None]
     return sorted(checkpoints, reverse=True)
 
 

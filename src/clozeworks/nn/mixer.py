@@ -1,4 +1,6 @@
-"""What mixes tokens: one signature for self-attention, memory, two streams, caches and cross-attention.
+"""What mixes tokens (`Mixer`), and what adds to attention scores, such as relative positions (`Bias`).
+
+One signature for self-attention, memory, two streams, caches and cross-attention:
 
     mixer(query, memory, context) -> (mixed, carry)
 

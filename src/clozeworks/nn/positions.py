@@ -16,7 +16,7 @@ from clozeworks.nn.init import CustomInit
 
 @dataclass(slots=True)
 class Positions(Spec):
-    """Base of what says where a token stands by a vector that is added to the word's."""
+    """Base of what says where a token stands by a vector that is added to the word's; for scores see `Bias`."""
 
     @property
     def limit(self) -> int | None:

@@ -3,13 +3,13 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Annotated, ClassVar, Literal, Protocol, TypeVar
 
 import numpy as np
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Count
+from clozeworks.core.bounds import Bound, Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
@@ -36,7 +36,7 @@ class Segments(Spec):
 
     writes: ClassVar[frozenset[str]] = frozenset()
     continues: ClassVar[bool] = False  # a row begins where another one ended, which a stack may remember
-    length: int = 128
+    length: Annotated[int, Bound(8)] = 128
 
     @property
     def backward(self) -> bool:
@@ -47,10 +47,6 @@ class Segments(Spec):
     def rooms(self) -> tuple[int, ...]:
         """The tokens that each side of an example has room for."""
         return (self.length,)
-
-    def check(self, where: str) -> None:
-        if self.length < 8:
-            raise RecipeError(f"{where}.length", self.length, "an example needs at least 8 tokens", "128 is usual")
 
     @abstractmethod
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:

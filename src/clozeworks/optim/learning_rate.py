@@ -38,7 +38,8 @@ def learning_rate(step: int, train: Train, width: int | None = None) -> float:
         return train.learning_rate * math.sqrt(peak / step)
     left = (train.steps - step + 1) / (train.steps - peak + 1)
     if train.schedule == "cosine":
-        left = (1 + math.cos(math.pi * (1 - left))) / 2
+        return train.learning_rate * (1 + math.cos(math.pi * (1 - left))) / 2
+    assert train.schedule == "linear", f"{train.schedule} has no course"
     return train.learning_rate * left
 
 

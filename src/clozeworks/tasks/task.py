@@ -1,4 +1,4 @@
-"""What every task says of itself."""
+"""What every task says of itself; its name stands in `names`, which the command line reads without importing torch."""
 
 import dataclasses
 import math

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from clozeworks.core import atomic_io
+from clozeworks.exchange.checkpoint_names import MANIFEST, step_of
 from clozeworks.train import metrics_log
 
 RECIPE, RUN, METRICS = "recipe.json", "run.json", "metrics.jsonl"
@@ -125,9 +126,9 @@ def _look_around(place: Path, run: Run) -> None:
             run.bytes += fact.st_size
             if Path(folder) == place and name in (METRICS, RUN):
                 run.changed = max(run.changed, fact.st_mtime)
-            number = Path(folder).name.removeprefix("step-")
-            if name == "manifest.json" and number.isdecimal() and Path(folder).parent == place:
-                run.checkpoint = max(run.checkpoint or 0, int(number))
+            step = step_of(Path(folder).name)
+            if name == MANIFEST and step is not None and Path(folder).parent == place:
+                run.checkpoint = max(run.checkpoint or 0, step)
     run.step = max(run.step, run.checkpoint or 0)  # a run that was asked to stop saves between two rows
     run.age = round(max(time.time() - run.changed, 0.0), 1)
 

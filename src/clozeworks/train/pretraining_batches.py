@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from clozeworks.core import counter_rng
+from clozeworks.core import counter_rng, spec
 from clozeworks.core.batch import Batch
 from clozeworks.core.examples import Vocabulary
 from clozeworks.data.batches.loader import Loader
@@ -100,7 +100,7 @@ class PretrainingBatches:
         seed = int(counter_rng.fold(train.seed, "phase", phase)) >> 1 if phase else train.seed
         segments = dataclasses.replace(objective.segments, length=length)
         if train.phases:
-            segments.check(f"train.phases.{phase}")
+            spec.check(segments, f"train.phases.{phase}")
         return Loader(
             self.corpora,
             segments,

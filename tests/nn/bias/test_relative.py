@@ -174,8 +174,8 @@ def test_dropout_of_distances_is_that_of_the_step_in_any_piece_of_it():
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"clamp": 0}, r"bias\.clamp = 0: a distance of at least 1 is needed; use None for no bound"),
-        ({"dropout": 1.0}, r"bias\.dropout = 1\.0: a rate in \[0, 1\) is needed; use 0\.1 or 0"),
+        ({"clamp": 0}, r"bias\.clamp = 0: 1 or more is needed; None is usual"),
+        ({"dropout": 1.0}, r"bias\.dropout = 1\.0: a number in \[0, 1\) is needed; 0 is usual"),
     ],
 )
 def test_what_cannot_be_is_refused(fields, said):

@@ -52,7 +52,7 @@ def test_the_tables_serve_all_heads():
 
 
 def test_a_reach_of_nothing_is_refused():
-    with pytest.raises(RecipeError, match=r"bias\.reach = 0: a distance of at least 1 is needed; use 16"):
+    with pytest.raises(RecipeError, match=r"bias\.reach = 0: 1 or more is needed"):
         check(Shaw(0), "bias")
 
 

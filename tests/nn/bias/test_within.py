@@ -75,5 +75,5 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(RecipeError, match="width 255 is odd"):
         check(r, r.name)
     r.encoder.width = 240
-    with pytest.raises(RecipeError, match=r"reach = 0: a token sees at least itself"):
+    with pytest.raises(RecipeError, match=r"reach = 0: 1 or more"):
         check(r, r.name)

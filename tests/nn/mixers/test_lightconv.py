@@ -175,9 +175,9 @@ def test_padding_anywhere_in_rows_of_which_nothing_is_promised():
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        (LightConv(0, 3), r"mixer\.groups = 0: at least one group"),
-        (LightConv(4, 0), r"mixer\.kernel = 0: at least one place"),
-        (LightConv(4, 3, dropout=1.0), r"mixer\.dropout = 1\.0: a rate in"),
+        (LightConv(0, 3), r"mixer\.groups = 0: 1 or more"),
+        (LightConv(4, 0), r"mixer\.kernel = 0: 1 or more"),
+        (LightConv(4, 3, dropout=1.0), r"mixer\.dropout = 1\.0: a number in"),
     ],
 )
 def test_what_cannot_be_is_refused(spec, said):

@@ -369,7 +369,7 @@ def test_taps_give_the_weights(name):
     [
         (LSH(0), "heads = 0"),
         (LSH(2, chunk=0), "chunk = 0"),
-        (LSH(2, rounds=0), "rounds = 0: at least one round"),
+        (LSH(2, rounds=0), "rounds = 0: 1 or more"),
         (LSH(2, buckets=5), "buckets = 5: even numbers"),
         (LSH(2, buckets=(4, 3)), "even numbers"),
         (LSH(2, before=-1), "before = -1"),

@@ -19,7 +19,7 @@ from clozeworks.data.records.encoding_tables import FREQUENT
 from clozeworks.data.records.encodings import AUTO, Transcoded, detect_file, is_utf8
 from clozeworks.data.records.json_lines import read_json_lines
 from clozeworks.data.records.lines import ROW_BYTES, Lines, explain_read_errors, open_input
-from clozeworks.data.records.listing import ARROW, TABLES, TEXT, Passed, kind_of, list_files
+from clozeworks.data.records.listing import ARROW, ROWS, TABLES, TEXT, Passed, kind_of, list_files
 from clozeworks.data.records.mixture import advice, find_mixture
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.records.source import Source
@@ -148,6 +148,7 @@ def _read_documents(lines: Lines, kind: str, reading: Reading) -> Iterator[Docum
         select = select_columns(reading, without=SPANS)
         records = read_delimited(lines, kind, select, numbers, fits=lambda names: has_fields(names, reading))
     else:
+        assert kind in ROWS, f"nothing reads {kind}"
         records = read_json_lines(lines.texts(ROW_BYTES, "is it JSON lines?"), lines)
     return convert_records(Source(lines.name, records), reading, lines.counts)
 

@@ -48,7 +48,6 @@ class PairStream(Segments):
         return self.both
 
     def check(self, where: str) -> None:
-        Segments.check(self, where)
         if self.both and self.streams % 2:
             needed = "half of the streams are read backward"
             raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")

@@ -24,7 +24,6 @@ class Pairs(Segments):
         return self.length - self.target_length, self.target_length
 
     def check(self, where: str) -> None:
-        Segments.check(self, where)
         if not 4 <= self.target_length <= self.length - 4:
             raise RecipeError(
                 f"{where}.target_length",

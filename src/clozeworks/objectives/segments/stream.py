@@ -37,7 +37,6 @@ class Stream(Segments):
         return self.both
 
     def check(self, where: str) -> None:
-        Segments.check(self, where)
         if self.both and self.streams % 2:
             needed = "every other stream is read backward"
             raise RecipeError(f"{where}.streams", self.streams, needed, f"use {self.streams + 1}, or both = false")
