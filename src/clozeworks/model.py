@@ -1,12 +1,13 @@
 """Encoder and model: embed -> stack -> losses, or a decoder before these, with named outputs."""
 
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Bound, Count, NonNegative
 from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
@@ -43,18 +44,14 @@ class PoolerLayer(nn.Module):
 class Encoder(Spec):
     """Everything between token ids and hidden states."""
 
-    width: int
-    vocab: int
+    width: Annotated[int, Bound(1, 1 << 17)]
+    vocab: Count
     embed: Embed
     stack: Stack
     pooler: Pooler | None = None
-    init: float = 0.02  # standard deviation of fresh weights
+    init: NonNegative = 0.02  # standard deviation of fresh weights
 
     def check(self, where: str) -> None:
-        for name, most in (("width", 1 << 17), ("vocab", 1 << 31)):
-            value = getattr(self, name)
-            if not 1 <= value <= most:
-                raise RecipeError(f"{where}.{name}", value, f"1 to {most:,} is possible", "change it")
         self.embed.fit(f"{where}.embed", self.width, self.vocab)
         self.stack.fit(f"{where}.stack", self.width)
 

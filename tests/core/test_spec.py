@@ -101,8 +101,8 @@ def test_an_unknown_field_in_a_file_is_named():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("encoder.stack.depth", 0, r"bert_tiny\.encoder\.stack\.depth = 0: at least one layer"),
-        ("encoder.stack.depth", 10**9, r"encoder\.stack\.depth = 1000000000: at most 10,000 layers are possible"),
+        ("encoder.stack.depth", 0, r"bert_tiny\.encoder\.stack\.depth = 0: 1 or more is needed"),
+        ("encoder.stack.depth", 10**9, r"encoder\.stack\.depth = 1000000000: at most 10,000 is needed"),
         ("encoder.stack.block.mixer.heads", 5, r"heads = 5: width 128 is not divisible by it; use 2 or 4 or 8"),
         ("encoder.stack.share.attention", 5, r"share\.attention = 5: depth 2 is not divisible by it; use 1 or 2"),
         ("encoder.stack.block.mixer.dropout", 1.0, r"dropout = 1\.0: a number in \[0, 1\)"),
@@ -111,8 +111,8 @@ def test_an_unknown_field_in_a_file_is_named():
         ("encoder.embed.positions.length", 64, "examples are up to 128 tokens long; use at least 128"),
         ("train.batch_tokens", 100, "one row is 128 tokens long"),
         ("encoder.width", "wide", r"encoder\.width = 'wide': a value of type int"),
-        ("encoder.width", 10**30, r"encoder\.width = 1000+: 1 to 131,072 is possible"),
-        ("encoder.vocab", 0, r"encoder\.vocab = 0: 1 to"),
+        ("encoder.width", 10**30, r"encoder\.width = 1000+: at most 131,072 is needed"),
+        ("encoder.vocab", 0, r"encoder\.vocab = 0: 1 or more"),
         ("objective.losses", "MaskedLM", "a list of Loss"),
     ],
 )

@@ -14,7 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kinds", [("kills", "stops", "damage", "poison"), ("disk",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(("kills", "stops", "damage", "poison"), marks=pytest.mark.slow), ("disk",)],
+    ids=" ".join,
+)
 def test_nothing_breaks(kinds: tuple[str, ...], tmp_path: Path):
     for figures in _figures(kinds, tmp_path):
         assert figures["cases"] > 0

@@ -40,6 +40,7 @@ def attending(data: Path) -> Path:
     return trained(data, "rnn_attention_mini", 100)
 
 
+@pytest.mark.slow
 def test_it_translates_and_is_scored_as_others_are(data: Path, attending: Path, capsys: pytest.CaptureFixture[str]):
     told = facts(capsys, "evaluate", attending, "--test", data / "test.jsonl", "--pairs", "en,de")
     assert told["bleu"] > 60

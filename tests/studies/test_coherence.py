@@ -58,6 +58,7 @@ def test_sentences_in_order_are_neighbours_whichever_comes_first(heldout: Path):
     assert {first for _, first, *_, label in found if label == 0} == set(range(len(STAGES) - 1))
 
 
+@pytest.mark.slow
 def test_the_script_prints_one_object_and_draws(tmp_path: Path):
     script = [sys.executable, "-m", "studies.coherence"]
     words = [*script, "--seeds", "3", "--steps", "2", "--plot", str(tmp_path / "figure.svg")]

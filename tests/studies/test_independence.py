@@ -80,6 +80,7 @@ def test_a_mean_has_the_interval_of_its_seeds():
     assert mean_interval([0.0, 1.0] * 10)[1] == pytest.approx(2.262 * 0.513 / math.sqrt(20), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_it_prints_one_object_and_draws(
     heldout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -142,10 +142,11 @@ def overview(groups: dict[str, tuple[str, ...]] = GROUPS) -> str:
 
 
 def _report(error: InputError) -> int:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True, highlight=False)
+    from clozeworks.screen.console import screen
+
+    console = screen(stderr=True)
     sentence = Text.assemble(("error: ", "bold red"), str(error))
     console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
     return 2

@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -67,6 +68,7 @@ def write_json(path: StrPath, value: object) -> None:
 @contextlib.contextmanager
 def file(path: StrPath) -> Iterator[Path]:
     """Fill the empty file this yields; it becomes `path` when the block ends well, and vanishes when it does not."""
+    refuse_special(path)
     target = Path(os.path.realpath(path))  # through a symbolic link: what it points at is replaced, not the link
     with explain_os_errors(path), _sibling(target) as new:
         if target.is_dir():
@@ -78,6 +80,14 @@ def file(path: StrPath) -> Iterator[Path]:
         _sync(new)
         os.replace(new, target)
         _sync(target.parent)
+
+
+def refuse_special(path: StrPath) -> None:
+    """Raise `InputError` for a device, a pipe or a socket: a file would take its place."""
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise InputError(path, "a device, a pipe or a socket", "a file is needed", "choose another path")
 
 
 @contextlib.contextmanager

@@ -21,16 +21,26 @@ class Bound:
         high = value < self.most if self.below else value <= self.most
         return math.isfinite(value) and low and high
 
+    def describe(self, value: float) -> str:
+        """What a number that it does not hold should have been."""
+        if self.most - self.least > 1 and self.most < value < math.inf:
+            return f"at most {self.most:,}"
+        return str(self)
+
     def __str__(self) -> str:
-        if self.most == math.inf:
+        if self.most - self.least > 1:
             return f"a number above {self.least:g}" if self.above else f"{self.least:g} or more"
         return f"a number in {'(' if self.above else '['}{self.least:g}, {self.most:g}{')' if self.below else ']'}"
 
 
-Count = Annotated[int, Bound(1)]
-Natural = Annotated[int, Bound(0)]
-Positive = Annotated[float, Bound(0, above=True)]
-NonNegative = Annotated[float, Bound(0)]
+LARGEST = (1 << 31) - 1  # far beyond any machine's sizes, and whole in every integer of every library
+GREATEST = 10**12  # of numbers that are not sizes
+Count = Annotated[int, Bound(1, LARGEST)]
+Natural = Annotated[int, Bound(0, LARGEST)]
+Seed = Annotated[int, Bound(0, (1 << 63) - 1)]
+Finite = Annotated[float, Bound(-GREATEST, GREATEST)]
+Positive = Annotated[float, Bound(0, GREATEST, above=True)]
+NonNegative = Annotated[float, Bound(0, GREATEST)]
 Rate = Annotated[float, Bound(0, 1, below=True)]  # at which something is dropped: not all of it
 Share = Annotated[float, Bound(0, 1)]
 Part = Annotated[float, Bound(0, 1, above=True, below=True)]  # some, and not all

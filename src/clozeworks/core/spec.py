@@ -85,7 +85,7 @@ def join(where: str, name: str) -> str:
 
 
 def check(spec: Spec, where: str = "") -> None:
-    """Types first, then each part's own rules; nothing has been allocated when this refuses."""
+    """Types first, then numbers, then each part's own rules; nothing has been allocated when this refuses."""
     for path, part in walk(spec, where):
         for name, annotation in fields_of(type(part)).items():
             value = getattr(part, name)
@@ -96,7 +96,8 @@ def check(spec: Spec, where: str = "") -> None:
         for name, bound in bounds_of(type(part)).items():
             for place, value in numbers_in(getattr(part, name), join(path, name)):
                 if not bound.holds(value):
-                    raise RecipeError(place, value, f"{bound} is needed", suggest_value(part, name))
+                    raise RecipeError(place, value, f"{bound.describe(value)} is needed", suggest_value(part, name))
+    for path, part in walk(spec, where):
         part.check(path)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from clozeworks.core import spec
+from clozeworks.core.json_reader import parse_json, read_json
 from clozeworks.recipe import Recipe, count_parameters
 
 FILE = "README.md"
@@ -17,7 +18,7 @@ PIPELINES = ("fill-mask", "text-classification", "token-classification")
 def read_facts(directory: Path) -> dict[str, Any]:
     """What is known about a model directory or a run: figures and counts, no paths. Nothing is fine."""
     if (directory / FACTS).is_file():
-        return json.loads((directory / FACTS).read_text(encoding="utf-8"))
+        return _read_object(directory / FACTS)
     facts: dict[str, Any] = {}
     rows = _rows(directory / "metrics.jsonl")
     heldout = [row for row in rows if row.get("split") == "heldout"]
@@ -27,17 +28,28 @@ def read_facts(directory: Path) -> dict[str, Any]:
     if training:
         facts["training"] = {name: training[-1][name] for name in ("step", "tokens", "loss") if name in training[-1]}
     if (directory / "run.json").is_file():
-        with contextlib.suppress(ValueError, AttributeError, KeyError, TypeError):  # a card may know less
-            record = json.loads((directory / "run.json").read_text(encoding="utf-8"))
+        with contextlib.suppress(AttributeError, KeyError, TypeError):  # a card may know less
+            record = _read_object(directory / "run.json")
             counts = [entry.get("counts", {}) for entry in record.get("data", [])]
             facts["data"] = {name: sum(each[name] for each in counts) for name in (counts[0] if counts else {})}
     return facts
 
 
+def _read_object(file: Path) -> dict[str, Any]:
+    """What a file says; nothing where it cannot be read, since a card may know less."""
+    try:
+        return read_json(file, dict)
+    except (OSError, ValueError):
+        return {}
+
+
 def _rows(file: Path) -> list[dict[str, Any]]:
-    if not file.is_file():
-        return []
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines() if line.endswith("}")]
+    rows = []
+    if file.is_file():
+        for line in file.read_bytes().splitlines():
+            with contextlib.suppress(ValueError):
+                rows.append(parse_json(line, dict))
+    return rows
 
 
 def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -> None:

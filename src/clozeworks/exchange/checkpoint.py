@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.exchange import sharded_safetensors
 from clozeworks.exchange.checkpoint_names import MANIFEST, MEMORY, MODEL, OPTIMIZER, STATE, name_of, step_of
 
@@ -157,7 +158,7 @@ def _delete(path: Path) -> None:
 
 def _read_json(path: Path, name: str) -> dict[str, Any]:
     try:
-        value = json.loads((path / name).read_bytes())
+        value = read_json(path / name)
     except FileNotFoundError:
         raise DamagedError(f"{path.name}: {name} is missing") from None
     except (OSError, ValueError) as error:

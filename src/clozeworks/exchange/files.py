@@ -4,10 +4,12 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import tensors
@@ -20,7 +22,7 @@ RECIPE = "recipe.json"
 def read_recipe(file: Path, parts: Iterable[type[Spec]] = ()) -> Recipe:
     """A recipe from JSON; `parts` are the caller's own classes."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json(file, dict)
     except FileNotFoundError:
         raise InputError(file, "no such file", "a recipe is needed", "check the path") from None
     except (ValueError, OSError) as error:
@@ -42,7 +44,9 @@ def write(directory: Path, model: Model, recipe: Recipe) -> None:
 
 
 def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
-    """The model a recipe describes with these weights."""
+    """The model a recipe describes with these weights: what a file claims is compared before it is allocated."""
+    with torch.device("meta"):
+        tensors.compare(assemble(recipe), weights, where)
     model = assemble(recipe)
     tensors.assign(model, weights, where)
     return model.eval()

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError, suggest
+from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import tensors
 from clozeworks.exchange.config_table import CONFIG, OWN_FORMAT
@@ -139,7 +140,7 @@ def _name_missing_field(directory: Path) -> Iterator[None]:
 def read_config(file: Path) -> dict[str, Any]:
     """The config of a model of a supported family."""
     try:
-        config = json.loads(file.read_text(encoding="utf-8"))
+        config = read_json(file)
     except (ValueError, OSError) as error:
         raise InputError(file, f"unreadable ({error})", "a Hugging Face config is needed", "check the file") from None
     kind = config.get("model_type") if isinstance(config, dict) else type(config).__name__

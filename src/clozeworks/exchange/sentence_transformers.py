@@ -6,6 +6,7 @@ from typing import Any
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.nn.pooling import Pooling, PoolingMode
 from clozeworks.recipe import Recipe
@@ -97,6 +98,6 @@ def _read_mode(config: dict[str, Any], where: Path) -> PoolingMode:
 def _read_json(file: Path) -> Any:
     """What a file says; nothing where there is none."""
     try:
-        return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        return read_json(file) if file.is_file() else {}
     except ValueError as error:
         raise InputError(file, f"unreadable ({error})", "JSON is needed", "copy it again") from None

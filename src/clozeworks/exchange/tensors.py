@@ -1,8 +1,6 @@
 """Weights in and out of safetensors files; pickles are refused, or opened in a process of their own."""
 
-import json
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -11,7 +9,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 
 FILE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -46,8 +46,7 @@ def read_directory(directory: Path, allow_pickle: bool = False) -> dict[str, Ten
     if (directory / FILE).is_file():
         return read(directory / FILE)
     if (directory / INDEX).is_file():
-        parts = sorted(set(json.loads((directory / INDEX).read_text())["weight_map"].values()))
-        return {name: tensor for part in parts for name, tensor in read(directory / Path(part).name).items()}
+        return {name: tensor for part in _list_parts(directory / INDEX) for name, tensor in read(part).items()}
     pickles = [directory / name for name in PICKLES if (directory / name).is_file()]
     if not pickles:
         raise InputError(directory, "no weights", f"{FILE} is needed", "save the model with safetensors")
@@ -58,6 +57,20 @@ def read_directory(directory: Path, allow_pickle: bool = False) -> dict[str, Ten
     return _unpickle(pickles[0])
 
 
+def _list_parts(index: Path) -> list[Path]:
+    """The files that an index names, which stand beside it."""
+    try:
+        names = set(read_json(index, dict)["weight_map"].values())
+        parts = sorted(index.with_name(Path(name).name) for name in names)
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        needed = 'a "weight_map" from tensors to files is needed'
+        raise InputError(index, f"unreadable ({error})", needed, "copy it again") from None
+    for part in parts:
+        if not part.is_file():
+            raise InputError(index, f"no {part.name} beside it", "the index names it", "copy the whole directory")
+    return parts
+
+
 def _unpickle(path: Path) -> dict[str, Tensor]:
     """Opened by a child process that may load tensors and nothing else."""
     if path.suffix == ".json":
@@ -65,7 +78,8 @@ def _unpickle(path: Path) -> dict[str, Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / FILE
         run = subprocess.run(
-            [sys.executable, "-m", "clozeworks.exchange.unpickle", str(path), str(target)],
+            python_command("-m", "clozeworks.exchange.unpickle", str(path.absolute()), str(target)),
+            env=child_environment(),
             capture_output=True,
             text=True,
         )
@@ -75,8 +89,8 @@ def _unpickle(path: Path) -> dict[str, Tensor]:
         return read(target)
 
 
-def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
-    """Fill every parameter; a missing, superfluous or misshapen tensor is named."""
+def compare(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
+    """Raise `InputError` if a tensor is missing, superfluous, misshapen or of whole numbers."""
     wanted = dict(model.named_parameters())
     for name in dict.fromkeys((*wanted, *tensors)):
         if name not in tensors:
@@ -85,9 +99,21 @@ def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
             given, needed = f"a tensor {name}", "the recipe has no such part"
         elif tensors[name].shape != wanted[name].shape:
             given, needed = f"{name} of shape {tuple(tensors[name].shape)}", f"{tuple(wanted[name].shape)} is needed"
+        elif not tensors[name].is_floating_point():
+            given, needed = f"{name} of whole numbers", "weights are fractions"
         else:
             continue
         raise InputError(where, given, needed, "is this the recipe's own weights file?")
+
+
+def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:
+    """Fill every parameter, with finite numbers alone."""
+    compare(model, tensors, where)
+    wanted = dict(model.named_parameters())
+    for name in wanted:
+        if not torch.isfinite(tensors[name]).all():
+            todo = "copy it again, or take an earlier checkpoint"
+            raise InputError(where, f"NaN or infinity in {name}", "finite weights are needed", todo)
     with torch.no_grad():
         for name, parameter in wanted.items():
             parameter.copy_(tensors[name])

@@ -181,6 +181,8 @@ class TextEncoder(Bundle):
 
     def fill_mask(self, text: str, top: int = 5) -> list[Any]:
         """The most likely words for each mask token: a list of guesses, or one list a mask if there are several."""
+        if not isinstance(text, str):
+            raise InputError("text", f"a {type(text).__name__}", "one text is needed", "call it for each of several")
         tokenizer, head = self._tokenizer(), self.language_head
         if head is None or head is self.model.head("next_token"):
             needed = "a model pretrained with MaskedLM or PermutedLM is needed"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from clozeworks.core import atomic_io
+from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.core.errors import InputError
 
 SAFE_ISA = "AVX512_CORE_FP16"  # oneDNN's last step below AMX
@@ -326,10 +327,9 @@ def _remember(verdict: Verdict) -> None:
 def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[str, Any]:
     """Run code in a fresh interpreter, free of earlier choices: the JSON it printed, {"died": why} or {"late": how}."""
     environment = {name: value for name, value in os.environ.items() if name not in _CHOSEN_BY_US}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [os.getenv("PYTHONPATH"), str(Path(__file__).parents[2])]))
     if isa is not None:
         environment["ONEDNN_MAX_CPU_ISA"] = isa
-    command = [sys.executable, "-c", code]
+    command, environment = python_command("-c", code), child_environment(environment)
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:

@@ -40,11 +40,11 @@ class Characters(Spec):
     scored: ClassVar[Literal["table", "clusters"] | None] = None
     scored_by: ClassVar[str] = "NextWord"
     manner: ClassVar[str] = "reads characters"
-    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    filters: tuple[tuple[Count, Count], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     width: Count = 16
     highways: Natural = 2
     activation: Literal["relu", "tanh"] = "relu"
-    length: int = 50
+    length: Count = 50
 
     def check(self, where: str) -> None:
         if not self.filters or any(wide < 1 or many < 1 for wide, many in self.filters):

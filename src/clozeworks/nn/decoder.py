@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Hidden
+from clozeworks.core.bounds import Natural
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -29,8 +30,8 @@ class Decoder(Spec):
 
     stack: Stack
     embed: Embed | None = None
-    start: int | None = None
-    end: int | None = None
+    start: Natural | None = None
+    end: Natural | None = None
 
     def check(self, where: str) -> None:
         if self.stack.streams != 1:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
+from clozeworks.core.bounds import NonNegative
 from clozeworks.core.spec import Spec
 
 
@@ -14,7 +15,7 @@ class LayerNorm(Spec):
     [..., D] -> [..., D].
     """
 
-    eps: float = 1e-12
+    eps: NonNegative = 1e-12
 
     def build(self, width: int) -> nn.LayerNorm:
         return nn.LayerNorm(width, eps=self.eps)

@@ -1,12 +1,12 @@
 """How one vector is made of a text."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor
 
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.bounds import LARGEST, Bound
 from clozeworks.core.spec import Spec
 
 PoolingMode = Literal["mean", "first", "max", "pooled"]
@@ -25,12 +25,8 @@ class Pooling(Spec):
 
     mode: PoolingMode = "mean"
     normalise: bool = False
-    length: int | None = None
+    length: Annotated[int, Bound(3, LARGEST)] | None = None
     prompt: str = ""
-
-    def check(self, where: str) -> None:
-        if self.length is not None and self.length < 3:
-            raise RecipeError(f"{where}.length", self.length, "two specials and a token need 3", "use None or 256")
 
 
 def unpack(last: Tensor, firsts: Tensor, lasts: Tensor) -> tuple[Tensor, Tensor]:

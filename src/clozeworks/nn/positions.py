@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.bounds import Count, Natural, Rate
+from clozeworks.core.bounds import Count, Natural, NonNegative, Rate
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -119,7 +119,7 @@ class AxialPositions(Positions):
     shape: tuple[Count, Count]
     widths: tuple[Count, Count]
     dropout: Rate = 0.0
-    deviation: float | None = None
+    deviation: NonNegative | None = None
 
     @property
     def limit(self) -> int:

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from clozeworks.core.batch import Hidden
-from clozeworks.core.bounds import Natural, Rate
+from clozeworks.core.bounds import Bound, Count, Natural, Rate
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context, Memory
 from clozeworks.core.dropout import dropout
@@ -35,9 +35,9 @@ class Share(Spec):
     whose code has one pair for all layers).
     """
 
-    attention: int | None = None
-    ffn: int | None = None
-    bias: int | None = None
+    attention: Count | None = None
+    ffn: Count | None = None
+    bias: Count | None = None
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class Stack(Spec):
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     directions: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
-    depth: int
+    depth: Annotated[int, Bound(1, DEEPEST)]
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
     memory: Natural = 0
@@ -75,10 +75,6 @@ class Stack(Spec):
 
     def check(self, where: str) -> None:
         """Raise `RecipeError` for a depth, a share, a memory or a rate that cannot be."""
-        if self.depth < 1:
-            raise RecipeError(f"{where}.depth", self.depth, "at least one layer is needed", "use 1 or more")
-        if self.depth > DEEPEST:
-            raise RecipeError(f"{where}.depth", self.depth, f"at most {DEEPEST:,} layers are possible", "use fewer")
         if self.block == ():
             raise RecipeError(f"{where}.block", "()", "at least one block is needed", "give a Block")
         for name in ("attention", "ffn", "bias"):
@@ -255,12 +251,9 @@ def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: 
             continue
         shapes = [tuple(each[name].shape) if name in each else "nothing" for each in (given, own)]
         if shapes[0] != shapes[1]:
-            raise RecipeError(
-                f"stack.share, layer {layer}, {name}",
-                shapes[1],
-                f"{shapes[0]} is shared with it",
-                "share only blocks of one shape",
-            )
+            needed = f"{shapes[0]} is shared with it"
+            todo = "share only blocks of one shape"
+            raise RecipeError(f"stack.share, layer {layer}, {name}", shapes[1], needed, todo)
         assert follower is not None
         path, _, last = name.rpartition(".")
         setattr(follower.get_submodule(path), last, given[name])

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clozeworks.core.bounds import Count, Natural
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -20,20 +21,17 @@ class Window(Spec):
     A mask over [L, M]; cost is that of its user.
     """
 
-    left: int
-    right: int | None = None
-    dilation: int | tuple[int, ...] = 1
+    left: Natural
+    right: Natural | None = None
+    dilation: Count | tuple[Count, ...] = 1
 
     @property
     def after(self) -> int:
         return self.left if self.right is None else self.right
 
     def check(self, where: str) -> None:
-        for name, value in (("left", self.left), ("right", self.after)):
-            if value < 0:
-                raise RecipeError(f"{where}.{name}", value, "0 or more tokens are needed", "128 is usual")
-        if min(self.dilation if isinstance(self.dilation, tuple) else (self.dilation,), default=0) < 1:
-            raise RecipeError(f"{where}.dilation", self.dilation, "steps of 1 or more are needed", "use 1")
+        if self.dilation == ():
+            raise RecipeError(f"{where}.dilation", self.dilation, "a step for each head is needed", "use 1")
 
     def fit(self, where: str, heads: int) -> None:
         """Raise `RecipeError` if it has another number of heads."""

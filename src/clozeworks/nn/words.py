@@ -48,7 +48,7 @@ class Adaptive(Spec):
     scored: ClassVar[Literal["table", "clusters"] | None] = "clusters"
     scored_by: ClassVar[str] = "AdaptiveNextToken"
     manner: ClassVar[str] = "has clusters"
-    cutoffs: tuple[int, ...]
+    cutoffs: tuple[Count, ...]
     divide: Count = 1
 
     def check(self, where: str) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Bound, Count
+from clozeworks.core.bounds import LARGEST, Bound, Count, NonNegative
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
@@ -36,7 +36,7 @@ class Segments(Spec):
 
     writes: ClassVar[frozenset[str]] = frozenset()
     continues: ClassVar[bool] = False  # a row begins where another one ended, which a stack may remember
-    length: Annotated[int, Bound(8)] = 128
+    length: Annotated[int, Bound(8, LARGEST)] = 128
 
     @property
     def backward(self) -> bool:
@@ -152,7 +152,7 @@ class Loss(Spec):
     name: ClassVar[str]
     needs: ClassVar[Needs] = Needs()
     regularizer: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is reported
-    weight: float = 1.0
+    weight: NonNegative = 1.0
 
     @property
     def pools(self) -> bool:
@@ -181,9 +181,12 @@ class Loss(Spec):
             needed = "it scores words by clusters, and there is one table"
             raise RecipeError(where, name, needed, f"use NextToken, or {side}.embed.words=Adaptive(cutoffs=[...])")
 
-    @abstractmethod
     def count(self, batch: Batch) -> int:
-        """How many predictions the batch holds; known on the host before the forward pass."""
+        """How many predictions the batch holds, known on the host before the forward pass: its labels where it reads
+        labels, otherwise its tokens without padding."""
+        if "labels" not in self.needs.reads:
+            return batch.real
+        return 0 if batch.labels is None else len(batch.labels)
 
     def computed(self, batch: Batch) -> bool:
         """Whether the batch has all that it reads: a teacher's findings and a task's columns need not be there."""
@@ -238,19 +241,13 @@ class Objective(Spec):
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
             for column in sorted(loss.needs.reads - written):
-                raise RecipeError(
-                    f"{where}.losses.{index}",
-                    type(loss).__name__,
-                    f"it reads {column}, which nothing writes",
-                    f"remove it, or take {_writers(column)}",
-                )
+                needed = f"it reads {column}, which nothing writes"
+                todo = f"remove it, or take {_writers(column)}"
+                raise RecipeError(f"{where}.losses.{index}", type(loss).__name__, needed, todo)
         if self.corruption is not None and len(self.segments.rooms) < self.corruption.sides:
-            raise RecipeError(
-                f"{where}.corruption",
-                type(self.corruption).__name__,
-                f"it writes a target from a source, and examples of {type(self.segments).__name__} have one side",
-                "use segments=Pairs, or another corruption",
-            )
+            needed = f"it writes a target from a source, and examples of {type(self.segments).__name__} have one side"
+            todo = "use segments=Pairs, or another corruption"
+            raise RecipeError(f"{where}.corruption", type(self.corruption).__name__, needed, todo)
         names = [loss.name for loss in self.losses]
         if len(set(names)) < len(names):
             raise RecipeError(f"{where}.losses", ", ".join(names), "each loss may stand once", "remove the second")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from clozeworks.core.bounds import Natural
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.architecture import Architecture
@@ -18,12 +19,8 @@ class Distil(Spec):
     `freeze_positions` leaves the position table as it is then.
     """
 
-    start: Literal["spread"] | tuple[int, ...] | None = "spread"
+    start: Literal["spread"] | tuple[Natural, ...] | None = "spread"
     freeze_positions: bool = False
-
-    def check(self, where: str) -> None:
-        if isinstance(self.start, tuple) and any(layer < 0 for layer in self.start):
-            raise RecipeError(f"{where}.start", list(self.start), "layers are numbered from 0", "change it")
 
     def check_model(self, where: str, model: Architecture) -> None:
         """Raise `RecipeError` if a student of this kind has not what is taken over."""

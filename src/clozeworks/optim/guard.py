@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from clozeworks.core.bounds import Bound, Count, Natural, Positive
+from clozeworks.core.bounds import LARGEST, Bound, Count, Natural, Positive
 from clozeworks.core.spec import Spec
 
 PATIENCE = 10  # steps in a row that may be skipped where a recipe has no guard
@@ -26,7 +26,7 @@ class Guard(Spec):
     Chowdhery et al. 2022 (section 5.1) went back by hand, about 100 steps, and left out 200 to 500 batches.
     """
 
-    window: Annotated[int, Bound(4)] = 100
+    window: Annotated[int, Bound(4, LARGEST)] = 100
     deviations: Positive = 10.0
     rise: Positive = 1.0
     patience: Count = PATIENCE

@@ -71,12 +71,9 @@ def restore(model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[s
         parameter = parameters.get(name)
         if parameter is None or (value.ndim and value.shape != parameter.shape):
             shape = "no such parameter" if parameter is None else f"a shape of {tuple(parameter.shape)}"
-            raise InputError(
-                f"optimizer state {key}",
-                f"shape {tuple(value.shape)}",
-                f"the model has {shape}",
-                "take the recipe this checkpoint was made with",
-            )
+            needed = f"the model has {shape}"
+            todo = "take the recipe this checkpoint was made with"
+            raise InputError(f"optimizer state {key}", f"shape {tuple(value.shape)}", needed, todo)
         # Torch's fused optimizers count on the device, ours in main memory.
         counted_here = moment == "step" and not optimizer.defaults.get("fused")
         optimizer.state[parameter][moment] = value.to("cpu" if counted_here else parameter.device, copy=True)

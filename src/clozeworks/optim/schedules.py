@@ -5,7 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from clozeworks.core.bounds import Bound, Part, Positive, Share
+from clozeworks.core.bounds import GREATEST, Bound, Part, Positive, Share
 from clozeworks.core.spec import Spec
 
 Word = Literal["linear", "cosine", "inverse_sqrt", "constant", "warmup_linear", "noam"]  # the schedules without fields
@@ -48,7 +48,7 @@ class SlantedTriangular(Schedule):
     """
 
     cut: Part = 0.1
-    ratio: Annotated[float, Bound(1)] = 32.0
+    ratio: Annotated[float, Bound(1, GREATEST)] = 32.0
 
     def share(self, step: int, warmup: int, steps: int) -> float:
         peak = max(math.floor(self.cut * steps), 1)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clozeworks.core.bounds import Count, NonNegative, Positive, Share
+from clozeworks.core.bounds import Count, NonNegative, Positive, Seed, Share
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.optim.distil import Distil
@@ -66,7 +66,7 @@ class Train(Spec):
     optimizer: Optimizer = field(default_factory=AdamW)
     clip: Positive | None = 1.0
     phases: tuple[Phase, ...] = ()
-    seed: int = 0
+    seed: Seed = 0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     processes: Count = 1
     parallel: Literal["replicate", "shard"] = "replicate"

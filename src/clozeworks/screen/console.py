@@ -12,21 +12,52 @@ from pathlib import Path
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 FIGURES = 12  # characters of a number at most
 
 
+# What a terminal obeys instead of showing it: control characters but tab and new line, and those that turn text round.
+_OBEYED = (
+    *range(9),
+    *range(11, 32),
+    *range(127, 160),
+    0x061C,
+    0x200E,
+    0x200F,
+    *range(0x202A, 0x202F),
+    *range(0x2066, 0x206A),
+)
+_ESCAPED = {code: f"\\u{code:04x}" for code in _OBEYED}  # in JSON, where those below 32 are escaped already
+_SHOWN = dict.fromkeys(_OBEYED, "\N{REPLACEMENT CHARACTER}")
+
+
+class SafeConsole(Console):
+    """A console whose texts, which may come from anywhere, command nothing: escapes are rich's own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            safe = segment if segment.control else Segment(show_controls(segment.text), segment.style)
+            yield safe
+
+
+def show_controls(text: str) -> str:
+    """A text with a mark in place of each character that a terminal would obey."""
+    return text.translate(_SHOWN)
+
+
 def screen(stderr: bool = False) -> Console:
     """rich knows about pipes, NO_COLOR and dumb terminals; numbers are not coloured for their own sake."""
-    return Console(stderr=stderr, highlight=False)
+    return SafeConsole(stderr=stderr, highlight=False)
 
 
 def emit(value: Any) -> None:
     """One JSON object on one line of standard output; what is not finite, which JSON cannot say, is null."""
-    print(json.dumps(finite(value), ensure_ascii=False, allow_nan=False), flush=True)
+    line = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    print(line.translate(_ESCAPED), flush=True)
 
 
 def finite(value: Any) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Finite, NonNegative
 from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
@@ -54,8 +55,8 @@ class Classify(SummaryTask):
     bias: bool = True
     problem: Problem = "single_label"
     balance: bool = False
-    weights: tuple[float, ...] = ()
-    middle: float = 0.0
+    weights: tuple[NonNegative, ...] = ()
+    middle: Finite = 0.0
 
     @property
     def many(self) -> bool:

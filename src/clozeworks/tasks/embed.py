@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Positive
+from clozeworks.core.bounds import Finite, Positive
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
@@ -60,8 +60,8 @@ class SentenceEmbedding(Task):
     loss: Literal["cosine", "cosent", "in_batch_negatives"] | None = None
     scale: Positive = 20.0
     both: bool = False
-    low: float | None = None
-    high: float | None = None
+    low: Finite | None = None
+    high: Finite | None = None
     graded: bool = False
 
     def check(self, where: str) -> None:

@@ -88,7 +88,7 @@ class ScalarMix(Reading):
     """
 
     layers: ClassVar[bool] = True
-    depth: int
+    depth: Count
     norm: bool = False
 
     def build(self) -> "ReadingLayer":

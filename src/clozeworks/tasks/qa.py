@@ -12,9 +12,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Count, Natural, Rate
+from clozeworks.core.bounds import Count, Finite, Natural, Rate
 from clozeworks.core.dropout import dropout
-from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
@@ -57,13 +57,9 @@ class QuestionAnswering(Task):
     question: Count = 64
     longest: Count = 30
     best: Count = 20
-    threshold: float | None = None
+    threshold: Finite | None = None
     dropout: Rate = 0.0  # of the vectors (Sanh et al. 2019, code: 0.1)
     language: Language | None = None  # whose rules answers are compared by; None: that of the right ones
-
-    def check(self, where: str) -> None:
-        if self.threshold is not None and not math.isfinite(self.threshold):
-            raise RecipeError(f"{where}.threshold", self.threshold, "a number is needed", "use None to answer always")
 
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:

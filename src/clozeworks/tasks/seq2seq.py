@@ -4,14 +4,14 @@ import copy
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Count, Natural, Rate
+from clozeworks.core.bounds import LARGEST, Bound, Count, Finite, Natural, Rate
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
@@ -41,7 +41,7 @@ class Search(Spec):
     2017, 6.1), at most `more` tokens longer than its source; with one beam, the most likely next token each time."""
 
     beams: Count = 4
-    penalty: float = 0.6
+    penalty: Finite = 0.6
     more: Natural = 50
 
 
@@ -73,7 +73,7 @@ class Seq2Seq(Task):
     generates: ClassVar[bool] = True
     scores: ClassVar[Literal["table", "clusters"] | None] = "table"
     architecture: Form = "decoder"
-    target_length: int = 128
+    target_length: Annotated[int, Bound(2, LARGEST)] = 128
     words: MaskedLM | NextToken = field(default_factory=MaskedLM)
     share: bool = False
     label_smoothing: Rate = 0.0
@@ -81,9 +81,6 @@ class Seq2Seq(Task):
     metric_name: Literal["bleu", "rougeL"] = "bleu"
 
     def check(self, where: str) -> None:
-        if self.target_length < 2:
-            needed = "a token and the end are needed"
-            raise RecipeError(f"{where}.target_length", self.target_length, needed, "128 is usual")
         least = self.template.around(pair=True) + 1
         if self.architecture != "decoder" and self.template.length - self.target_length < least:
             needed = f"of a length of {self.template.length} the source needs {least} at least"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import Rate
+from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
@@ -36,7 +36,7 @@ class Summary(Spec):
     activation: Activation = "tanh"
     dropout: Rate = 0.1
     early: bool = False
-    width: int | None = None
+    width: Count | None = None
 
     def check(self, where: str) -> None:
         if self.dense == "pooler" and self.place != "first":

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from clozeworks.core.bounds import Count, Natural
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
 from clozeworks.core.spec import Spec
@@ -31,8 +32,8 @@ class InputTemplate(Spec):
     closing: tuple[str, ...] = ("[SEP]",)
     summary: Literal["first", "last"] = "first"
     segments: bool = True
-    own_segment: int | None = None  # of the summary
-    length: int = 512  # tokens of an example at most
+    own_segment: Natural | None = None  # of the summary
+    length: Count = 512  # tokens of an example at most
     marks: bool = False
 
     def check(self, where: str) -> None:

@@ -3,7 +3,6 @@
 Whatever a file holds, a run is described as far as it can be read, with a sentence for what cannot.
 """
 
-import json
 import math
 import os
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from clozeworks.core import atomic_io
+from clozeworks.core.json_reader import read_json
 from clozeworks.exchange.checkpoint_names import MANIFEST, step_of
 from clozeworks.train import metrics_log
 
@@ -77,10 +77,10 @@ def _places(directory: Path) -> Iterator[Path]:
 
 def _json(file: Path, run: Run) -> dict[str, Any] | None:
     try:
-        value = json.loads(file.read_bytes())
+        value = read_json(file)
     except FileNotFoundError:
         run.damage.append(f"{file.name} is missing")
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         run.damage.append(f"{file.name} cannot be read ({error})")
     else:
         if isinstance(value, dict):

@@ -18,6 +18,7 @@ import torch
 
 from clozeworks.core import atomic_io, checksummed_json
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.core.spec import to_dict
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.machine import doctor
@@ -115,7 +116,7 @@ def read(run: Path) -> dict[str, Any]:
 
 def _json(file: Path, why: str) -> dict[str, Any]:
     try:
-        return json.loads(file.read_bytes())
+        return read_json(file, dict)
     except (OSError, ValueError) as error:
         raise InputError(file, f"unreadable ({error})", why, "restore it from a copy") from None
 

@@ -169,7 +169,7 @@ def test_mistakes(road: Path, tmp_path: Path, encoder: TextEncoder):
     for given, how, said in (
         ("clssify", {}, "did you mean classify"),
         ("classify", {"epoch": 3}, "did you mean epochs"),
-        ("classify", {"epochs": 0}, "1 or more is needed"),
+        ("classify", {"epochs": 0}, "at least 1 is needed"),
         ("classify", {"features": "all"}, "last, sum, concat, mix"),
         ("classify", {"dev_share": 1.0}, "a share from 0 up to 1"),
         ("classify", {"lm_weight": 0.5}, "models that read one way"),

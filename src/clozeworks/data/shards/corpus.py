@@ -20,6 +20,7 @@ import numpy as np
 from clozeworks.core import checksummed_json
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.core.examples import Columns
+from clozeworks.core.json_reader import read_json
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -60,7 +61,7 @@ def read_manifest(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not file.is_file():
         raise InputError(directory, f"no {MANIFEST} in it", "a prepared directory is needed", todo)
     try:
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest = read_json(file, dict)
         version = manifest["format"]
     except (ValueError, KeyError, TypeError):
         raise InputError(file, "not a manifest of ours", "a prepared directory is needed", todo) from None

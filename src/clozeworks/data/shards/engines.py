@@ -18,6 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context, parent_process
 from typing import Any, Protocol, TypeVar
 
+from clozeworks.core.child_process import SAFE
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.units import Unit
 
@@ -49,7 +50,7 @@ def use_processes(count: int) -> Engine:
 
     def run(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
         # Fresh interpreters: a fork would inherit the threads of whatever was imported before. They hold no torch.
-        with _single_threaded():
+        with _for_children():
             pool = ProcessPoolExecutor(count, get_context("spawn"), initializer=_start, initargs=(task,))
             try:
                 yield from _run_in_order(lambda unit: pool.submit(_run, unit), Future.result, units, ahead=count + 1)
@@ -119,17 +120,19 @@ def _run_in_order(
 
 
 @contextlib.contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Children inherit the environment: one thread each, since there is one of them a core."""
-    before = os.environ.get("TOKENIZERS_PARALLELISM")
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+def _for_children() -> Iterator[None]:
+    """Children inherit the environment: one thread each, since there is one of them a core, and no module of the
+    working directory."""
+    own = {"TOKENIZERS_PARALLELISM": "false", SAFE: "1"}
+    before = {name: os.environ.get(name) for name in own}
+    os.environ.update(own)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["TOKENIZERS_PARALLELISM"]
-        else:
-            os.environ["TOKENIZERS_PARALLELISM"] = before
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
 
 
 class Worker:

@@ -6,7 +6,6 @@ It stands beside the directory that will be NAME, and vanishes when that one is 
 """
 
 import contextlib
-import json
 import os
 import shutil
 from collections import deque
@@ -17,6 +16,7 @@ from typing import Any
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.data.shards import units
 from clozeworks.data.shards.engines import Engine
 from clozeworks.data.shards.units import TokenizeTask, Unit
@@ -103,6 +103,6 @@ def open_work(out: Path) -> Iterator[WorkDirectory]:
 
 def _read_record(record: Path) -> Any:
     try:
-        return json.loads(record.read_text(encoding="utf-8"))
+        return read_json(record)
     except (OSError, ValueError):
         return None

@@ -1,6 +1,5 @@
 """Tokenizers on disk: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, a SentencePiece `.model`."""
 
-import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ import tokenizers
 from tokenizers import normalizers
 
 from clozeworks.core.errors import InputError, suggest
+from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens import pieces as tokenizer_parts
 from clozeworks.data.tokens import sentencepiece
 from clozeworks.data.tokens.roles import ROLES, roles
@@ -17,6 +17,7 @@ from clozeworks.data.tokens.training import KINDS
 
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+HOLES = 100  # ids for each token at most; real vocabularies have hardly more than one
 FILES = (FILE, "vocab.txt", "vocab.json", *sentencepiece.FILES)  # where several exist, the first
 
 
@@ -32,10 +33,24 @@ def read(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     if file.name == "vocab.json":
         return _from_merges(file, config, names), names
     try:
-        return tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8")), names
-    except Exception as error:  # tokenizers raises plain Exception
+        read_json(file, dict)  # the library's own parser has no bound on depth
+        tokenizer = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # tokenizers raises plain Exception, and its panics are not even that
         given = f"not a tokenizer file ({error})"
         raise InputError(file, given, "a tokenizer.json of the tokenizers library is needed", "check it") from None
+    check_ids(tokenizer, file)
+    return tokenizer, names
+
+
+def check_ids(tokenizer: tokenizers.Tokenizer, file: Path) -> None:
+    """Raise `InputError` for ids far beyond the number of tokens: tables have a row for every id."""
+    vocabulary = tokenizer.get_vocab(with_added_tokens=True)
+    token, largest = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
+    if largest >= HOLES * len(vocabulary) + HOLES:
+        given = f"{token!r} has id {largest:,} among {len(vocabulary):,} tokens"
+        raise InputError(file, given, "ids are numbered without great gaps", "number its tokens from 0")
 
 
 def _file_of(path: Path) -> Path:
@@ -61,7 +76,7 @@ def _config_beside(file: Path) -> dict[str, Any]:
         beside = file.parent / name
         if beside.is_file():
             try:
-                config.update(json.loads(beside.read_text(encoding="utf-8")))
+                config.update(read_json(beside, dict))
             except ValueError as error:
                 given = f"not JSON ({error})"
                 raise InputError(beside, given, "a JSON object is needed", "mend or remove it") from None
@@ -104,7 +119,7 @@ def _from_merges(file: Path, config: dict[str, Any], names: dict[str, str]) -> t
     if not merges.is_file():
         raise InputError(file, "no merges.txt beside it", "BPE is two files", "put merges.txt beside it")
     try:
-        vocabulary = json.loads(file.read_text(encoding="utf-8"))
+        vocabulary = read_json(file, dict)
         lines = [line.rstrip("\r") for line in merges.read_text(encoding="utf-8").split("\n") if line]
         pairs = [(left, right) for left, right in (line.split(" ") for line in lines if line[:8] != "#version")]
         specials = roles(vocabulary, names)

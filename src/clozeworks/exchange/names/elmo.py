@@ -7,7 +7,6 @@ Matrices are turned, since TensorFlow multiplies from the left. Its gates are in
 f, g, o; it adds 1 to the forget gate at run time, which here is in the bias. W_0 has the rows of x before those of h.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.model import Encoder
 from clozeworks.nn.bidirectional import Bidirectional
@@ -70,7 +70,7 @@ def _find_options(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
     matches: list[tuple[Path, dict[str, Any]]] = []
     for file in sorted(directory.glob("*options.json")):
         try:
-            options = json.loads(file.read_text(encoding="utf-8"))
+            options = read_json(file)
         except ValueError as error:
             raise InputError(file, f"not JSON ({error})", "the options of the model are needed", "mend it") from None
         if isinstance(options, dict) and {"lstm", "char_cnn"} <= options.keys():

@@ -175,7 +175,7 @@ def write_mixer(mixer: LSH | LocalAttention, width: int) -> dict[str, Any]:
     config["attention_head_size"] = mixer.head_width or width // mixer.heads
     if isinstance(mixer, LSH):
         buckets = list(mixer.buckets) if isinstance(mixer.buckets, tuple) else mixer.buckets
-        config |= {"num_buckets": buckets, "hash_seed": mixer.seed or None}
+        config |= {"num_buckets": buckets, "hash_seed": mixer.seed}
     return config
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from clozeworks.core.bounds import Count, Natural, Rate
+from clozeworks.core.bounds import Count, Natural, Rate, Seed
 from clozeworks.core.cache import Cache
 from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
@@ -43,11 +43,11 @@ class LSH(Mixer):
     head_width: Count | None = None
     chunk: Count = 64
     rounds: Count = 1
-    buckets: int | tuple[int, ...] | None = None
+    buckets: Count | tuple[Count, ...] | None = None
     before: Natural = 1
     after: Natural = 0
     dropout: Rate = 0.0
-    seed: int = 0
+    seed: Seed = 0
 
     def check(self, where: str) -> None:
         factors = self.buckets if isinstance(self.buckets, tuple) else (self.buckets or 2,)

@@ -1,16 +1,15 @@
 """A window of the last words as one vector: what a neural language model read before there was recurrence."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from clozeworks.core.bounds import Count
+from clozeworks.core.bounds import Bound, Count
 from clozeworks.core.cache import Cache, ConvCache
 from clozeworks.core.context import Context
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer
 
@@ -31,13 +30,9 @@ class Ngram(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
-    order: int
+    order: Annotated[int, Bound(2, 1 << 20)]
     hidden: Count
     direct: bool = False
-
-    def check(self, where: str) -> None:
-        if self.order < 2:
-            raise RecipeError(f"{where}.order", self.order, "at least one word is read before another", "use 2 or more")
 
     def out_width(self, width: int) -> int:
         return self.hidden + (self.order - 1) * width * self.direct

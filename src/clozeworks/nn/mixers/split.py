@@ -8,6 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.cache import BranchCaches, Cache
 from clozeworks.core.context import AttentionCapture, Context
 from clozeworks.core.errors import RecipeError
@@ -28,7 +29,7 @@ class Split(Mixer):
     """
 
     branches: tuple[Mixer, ...]
-    widths: tuple[int, ...] | None = None
+    widths: tuple[Count, ...] | None = None
 
     @property
     def honours(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import NonNegative
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.objective import Loss, LossLayer, Needs
@@ -26,7 +27,7 @@ class ActivationChange(Loss):
     name: ClassVar[str] = "activation_change"
     needs: ClassVar[Needs] = Needs(hidden=frozenset({"layers"}))
     regularizer: ClassVar[bool] = True
-    weight: float = 1.0
+    weight: NonNegative = 1.0
 
     def count(self, batch: Batch) -> int:
         """Neighbours: every token but the first of each text."""

@@ -6,6 +6,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import NonNegative
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.objectives.objective import Loss, LossLayer, Needs
@@ -25,10 +26,7 @@ class ActivationSize(Loss):
     name: ClassVar[str] = "activation_size"
     needs: ClassVar[Needs] = Needs(hidden=frozenset({"layers"}))  # so that every token has its vector
     regularizer: ClassVar[bool] = True
-    weight: float = 2.0
-
-    def count(self, batch: Batch) -> int:
-        return batch.real
+    weight: NonNegative = 2.0
 
     def build(self, width: int, embed: EmbedLayer) -> "ActivationSizeLayer":
         return ActivationSizeLayer()

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Natural
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
@@ -29,15 +30,12 @@ class AdaptiveNextToken(Loss):
 
     name: ClassVar[str] = "next_token"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), words="clusters")
-    own: tuple[int, ...] = (0,)
+    own: tuple[Natural, ...] = (0,)
 
     def check(self, where: str) -> None:
         if any(cluster < 0 for cluster in self.own) or list(self.own) != sorted(set(self.own)):
             needed = "numbers of clusters, from 0, in order are needed"
             raise RecipeError(f"{where}.own", list(self.own), needed, "(0,) is published")
-
-    def count(self, batch: Batch) -> int:
-        return 0 if batch.labels is None else len(batch.labels)
 
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets

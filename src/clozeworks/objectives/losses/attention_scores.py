@@ -34,9 +34,6 @@ class AttentionScores(Loss):
     name: ClassVar[str] = "attention_scores"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"scores"}))
 
-    def count(self, batch: Batch) -> int:
-        return batch.real
-
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.firsts[:0]
 

@@ -28,9 +28,6 @@ class HiddenCosine(Loss):
     name: ClassVar[str] = "hidden_cosine"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}))
 
-    def count(self, batch: Batch) -> int:
-        return batch.real
-
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
         if student.width != teacher.width:
             given = f"width {student.width}, and {teacher.name} has {teacher.width}"

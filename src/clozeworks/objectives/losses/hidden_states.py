@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
@@ -30,10 +31,7 @@ class HiddenStates(Loss):
 
     name: ClassVar[str] = "hidden_states"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"layers"}))
-    width: int | None = None
-
-    def count(self, batch: Batch) -> int:
-        return batch.real
+    width: Count | None = None
 
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
         if (self.width or student.width) != teacher.width:

@@ -41,9 +41,6 @@ class MaskedLM(Loss):
         if self.prior and self.plain:
             raise RecipeError(f"{where}.prior", True, "a plain head has no bias", "use plain=false, or prior=false")
 
-    def count(self, batch: Batch) -> int:
-        return 0 if batch.labels is None else len(batch.labels)
-
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 

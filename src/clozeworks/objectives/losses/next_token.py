@@ -55,9 +55,6 @@ class NextToken(Loss):
         each = self.smoothing / (vocab - 1 if self.spread == "others" else vocab)
         return Mix(1 - self.smoothing - (each if self.spread == "others" else 0.0), each)
 
-    def count(self, batch: Batch) -> int:
-        return 0 if batch.labels is None else len(batch.labels)
-
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 

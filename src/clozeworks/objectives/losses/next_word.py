@@ -33,9 +33,6 @@ class NextWord(Loss):
     samples: Count | None = None
     prior: bool = False
 
-    def count(self, batch: Batch) -> int:
-        return 0 if batch.labels is None else len(batch.labels)
-
     def build(self, width: int, embed: EmbedLayer) -> "NextWordLayer":
         return NextWordLayer(self, width // 2, embed.words.vocab)
 

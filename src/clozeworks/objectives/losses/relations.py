@@ -31,9 +31,6 @@ class Relations(Loss):
     name: ClassVar[str] = "relations"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"teacher"}), hidden=frozenset({"scores", "values"}))
 
-    def count(self, batch: Batch) -> int:
-        return batch.real
-
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.firsts[:0]
 

@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 
 from clozeworks.core import counter_rng
+from clozeworks.core.bounds import Share
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE, PHRASE_START, RaggedBatch
 from clozeworks.objectives.mask.fit import fit
@@ -30,7 +31,7 @@ class MaskPhrases(Masking):
     """
 
     stage: Literal["basic", "phrase", "entity"] = "phrase"
-    share: float | None = None
+    share: Share | None = None
 
     def check(self, where: str) -> None:
         Masking.check(self, where)
@@ -43,12 +44,9 @@ class MaskPhrases(Masking):
         if self.stage == "basic":
             return self.choose_units(examples, keys, single(examples))
         if examples.units is None:
-            raise InputError(
-                "corruption.stage",
-                self.stage,
-                "text with annotated units is needed, this has none",
-                f'give prepare a .jsonl file whose lines hold {EXAMPLES[self.stage]}, or use the stage "basic"',
-            )
+            needed = "text with annotated units is needed, this has none"
+            todo = f'give prepare a .jsonl file whose lines hold {EXAMPLES[self.stage]}, or use the stage "basic"'
+            raise InputError("corruption.stage", self.stage, needed, todo)
         start, inside = BITS[self.stage]
         units = annotated(examples, examples.units, start, inside)
         if self.share is None:

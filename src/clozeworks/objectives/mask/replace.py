@@ -6,6 +6,7 @@ from typing import Literal
 
 import numpy as np
 
+from clozeworks.core.bounds import Share
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import Vocabulary
 from clozeworks.core.spec import Spec
@@ -23,19 +24,15 @@ class Replace(Spec):
     kept as a whole; its random tokens are still drawn one by one).
     """
 
-    mask: float = 0.8
-    random: float = 0.1
+    mask: Share = 0.8
+    random: Share = 0.1
     source: Literal["vocabulary", "ordinary", "corpus"] = "vocabulary"
     per: Literal["token", "span"] = "token"
 
     def check(self, where: str) -> None:
         if self.mask < 0 or self.random < 0 or self.mask + self.random > 1 + 1e-9:
-            raise RecipeError(
-                where,
-                f"mask {self.mask}, random {self.random}",
-                "two shares, together at most 1, are needed",
-                "use 0.8 and 0.1",
-            )
+            needed = "two shares, together at most 1, are needed"
+            raise RecipeError(where, f"mask {self.mask}, random {self.random}", needed, "use 0.8 and 0.1")
 
     def draw(
         self, tokens: np.ndarray, bits: np.ndarray, vocabulary: Vocabulary, leader: np.ndarray | None = None

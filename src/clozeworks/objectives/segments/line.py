@@ -64,12 +64,9 @@ class Line:
         """Begin and end of each chunk of `length` tokens in equal streams: all first ones, then all second ones."""
         total = self.total
         if total < streams:
-            raise InputError(
-                "data",
-                f"{total} tokens",
-                f"a stream in {streams} streams needs a token for each",
-                "prepare more text or set objective.segments.streams lower",
-            )
+            needed = f"a stream in {streams} streams needs a token for each"
+            todo = "prepare more text or set objective.segments.streams lower"
+            raise InputError("data", f"{total} tokens", needed, todo)
         borders = np.arange(streams + 1) * total // streams
         longest = -(-total // streams)
         count = -(-longest // length)

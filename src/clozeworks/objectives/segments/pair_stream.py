@@ -40,7 +40,7 @@ class PairStream(Segments):
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
     continues: ClassVar[bool] = True
     streams: Count = 32
-    reuse: int = 64
+    reuse: Count = 64
     both: bool = True
 
     @property

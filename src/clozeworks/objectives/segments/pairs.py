@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from clozeworks.core.bounds import Count
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
@@ -17,7 +18,7 @@ class Pairs(Segments):
     the target has `target_length`; a side that is longer loses its end. Field `cut`: the tokens an example lost.
     """
 
-    target_length: int = 64
+    target_length: Count = 64
 
     @property
     def rooms(self) -> tuple[int, ...]:
@@ -25,12 +26,8 @@ class Pairs(Segments):
 
     def check(self, where: str) -> None:
         if not 4 <= self.target_length <= self.length - 4:
-            raise RecipeError(
-                f"{where}.target_length",
-                self.target_length,
-                f"4 to {self.length - 4} of the {self.length} tokens of an example are needed",
-                f"use {self.length // 2}",
-            )
+            needed = f"4 to {self.length - 4} of the {self.length} tokens of an example are needed"
+            raise RecipeError(f"{where}.target_length", self.target_length, needed, f"use {self.length // 2}")
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         """One example a pair, each side cut to its room."""
@@ -38,12 +35,9 @@ class Pairs(Segments):
         if (sentences != 2).any() or not len(sentences):
             at = int(np.argmax(sentences != 2)) if len(sentences) else 0
             given = f"document {at + 1} has {sentences[at]} sentences" if len(sentences) else "no document"
-            raise InputError(
-                "data",
-                given,
-                "two-sided text is documents of two sentences, source and target",
-                "prepare it with `clozeworks prepare pairs.jsonl --pairs en,de --out DIR`",
-            )
+            needed = "two-sided text is documents of two sentences, source and target"
+            todo = "prepare it with `clozeworks prepare pairs.jsonl --pairs en,de --out DIR`"
+            raise InputError("data", given, needed, todo)
         sizes = np.diff(text.sentences).reshape(-1, 2)
         source, target = self.rooms
         kept = np.minimum(sizes, [source - 1, target - 2])

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from clozeworks.core import counter_rng
+from clozeworks.core.bounds import Share
 from clozeworks.core.examples import ExamplePlan
 from clozeworks.objectives.objective import Segments, Text
 from clozeworks.objectives.segments.chunks import divide, gather, shorten, targets
@@ -26,7 +27,7 @@ class SegmentPair(Segments):
     """
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
-    short: float = 0.1
+    short: Share = 0.1
 
     def plan(self, text: Text, key: np.ndarray) -> ExamplePlan:
         """Two segments of neighbouring sentences, or the second from elsewhere."""

@@ -79,9 +79,6 @@ def elsewhere(sentences: Sentences, begin: np.ndarray, key: np.ndarray) -> tuple
 def need_documents(sentences: Sentences) -> None:
     """Refuse a corpus that has no second document to draw from."""
     if len(sentences.documents) < 3:
-        raise InputError(
-            "data",
-            "one document",
-            "sentence pairs need a second document to draw from",
-            "separate documents by a blank line, or use a recipe without pairs such as roberta_mini",
-        )
+        needed = "sentence pairs need a second document to draw from"
+        todo = "separate documents by a blank line, or use a recipe without pairs such as roberta_mini"
+        raise InputError("data", "one document", needed, todo)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.live import Live
 
 from clozeworks.core.batch import Batch
+from clozeworks.screen.console import SafeConsole
 from clozeworks.train.guard import SkippedRange
 from clozeworks.train.metrics_log import peak_memory
 from clozeworks.train.screen.panel import Curve, Guess, Panel
@@ -38,7 +39,7 @@ class ProgressLine:
         guess: Callable[[Batch], Guess | None] | None = None,
         past: Iterable[dict[str, Any]] = (),
     ):
-        self.console = console or Console()
+        self.console = console or SafeConsole()
         self.steps, self.start, self.show, self.guess = steps, start, show, guess
         self.begin = self.said = time.perf_counter()
         self.speed = 0.0  # smoothed over about twenty steps

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import IO
 
+from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.train.stop import QUESTION, SIGNALS, SignalHandlers
 
 RESTARTS = 3
@@ -63,8 +64,8 @@ class Group(SignalHandlers):
             first = rank == 0
             self.processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-m", "clozeworks", *self.words],
-                    env=environment(rank, self.size, port),
+                    python_command("-m", "clozeworks", *self.words),
+                    env=child_environment(environment(rank, self.size, port)),
                     stdin=subprocess.DEVNULL,
                     stdout=None if first else subprocess.DEVNULL,
                     stderr=None if first else self.errors[rank],
