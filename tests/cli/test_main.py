@@ -84,7 +84,7 @@ def test_options_are_the_frozen_ones():
         (["show", "bert_tiny", "--set", "a.b"], "--set: a.b; PATH=VALUE is needed"),
         (["show", "bert_tiny", "--set", ""], "--set: nothing; PATH=VALUE is needed"),
         (["show", "bert_tiny", "--set", "encoder.width="], "encoder.width = nothing: a value of type int"),
-        (["show", "bert_tiny", "--set", "encoder.stack.depth=1e9"], "at most 10,000 layers are possible"),
+        (["show", "bert_tiny", "--set", "encoder.stack.depth=1e9"], "at most 10,000 is needed"),
         (["show", "bert_tiny", "--set", "objective.corruption=MaskTokkens"], "did you mean MaskTokens or"),
         (["show", "bert_tiny", "--set", "encoder.width=99"], "not divisible"),
         (["show", "bert_tiny", "--jsno"], "did you mean --json"),

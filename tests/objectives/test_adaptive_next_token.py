@@ -175,7 +175,7 @@ def test_its_cost_is_known_before_it_is_built():
         ((NextToken(),), Adaptive((40,)), "one table, and encoder.embed.words has clusters; use AdaptiveNextToken"),
         ((MaskedLM(),), Adaptive((40,)), "one table, and encoder.embed.words has clusters"),
         ((AdaptiveNextToken(),), None, "by clusters, and there is one table; use NextToken"),
-        ((AdaptiveNextToken(own=(-1,)),), Adaptive((40,)), r"own = \[-1\]"),
+        ((AdaptiveNextToken(own=(-1,)),), Adaptive((40,)), r"own\.0 = -1"),
     ],
 )
 def test_a_head_for_other_words_is_refused(losses, words, told):

@@ -20,7 +20,7 @@ def test_layers_are_spread_from_the_first_to_the_last():
     ("distil", "said"),
     [
         (Distil((0, 1, 2)), r"distil\.start = \[0, 1, 2\]: one layer of the teacher for each of 2 is needed"),
-        (Distil((0, -1)), r"distil\.start = \[0, -1\]: layers are numbered from 0"),
+        (Distil((0, -1)), r"distil\.start\.1 = -1: 0 or more"),
     ],
 )
 def test_a_start_that_cannot_be_is_refused(distil, said):

@@ -267,7 +267,7 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"target_length": 1}, "a token and the end are needed"),
+        ({"target_length": 1}, "2 or more"),
         ({"architecture": "prefix", "target_length": 30}, "the source needs 4 at least"),
         ({"label_smoothing": 1.0}, "a number in"),
         ({"search": Search(beams=0)}, "1 or more is needed"),

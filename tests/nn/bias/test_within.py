@@ -72,8 +72,8 @@ def test_what_cannot_be_is_refused():
     block = r.encoder.stack.block_at(0)
     block.mixer = Attention(3, bias=Within(0, Relative()))
     r.encoder.width = 255
-    with pytest.raises(RecipeError, match="width 255 is odd"):
-        check(r, r.name)
-    r.encoder.width = 240
     with pytest.raises(RecipeError, match=r"reach = 0: 1 or more"):
+        check(r, r.name)
+    block.mixer.bias.reach = 1
+    with pytest.raises(RecipeError, match="width 255 is odd"):
         check(r, r.name)

@@ -100,7 +100,7 @@ def test_widths_follow_from_block_to_block():
     assert module(torch.randn(2, 5, 4), packed([[5], [5]], 5, "causal")).last.shape == (2, 5, 102)
 
 
-@pytest.mark.parametrize(("field", "said"), [("order", "at least one word is read"), ("hidden", "1 or more")])
+@pytest.mark.parametrize(("field", "said"), [("order", "2 or more"), ("hidden", "1 or more")])
 def test_windows_that_are_none_are_refused(field: str, said: str):
     spec = Ngram(5, 50)
     setattr(spec, field, 0)

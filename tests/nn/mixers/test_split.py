@@ -86,7 +86,7 @@ def test_what_is_stored_comes_back():
     [
         (Split((Attention(2),)), r"mixer\.branches = 1: at least two"),
         (Split((Attention(2), Attention(2)), (4, 4, 8)), r"mixer\.widths = \[4, 4, 8\]: a width of 1 or more"),
-        (Split((Attention(2), Attention(2)), (16, 0)), r"mixer\.widths = \[16, 0\]: a width of 1 or more"),
+        (Split((Attention(2), Attention(2)), (16, 0)), r"mixer\.widths\.1 = 0: 1 or more"),
         (
             Split((Attention(2), Attention(2)), (4, 8)),
             r"mixer\.widths = \[4, 8\]: they are 12 together, .* width is 16",

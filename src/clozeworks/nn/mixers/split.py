@@ -45,7 +45,7 @@ class Split(Mixer):
             raise RecipeError(f"{where}.branches", given, "at least two branches are needed", "give another mixer")
         if self.widths is None:
             return
-        if len(self.widths) != len(self.branches) or min(self.widths) < 1:
+        if len(self.widths) != len(self.branches):
             needed = f"a width of 1 or more is needed for each of {len(self.branches)} branches"
             raise RecipeError(f"{where}.widths", list(self.widths), needed, "use None for equal ones")
 
