@@ -101,9 +101,8 @@ def evaluate(
     encoder = model if isinstance(model, TextEncoder) else load(model)
     if (data is None) == (test is None):
         given = "neither data nor test" if data is None else "both data and test"
-        raise InputError(
-            "evaluate", given, "one of them is needed", "data for held-out text, test for labelled records"
-        )
+        needed = "one of them is needed"
+        raise InputError("evaluate", given, needed, "data for held-out text, test for labelled records")
     if data is not None:
         return evaluate_text(encoder, Path(data), seed)
     task = get_task(encoder.recipe)

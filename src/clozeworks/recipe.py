@@ -51,14 +51,8 @@ class Recipe(Spec):
     @property
     def architecture(self) -> Architecture:
         """What its parts must go with."""
-        encoder = self.encoder
-        return Architecture(
-            width=encoder.width,
-            embed=encoder.embed,
-            stack=encoder.stack,
-            pooler=encoder.pooler is not None,
-            decoder=self.decoder,
-        )
+        inner = self.encoder
+        return Architecture(width=inner.width, embed=inner.embed, stack=inner.stack, decoder=self.decoder)
 
     @property
     def task(self) -> Task | None:

@@ -13,7 +13,7 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.text.documents import Document
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.evaluate.heldout import batches, collect_labels, evaluate, fewer_streams, measure
+from clozeworks.evaluate.heldout import batches, evaluate, fewer_streams, measure
 from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.losses.next_token import NextToken
@@ -23,6 +23,7 @@ from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.pretrain import fit_to_data
+from tests.labels import collect_labels
 
 
 @pytest.fixture(scope="module")

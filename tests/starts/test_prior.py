@@ -11,7 +11,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
-from clozeworks.evaluate.heldout import batches, collect_labels, measure
+from clozeworks.evaluate.heldout import batches, measure
 from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
@@ -20,6 +20,7 @@ from clozeworks.recipes import recipe as named
 from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
 from clozeworks.train.startup.setup import Start, set_up
+from tests.labels import collect_labels
 
 
 def begins(recipe: Recipe, data: list[tuple[Path, float]], run: Path, **how: object):

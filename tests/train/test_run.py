@@ -287,12 +287,19 @@ loop.accumulate = compute_endlessly
 """
 
 
+def heed_interrupts() -> None:
+    """In a child before it begins: tests that run in the background ignore Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def command(recipe: Recipe, data: Path, out: Path, steps: int, code: str = RUN) -> subprocess.Popen[str]:
     """A run of the command line that has done so many steps; 0: that is in the middle of its first one."""
     file = out.with_suffix(".json")
     file.write_text(json.dumps(spec.to_dict(recipe)))
     words = ["-c", code, "pretrain", str(file), "--data", str(data), "--out", str(out)]
-    child = subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     deadline = time.monotonic() + 300  # a loaded machine takes a minute to begin
     metrics, entered = out / "metrics.jsonl", out.with_suffix(".entered")
     while time.monotonic() < deadline and child.poll() is None:

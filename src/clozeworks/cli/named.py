@@ -140,8 +140,7 @@ def weighted(texts: Sequence[str]) -> list[tuple[Path, float]]:
         try:
             weight = float(number)
         except ValueError:
-            raise InputError(
-                f"--data {text}", number, "a number is needed after the colon", "write for example DIR:0.3"
-            ) from None
+            needed = "a number is needed after the colon"
+            raise InputError(f"--data {text}", number, needed, "write for example DIR:0.3") from None
         directories.append((existing(path, "a prepared directory"), weight))
     return directories

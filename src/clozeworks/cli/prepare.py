@@ -109,9 +109,8 @@ def how_to_read(options: Options) -> dict[str, Any]:
     if options.pairs is not None:
         pairs = tuple(name.strip() for name in options.pairs.split(","))
         if len(pairs) != 2 or not all(pairs) or pairs[0] == pairs[1]:
-            raise InputError(
-                "--pairs", options.pairs, "two different field names are needed", "for example: --pairs en,de"
-            )
+            needed = "two different field names are needed"
+            raise InputError("--pairs", options.pairs, needed, "for example: --pairs en,de")
     names = ("field", "encoding", "errors", "unicode", "unwrap")
     return {"pairs": pairs, **{name: getattr(options, name) for name in names}}
 

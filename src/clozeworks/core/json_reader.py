@@ -15,11 +15,12 @@ def parse_json(text: str | bytes, shape: type = object) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"more than {DEEPEST} levels of brackets") from None
-    level: list[Any] = [value]
+    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEEPEST + 1):
         if not level:
             break
-        level = [item for each in level if isinstance(each, (dict, list)) for item in _items(each)]
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+        level = [item for item in level if isinstance(item, (dict, list))]
     else:
         raise ValueError(f"more than {DEEPEST} levels of brackets")
     if not isinstance(value, shape):
@@ -38,9 +39,3 @@ def read_json(file: Path, shape: type = object) -> Any:
 
 
 _NAMES = {dict: "an object", list: "a list"}
-
-
-def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
-    """What a value holds that may hold others."""
-    items = value.values() if isinstance(value, dict) else value
-    return [item for item in items if isinstance(item, (dict, list))]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 
 from clozeworks.core.batch import Batch
@@ -94,8 +93,3 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
     for name in tokens[:1]:  # the first loss over tokens stands for all
         figures |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
     return figures
-
-
-def collect_labels(batches: Iterable[Batch]) -> np.ndarray:
-    """The tokens to predict, for a baseline."""
-    return np.concatenate([batch.labels.numpy() for batch in batches if batch.labels is not None])

@@ -51,9 +51,8 @@ def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[
     text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train")
     check_tokenizer(encoder, text)
     if all("teacher" in loss.needs.reads for loss in encoder.model.specs):  # which is not here
-        raise InputError(
-            encoder.recipe.name, "a bare encoder", "a head that predicts is needed", "pretrain it with --from"
-        )
+        needed = "a head that predicts is needed"
+        raise InputError(encoder.recipe.name, "a bare encoder", needed, "pretrain it with --from")
     labels: list[np.ndarray] = []
     pairs: list[np.ndarray] = []
 

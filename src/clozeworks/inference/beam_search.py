@@ -103,7 +103,7 @@ def beam_search_batch(
     going = [(at, one) for at, one in enumerate(every) if one.most > 0]
     if len(going) < len(every):
         logits = logits.view(len(every), beams, -1)[[at for at, _ in going]].flatten(0, 1)
-        reader.keep(_rows([at for at, _ in going], beams))
+        reader.keep((torch.tensor([at for at, _ in going])[:, None] * beams + torch.arange(beams)).flatten())
     length = 0
     while going:
         length += 1
@@ -122,10 +122,6 @@ def beam_search_batch(
             reader.keep(torch.tensor(chosen))
             logits = reader.read(torch.tensor(tokens))
     return [[one for _, one in each.finished] for each in every]
-
-
-def _rows(places: list[int], beams: int) -> Tensor:
-    return (torch.tensor(places)[:, None] * beams + torch.arange(beams)).flatten()
 
 
 def _best(logits: Tensor, scores: Tensor, how: BeamSearch) -> list[list[tuple[float, int, int]]]:

@@ -78,9 +78,8 @@ class IncrementalReader:
         self.most = length if model.encoder.stack.memory else None
         if (source is None) != (model.decoder is None):
             given = "none" if source is None else "one for a model that has no decoder"
-            raise InputError(
-                "source", given, "a decoder writes from a source, and nothing else does", "check the model"
-            )
+            needed = "a decoder writes from a source, and nothing else does"
+            raise InputError("source", given, needed, "check the model")
         heads = [model.head(spec.name) for spec in model.specs if spec.name in ("next_token", "seq2seq")]
         if not heads or heads[0] is None or not hasattr(heads[0], "logits"):
             given = ", ".join(spec.name for spec in model.specs) or "no head"

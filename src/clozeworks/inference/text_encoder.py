@@ -192,9 +192,8 @@ class TextEncoder(Bundle):
         ids, begin = self.add_special_tokens(tokenizer.encode([text], specials=True)[0].ids.tolist())
         holes = [at for at, token in enumerate(ids) if token == mask]
         if not holes:
-            raise InputError(
-                "text", repr(text), f"at least one {written} is needed", f"write {written} where a word is missing"
-            )
+            needed = f"at least one {written} is needed"
+            raise InputError("text", repr(text), needed, f"write {written} where a word is missing")
         if len(ids) > self.longest:
             raise InputError("text", f"{len(ids)} tokens", f"the model has {self.longest} positions", "shorten it")
         with torch.no_grad():
@@ -365,9 +364,8 @@ class TextEncoder(Bundle):
 
     def _tokenizer(self) -> Tokenizer:
         if self.tokenizer is None:
-            raise InputError(
-                self.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
-            )
+            needed = "text needs one"
+            raise InputError(self.recipe.name, "a model without a tokenizer", needed, "put tokenizer.json beside it")
         return self.tokenizer
 
 

@@ -15,7 +15,6 @@ class Architecture:
     width: int
     embed: Embed
     stack: Stack
-    pooler: bool
     decoder: Decoder | None
 
     @property

@@ -49,7 +49,8 @@ class Decoder(Spec):
                 raise RecipeError(f"{where}.stack.block.cross", given, needed, "use Attention")
 
     def fit(self, where: str, width: int) -> None:
-        """Raise `RecipeError` if it cannot be built so wide."""
+        """Raise `RecipeError` if it cannot be built so wide, or at all."""
+        self.stack.check(f"{where}.stack")
         self.stack.fit(f"{where}.stack", width)
         if self.embed is not None and self.embed.positions is not None:
             self.embed.positions.fit(f"{where}.embed.positions", width)

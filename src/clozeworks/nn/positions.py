@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +10,15 @@ from torch import Tensor, nn
 from clozeworks.core.bounds import Count, Natural, NonNegative, Rate
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import Spec
+from clozeworks.core.spec import Spec, to_dict
 from clozeworks.nn.init import CustomInit
 
 
 @dataclass(slots=True)
 class Positions(Spec):
     """Base of what says where a token stands by a vector that is added to the word's; for scores see `Bias`."""
+
+    limited_by: ClassVar[str] = "length"  # the field that says how many positions there are
 
     @property
     def limit(self) -> int | None:
@@ -29,13 +31,9 @@ class Positions(Spec):
     def check_length(self, where: str, longest: int) -> None:
         """Raise `RecipeError` if examples of so many tokens have no position."""
         if self.limit is not None and longest > self.limit:
-            name, given = self._extent()
             needed = f"examples are up to {longest} tokens long"
-            raise RecipeError(f"{where}.{name}", given, needed, f"use at least {longest}")
-
-    def _extent(self) -> tuple[str, object]:
-        """The field that limits them, and its value."""
-        return "length", self.limit
+            given = to_dict(getattr(self, self.limited_by))
+            raise RecipeError(f"{where}.{self.limited_by}", given, needed, f"use at least {longest}")
 
     @abstractmethod
     def build(self, width: int) -> nn.Module: ...
@@ -116,6 +114,7 @@ class AxialPositions(Positions):
     [...] -> [..., D].
     """
 
+    limited_by: ClassVar[str] = "shape"
     shape: tuple[Count, Count]
     widths: tuple[Count, Count]
     dropout: Rate = 0.0
@@ -124,9 +123,6 @@ class AxialPositions(Positions):
     @property
     def limit(self) -> int:
         return self.shape[0] * self.shape[1]
-
-    def _extent(self) -> tuple[str, object]:
-        return "shape", list(self.shape)
 
     def fit(self, where: str, width: int) -> None:
         if sum(self.widths) != width:

@@ -39,11 +39,6 @@ class Segments(Spec):
     length: Annotated[int, Bound(8, LARGEST)] = 128
 
     @property
-    def backward(self) -> bool:
-        """Whether some rows hold their text from its end to its beginning."""
-        return False
-
-    @property
     def rooms(self) -> tuple[int, ...]:
         """The tokens that each side of an example has room for."""
         return (self.length,)
@@ -58,7 +53,7 @@ class Segments(Spec):
         if memory > 0 and not self.continues:
             needed = f"rows of {type(self).__name__} do not continue where others ended"
             raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take segments=Stream, or use 0")
-        if reads_one_way(model, corruption) and not self.backward:
+        if reads_one_way(model, corruption) and not getattr(self, "both", False):
             needed = "nothing would be read from its end"
             raise RecipeError(f"{where}.objective.segments", type(self).__name__, needed, "use Stream(both=true)")
 

@@ -22,6 +22,5 @@ class Finetune(Spec):
 
     def check(self, where: str) -> None:
         if self.freeze and self.unfreeze_every is not None:
-            raise RecipeError(
-                f"{where}.unfreeze_every", self.unfreeze_every, "the encoder is frozen for good", "use one of the two"
-            )
+            needed = "the encoder is frozen for good"
+            raise RecipeError(f"{where}.unfreeze_every", self.unfreeze_every, needed, "use one of the two")

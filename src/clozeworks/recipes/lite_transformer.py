@@ -38,7 +38,7 @@ def blocks(width: int, kernels: tuple[int, ...], cross: int | None = None, dropp
     return tuple(
         Block(
             Split(  # 4: half of the channels each
-                (Attention(4, dropout=dropped), LightConv(4, kernel, dropped, dynamic=True)),
+                (Attention(4, dropout=dropped), LightConv(4, kernel, dropped, dynamic=True))
             ),
             FeedForward(width, "relu"),  # 3.2: flat, where the usual one is four times as wide inside
             cross=None if cross is None else Attention(cross, dropout=dropped),  # over the whole width

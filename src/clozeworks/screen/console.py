@@ -21,16 +21,8 @@ FIGURES = 12  # characters of a number at most
 
 
 # What a terminal obeys instead of showing it: control characters but tab and new line, and those that turn text round.
-_OBEYED = (
-    *range(9),
-    *range(11, 32),
-    *range(127, 160),
-    0x061C,
-    0x200E,
-    0x200F,
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-)
+_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_OBEYED = (*range(9), *range(11, 32), *range(127, 160), *_TURNING)
 _ESCAPED = {code: f"\\u{code:04x}" for code in _OBEYED}  # in JSON, where those below 32 are escaped already
 _SHOWN = dict.fromkeys(_OBEYED, "\N{REPLACEMENT CHARACTER}")
 
@@ -40,8 +32,7 @@ class SafeConsole(Console):
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            safe = segment if segment.control else Segment(show_controls(segment.text), segment.style)
-            yield safe
+            yield segment if segment.control else Segment(show_controls(segment.text), segment.style)
 
 
 def show_controls(text: str) -> str:

@@ -123,9 +123,8 @@ class SentenceEmbedding(Task):
             raise InputError(table.name, f"{len(table)} row" + "s" * (not len(table)), needed, "add some")
         if not graded and self.loss in ("cosine", "cosent"):
             given = "no scores" if scores is None else f"every score {scores[0]:g}"
-            raise InputError(
-                table.name, given, f"loss {self.loss} learns from scores that differ", "use loss in_batch_negatives"
-            )
+            needed = f"loss {self.loss} learns from scores that differ"
+            raise InputError(table.name, given, needed, "use loss in_batch_negatives")
         if not graded and scores is not None and scores[0] <= 0:
             needed = "pairs that belong together, or scores that differ, are needed"
             raise InputError(table.name, f"every score {scores[0]:g}", needed, "add rows with higher ones")

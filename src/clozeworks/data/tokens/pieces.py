@@ -74,10 +74,7 @@ def byte_level_tokenizer(
 
 
 def suffix_tokenizer(
-    vocabulary: dict[str, int],
-    merges: list[tuple[str, str]],
-    normalizer: normalizers.Normalizer,
-    names: dict[str, str],
+    vocabulary: dict[str, int], merges: list[tuple[str, str]], normalizer: normalizers.Normalizer, names: dict[str, str]
 ) -> tokenizers.Tokenizer:
     """GPT's tokenizer: character-level BPE whose words end in `</w>` (Radford et al. 2018; Sennrich et al. 2016)."""
     model = models.BPE(vocabulary, merges, unk_token=names.get("unk"), end_of_word_suffix=END)

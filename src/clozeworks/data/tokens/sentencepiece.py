@@ -164,10 +164,7 @@ def _normalizer(model: Model) -> normalizers.Sequence:
         steps.append(table)
     if model.single_spaces:
         edges = r" +\z" if model.dummy_prefix else r"\A +| +\z"
-        steps += [
-            normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
-            normalizers.Replace(tokenizers.Regex(edges), ""),
-        ]
+        steps += [normalizers.Replace(tokenizers.Regex(" {2,}"), " "), normalizers.Replace(tokenizers.Regex(edges), "")]
     return normalizers.Sequence(steps)
 
 

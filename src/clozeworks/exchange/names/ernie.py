@@ -10,11 +10,7 @@ from clozeworks.recipe import Recipe
 
 HEADS = {name.replace("Bert", "Ernie"): losses for name, losses in bert.HEADS.items()}
 TASKS = "encoder.embed.tasks"  # read, never built
-NAMES = (
-    *bert.encoder_names("ernie."),
-    (TASKS, "ernie.embeddings.task_type_embeddings"),
-    *bert.HEAD_NAMES,
-)
+NAMES = (*bert.encoder_names("ernie."), (TASKS, "ernie.embeddings.task_type_embeddings"), *bert.HEAD_NAMES)
 
 
 def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:

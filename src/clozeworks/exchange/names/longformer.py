@@ -75,7 +75,7 @@ def _split_windows(recipe: Recipe) -> tuple[list[int], Recipe]:
             raise _refusal(recipe, f"{where}.window.right", window.after, "both sides are equal there")
         if window.left < 1:
             raise _refusal(recipe, f"{where}.window.left", 0, "a window has at least one token a side there")
-        if set(_steps(window)) != {1}:
+        if set(window.dilation if isinstance(window.dilation, tuple) else (window.dilation,)) != {1}:
             raise _refusal(recipe, f"{where}.window.dilation", window.dilation, "windows have no gaps there")
         windows.append(2 * window.left)
         block.mixer = Attention(mixer.heads, mixer.dropout)
@@ -91,10 +91,6 @@ def _split_windows(recipe: Recipe) -> tuple[list[int], Recipe]:
 
 def _refusal(recipe: Recipe, path: str, value: object, needed: str) -> RecipeError:
     return RecipeError(f"{recipe.name}.encoder.{path}", value, needed, "keep the model in its own format")
-
-
-def _steps(window: Window) -> tuple[int, ...]:
-    return window.dilation if isinstance(window.dilation, tuple) else (window.dilation,)
 
 
 FAMILY = Family(

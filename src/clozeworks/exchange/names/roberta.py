@@ -22,10 +22,7 @@ HEAD_NAMES = (
     ("heads.masked_lm", "lm_head"),  # its bias
 )
 NAMES = (*bert.encoder_names("roberta."), *HEAD_NAMES)
-TIED = {
-    "lm_head.decoder.weight": "encoder.embed.words.table.weight",
-    "lm_head.decoder.bias": "heads.masked_lm.bias",
-}
+TIED = {"lm_head.decoder.weight": "encoder.embed.words.table.weight", "lm_head.decoder.bias": "heads.masked_lm.bias"}
 TEMPLATE = InputTemplate(("<s>",), ("</s>", "</s>"), ("</s>",))
 
 

@@ -191,9 +191,8 @@ def _projections(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
 
 def _check_twin(same: bool, name: str) -> None:
     if not same:
-        raise InputError(
-            "weights", f"{name} differs from its tied twin", "it is tied by the config", "check the config"
-        )
+        needed = "it is tied by the config"
+        raise InputError("weights", f"{name} differs from its tied twin", needed, "check the config")
 
 
 def _number(name: str) -> int:

@@ -73,9 +73,8 @@ def _cumulative(vocabulary: Vocabulary) -> np.ndarray:
     global _last
     counts = vocabulary.counts
     if counts is None or not counts.any():
-        raise InputError(
-            "replace.source", "corpus", "the token counts of the corpus are needed", 'use "vocabulary" or "ordinary"'
-        )
+        needed = "the token counts of the corpus are needed"
+        raise InputError("replace.source", "corpus", needed, 'use "vocabulary" or "ordinary"')
     last = _last
     if last is None or last[0] is not counts:
         total = np.cumsum(counts, dtype=np.float64)

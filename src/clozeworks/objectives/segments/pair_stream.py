@@ -43,10 +43,6 @@ class PairStream(Segments):
     reuse: Count = 64
     both: bool = True
 
-    @property
-    def backward(self) -> bool:
-        return self.both
-
     def check(self, where: str) -> None:
         if self.both and self.streams % 2:
             needed = "half of the streams are read backward"

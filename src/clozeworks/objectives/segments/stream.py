@@ -32,10 +32,6 @@ class Stream(Segments):
     streams: Count = 32
     both: bool = False
 
-    @property
-    def backward(self) -> bool:
-        return self.both
-
     def check(self, where: str) -> None:
         if self.both and self.streams % 2:
             needed = "every other stream is read backward"

@@ -116,9 +116,8 @@ def _reading(encoder: TextEncoder, tables: list[Table], task: Task) -> TextEncod
 
 def require_tokenizer(encoder: TextEncoder) -> Tokenizer:
     if encoder.tokenizer is None:
-        raise InputError(
-            encoder.recipe.name, "a model without a tokenizer", "text needs one", "put tokenizer.json beside it"
-        )
+        needed = "text needs one"
+        raise InputError(encoder.recipe.name, "a model without a tokenizer", needed, "put tokenizer.json beside it")
     return encoder.tokenizer
 
 

@@ -185,19 +185,7 @@ def train(ids, ends, first, last, inputs, outputs, keep, noise, tree, window, ne
                         amount, state = noise_for(word, negative, noise[0], noise[1], state, targets)
                     if bags:
                         loss += bag_step(
-                            inputs,
-                            around,
-                            size,
-                            outputs,
-                            targets,
-                            labels,
-                            amount,
-                            mean,
-                            error,
-                            one,
-                            scores,
-                            rate,
-                            due,
+                            inputs, around, size, outputs, targets, labels, amount, mean, error, one, scores, rate, due
                         )
                         measured += due
                         continue
