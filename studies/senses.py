@@ -29,7 +29,7 @@ from studies.study import Study, check_text, mean_interval, pretrain, workspace
 STEPS, TOKENS, LENGTH = 1000, 1024, 32  # of each training: steps, tokens in each, tokens of a row
 RECIPES = {"elmo": "elmo_mini", "bert": "roberta_mini"}
 TIMES = {"elmo": 1, "bert": 5}  # as many steps: it predicts one token of seven, where ELMo predicts each of them twice
-PAIRS, LEAST, PASSED = 24, 80, 100  # homonyms; how often each word of them stands there; so many commonest are left out
+PAIRS, LEAST, PASSED = 24, 80, 100  # homonyms; how often each of their words stands there; the most frequent left out
 PLACES = 40  # of each meaning at most
 TOGETHER, HELD = 25, 5  # sentences of a document; every fifth document is not learned from
 VOCAB = 8000

@@ -252,7 +252,7 @@ def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
         yield from _paragraph(f"No run of `{laptop.name}` has been measured.")
         return
     yield from _paragraph(
-        f"`{laptop.name}` on held-out text; the baseline always guesses the commonest token, and minutes are the "
+        f"`{laptop.name}` on held-out text; the baseline always guesses the most frequent token, and minutes are the "
         "processor's: divide them by the cores that you have."
     )
     measures = ("steps", "tokens", "minutes", "accuracy", "baseline")

@@ -93,7 +93,7 @@ def _random_tokens(material: Material) -> Group:
         new, old = masked.tokens[at], masked.labels[at]
         random = (new != old) & (new != material.vocabulary.mask)
         chance = chances(replace, material)
-        for name, group in (("special", special), ("among the 20 commonest", frequent)):
+        for name, group in (("special", special), ("among the 20 most frequent", frequent)):
             # A random token that came out as the old one, or as the mask, is not seen to be random.
             seen = 1 - chance[old[random]] - chance[material.vocabulary.mask]
             wanted = chance[group].sum() - chance[material.vocabulary.mask] * group[material.vocabulary.mask]

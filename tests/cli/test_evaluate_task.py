@@ -30,7 +30,7 @@ def test_figures_with_intervals_classes_and_mistakes(tuned: Path, test_file: Pat
     assert len(told["worst"]) == min(10, 40 - counts[0][0] - counts[1][1])
     assert any(each["where"].endswith("line 6") for each in told["worst"])
     assert told == facts(capsys, "evaluate", tuned, "--test", test_file)
-    assert max(told["commonest"].values()) >= 0.5
+    assert max(told["most_frequent"].values()) >= 0.5
 
 
 def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path: Path, capsys):

@@ -54,7 +54,7 @@ def test_lines_of_text_are_texts_for_a_model_of_tags(road: Path, tmp_path: Path,
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [len(each["tags"]) for each in found] == [3, 4]
     told = facts(capsys, "evaluate", str(tmp_path / "tags"), "--test", str(file))
-    assert told["commonest"] == {"O": pytest.approx(23 / 27)}
+    assert told["most_frequent"] == {"O": pytest.approx(23 / 27)}
 
 
 def test_labels_that_are_lists_or_look_like_markup(road: Path, tmp_path: Path, capsys):

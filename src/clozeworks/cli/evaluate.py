@@ -256,7 +256,7 @@ def as_json(
         **result.figures,
         "loss": result.loss,
         "intervals": result.intervals,
-        "commonest": baseline,
+        "most_frequent": baseline,
         "classes": {label: each._asdict() for label, each in wrong.classes.items()},
         "confusion": None if matrix is None else {"labels": matrix.labels, "counts": matrix.counts.tolist()},
         "worst": [dataclasses.asdict(each) for each in wrong.worst],
