@@ -114,8 +114,13 @@ def test_a_share_goes_by_the_example_alone():
 
 
 @pytest.mark.parametrize(
-    "given", [MaskPhrases(share=1.5), MaskPhrases(share=-0.1), MaskPhrases(stage="basic", share=0.5)]
+    ("given", "said"),
+    [
+        (MaskPhrases(share=1.5), r"a number in \[0, 1\]"),
+        (MaskPhrases(share=-0.1), r"a number in \[0, 1\]"),
+        (MaskPhrases(stage="basic", share=0.5), "for the stages phrase and entity"),
+    ],
 )
-def test_a_share_is_a_chance_of_annotated_units(given):
-    with pytest.raises(RecipeError, match="a chance from 0 to 1 is needed, in the stages phrase and entity"):
+def test_a_share_is_a_chance_of_annotated_units(given: MaskPhrases, said: str):
+    with pytest.raises(RecipeError, match=said):
         spec.check(given, "corruption")

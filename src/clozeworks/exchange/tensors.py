@@ -99,7 +99,7 @@ def compare(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None
             given, needed = f"a tensor {name}", "the recipe has no such part"
         elif tensors[name].shape != wanted[name].shape:
             given, needed = f"{name} of shape {tuple(tensors[name].shape)}", f"{tuple(wanted[name].shape)} is needed"
-        elif not tensors[name].is_floating_point():
+        elif wanted[name].is_floating_point() and not tensors[name].is_floating_point():
             given, needed = f"{name} of whole numbers", "weights are fractions"
         else:
             continue

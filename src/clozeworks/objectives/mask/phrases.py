@@ -34,9 +34,8 @@ class MaskPhrases(Masking):
     share: Share | None = None
 
     def check(self, where: str) -> None:
-        Masking.check(self, where)
-        if self.share is not None and (self.stage == "basic" or not 0 <= self.share <= 1):
-            needed = "a chance from 0 to 1 is needed, in the stages phrase and entity"
+        if self.share is not None and self.stage == "basic":
+            needed = "it is for the stages phrase and entity"
             raise RecipeError(f"{where}.share", self.share, needed, "0.5 is usual, None takes any unit")
 
     def choose(self, examples: RaggedBatch, keys: np.ndarray) -> Chosen:
