@@ -49,6 +49,10 @@ def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
         tensors.compare(assemble(recipe), weights, where)
     model = assemble(recipe)
     tensors.assign(model, weights, where)
+    for name, parameter in model.named_parameters():
+        if not torch.isfinite(parameter).all():
+            todo = "copy it again, or take an earlier checkpoint"
+            raise InputError(where, f"NaN or infinity in {name}", "finite weights are needed", todo)
     return model.eval()
 
 
