@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import signal
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -350,3 +351,16 @@ def test_a_lock_that_cannot_be_written_is_a_sentence(tmp_path: Path):
         pass
     with atomic_io.hold_lock(tmp_path, "works here"):
         assert atomic_io.holder(tmp_path) == f"{os.getpid()} on {platform.node()}"
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for path in (pipe, link):
+        with pytest.raises(InputError, match="a device, a pipe or a socket; a file is needed"):
+            atomic_io.write_text(path, "text")
+        with pytest.raises(InputError, match="a file stands in the way"), atomic_io.directory(path):
+            pass
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert {each.name for each in tmp_path.iterdir()} == {"pipe", "link"}
