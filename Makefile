@@ -13,7 +13,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c c
 PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart test test-slow faults check format bench docs wheel constraints clean
+.PHONY: help quickstart test test-slow faults fuzz check format bench docs wheel constraints clean
 
 help: ## Say what each target does
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -29,6 +29,9 @@ test-slow: $(VENV)/.test ## The slow tests, under thirty minutes on two cores
 
 faults: $(VENV)/.test ## Break things on purpose, under an hour on two cores; writes docs/reliability.md
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m tests.faults --json docs/reliability.json --page docs/reliability.md $(ARGS)
+
+fuzz: $(VENV)/.test ## Random compositions and inputs: make fuzz ARGS="--cases 1000"
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -W error -m tests.fuzz $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types and spelling; changes nothing
 	$(BIN)/ruff format --check .

@@ -157,7 +157,7 @@ def theirs(work: Workload) -> dict[str, Any]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(work.folder / THEIRS)
     arguments = transformers.TrainingArguments(
         str(work.folder / "out"),
-        per_device_train_batch_size=work.examples_a_step(),  # told, not used: the batches are made above
+        per_device_train_batch_size=work.examples_a_step(),  # given, not used: the batches are made above
         learning_rate=train.learning_rate,
         weight_decay=adam.decay,
         adam_beta1=adam.betas[0],

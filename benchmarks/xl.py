@@ -6,7 +6,7 @@ positions, remembers L vectors of every layer, and reads each token once. `peer`
 `transformers` (GPT-2 of the same shape). Each side is a process of its own; the ratio is the time of a token by the
 window by that with the memory.
 
-How many windows are read at once, and how many tokens go on with a memory at once, each side finds out for itself
+How many windows are read at once, and how many tokens continue with a memory at once, each side finds out for itself
 before it is timed: the fastest counts, and is reported.
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 TEXT = "text"
 PUBLISHED = {800: 363, 1800: 773, 2800: 1409, 3800: 1874}  # Dai et al. 2019, table 9, on a GPU
-SEGMENTS = (64, 128, 256, 512)  # tokens that go on with a memory at once
+SEGMENTS = (64, 128, 256, 512)  # tokens that continue with a memory at once
 TOKENS = (2048, 8192)  # of the windows that are read at once
 
 

@@ -5,7 +5,7 @@
 
 The text is prepared once. Each recipe that ends in _mini gets a run of its own, as long as the others; one that learns
 from a teacher gets the run of bert_mini, which comes first. A recipe whose needs the text does not meet (annotated
-phrases, two-sided text) is left out, with the reason. Interrupted? The same command goes on. At the end there is one
+phrases, two-sided text) is left out, with the reason. Interrupted? The same command continues. At the end there is one
 table, and measured.json, from which the recipes' pages tell what to expect. Minutes there are the processor's: they do
 not depend on what else the machine was doing.
 """
@@ -34,20 +34,20 @@ def main() -> int:
         if not (data / "manifest.json").exists():
             made = {"tokenizer": options.tokenizer} if options.tokenizer else {}
             cw.prepare(options.text, data, lang=options.lang, vocab=options.vocab, heldout=options.heldout, **made)
-        found, skipped = {}, {}
+        results, skipped = {}, {}
         for name in sorted(names, key=lambda name: name != TEACHER):
             figures = trained(name, options, out)
-            (skipped if isinstance(figures, str) else found)[name] = figures
+            (skipped if isinstance(figures, str) else results)[name] = figures
     except cw.InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
-    print(table(found))
+    print(table(results))
     for name, reason in skipped.items():
         print(f"{name}: left out, {reason}")
     label = f"{options.lang}, {options.tokenizer}" if options.tokenizer else options.lang
-    remember(out / "measured.json", label, found)
+    remember(out / "measured.json", label, results)
     print(f"\nwrote  {out / 'measured.json'}")
     return 0
 
@@ -75,7 +75,7 @@ def arguments() -> argparse.Namespace:
 
 
 def trained(name: str, options: argparse.Namespace, out: Path) -> dict[str, Any] | str:
-    """Train one recipe, or go on with it: its figures, or why the text does not suit it."""
+    """Train one recipe, or resume it: its figures, or why the text does not suit it."""
     data, run = out / "data", out / name
     recipe = cw.recipe(name)
     for change in options.set:
@@ -124,7 +124,7 @@ def processor_minutes(run: Path) -> float:
 
 
 def steps_for(minutes: float, recipe: Any, out: Path, more: dict[str, Any]) -> int:
-    """As many steps as the minutes hold, by a short run; remembered, since a run that goes on must not change it."""
+    """As many steps as the minutes hold, by a short run; remembered, since a resumed run must not change it."""
     file = out / "steps.json"
     known = json.loads(file.read_text()) if file.exists() else {}
     if recipe.name not in known:
@@ -136,9 +136,9 @@ def steps_for(minutes: float, recipe: Any, out: Path, more: dict[str, Any]) -> i
     return known[recipe.name]
 
 
-def table(found: dict[str, dict[str, Any]]) -> str:
+def table(results: dict[str, dict[str, Any]]) -> str:
     rows: list[tuple[str, ...]] = [COLUMNS]
-    for name, each in found.items():
+    for name, each in results.items():
         counts = (f"{each[key]:,}" for key in ("parameters", "steps", "tokens"))
         rows.append((name, *counts, f"{each['minutes']:.1f}", f"{each['accuracy']:.1%}", f"{each['unigram']:.1%}"))
     widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
@@ -149,10 +149,10 @@ def table(found: dict[str, dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def remember(file: Path, label: str, found: dict[str, dict[str, Any]]) -> None:
+def remember(file: Path, label: str, results: dict[str, dict[str, Any]]) -> None:
     """Put the figures beside those of other languages and tokenizers."""
     known = json.loads(file.read_text()) if file.exists() else {}
-    for name, figures in found.items():
+    for name, figures in results.items():
         known.setdefault(name, {})[label] = figures
     file.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 

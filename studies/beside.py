@@ -42,7 +42,7 @@ def run(
     table, dev = (read_table(file, COLUMNS[task], ("label",)).table for file in (train, test))
     count = {name: read_numbers(f"--{name}", given, 1)[0] for name, given in
              (("rows", rows), ("epochs", epochs), ("length", length))}  # fmt: skip
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    results: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
     given = (table.rows[: count["rows"]], dev.rows, count["epochs"], count["length"])
     settings = None
     with workspace("beside") as folder:
@@ -54,17 +54,17 @@ def run(
                 else:
                     figure = theirs(task, model, *given, seed, out, settings)
                 seconds, processor = time.perf_counter() - clocks[0], time.process_time() - clocks[1]
-                found[side].append({"accuracy": figure, "seconds": seconds, "cpu_seconds": processor})
-    return {"task": task, "rows": len(given[0]), "measured": len(dev), "seeds": list(seeds), **summary(found)}
+                results[side].append({"accuracy": figure, "seconds": seconds, "cpu_seconds": processor})
+    return {"task": task, "rows": len(given[0]), "measured": len(dev), "seeds": list(seeds), **summary(results)}
 
 
-def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+def summary(results: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
     """Of each side the figures and their mean; their difference beside two pooled standard errors; ratios of time."""
-    figures = {side: [round(each["accuracy"], 4) for each in runs] for side, runs in found.items()}
+    figures = {side: [round(each["accuracy"], 4) for each in runs] for side, runs in results.items()}
     means = {side: statistics.mean(values) for side, values in figures.items()}
     error = math.sqrt(sum(statistics.variance(values) / len(values) for values in figures.values()))
     clocks = {
-        clock: [theirs[clock] / ours[clock] for ours, theirs in zip(found["ours"], found["theirs"], strict=True)]
+        clock: [theirs[clock] / ours[clock] for ours, theirs in zip(results["ours"], results["theirs"], strict=True)]
         for clock in ("seconds", "cpu_seconds")
     }
     return {
@@ -77,7 +77,7 @@ def summary(found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
                     "highest": round(max(ratios), 2)}
             for clock, ratios in clocks.items()
         },
-        "seconds": {side: round(statistics.mean(each["seconds"] for each in runs), 1) for side, runs in found.items()},
+        "seconds": {side: round(statistics.mean(one["seconds"] for one in runs), 1) for side, runs in results.items()},
     }  # fmt: skip
 
 
@@ -116,8 +116,8 @@ def theirs(
         texts = [row[name] for name in COLUMNS[task]]
         return {**tokenizer(*texts, truncation=True, max_length=length), "labels": labels.index(row["label"])}
 
-    def accuracy(found: Any) -> dict[str, float]:
-        return {"accuracy": float(np.mean(found.predictions.argmax(-1) == found.label_ids))}
+    def accuracy(evaluated: Any) -> dict[str, float]:
+        return {"accuracy": float(np.mean(evaluated.predictions.argmax(-1) == evaluated.label_ids))}
 
     trainer = transformers.Trainer(
         net,

@@ -53,12 +53,12 @@ class KneserNey:
     def chances(self, tokens: np.ndarray) -> np.ndarray:
         """[n - 1]: of each word but the first, after up to order - 1 words before it."""
         chance = np.full(len(tokens) - 1, 1 / self.vocab)
-        for length, found in enumerate(self.orders, 1):
+        for length, order in enumerate(self.orders, 1):
             if len(tokens) < length:
                 break
             codes = coded(tokens, length, self.vocab)[max(2 - length, 0) :]
             skipped = len(chance) - len(codes)
-            chance[skipped:] = _mixed(found, codes, self.vocab, chance[skipped:])
+            chance[skipped:] = _mixed(order, codes, self.vocab, chance[skipped:])
         return chance
 
     def perplexity(self, tokens: np.ndarray) -> float:
@@ -80,15 +80,15 @@ def _order(codes: np.ndarray, counts: np.ndarray, vocab: int) -> Order:
     return Order(codes, counts, histories, np.add.reduceat(counts, first), followers, discount)
 
 
-def _mixed(found: Order, codes: np.ndarray, vocab: int, below: np.ndarray) -> np.ndarray:
+def _mixed(order: Order, codes: np.ndarray, vocab: int, below: np.ndarray) -> np.ndarray:
     """The chance of each n-gram's word, given that after the shorter history."""
-    at = np.searchsorted(found.codes, codes).clip(max=len(found.codes) - 1)
-    count = np.where(found.codes[at] == codes, found.counts[at], 0)
+    at = np.searchsorted(order.codes, codes).clip(max=len(order.codes) - 1)
+    count = np.where(order.codes[at] == codes, order.counts[at], 0)
     history = codes // vocab
-    place = np.searchsorted(found.histories, history).clip(max=len(found.histories) - 1)
-    known = found.histories[place] == history
-    total, follow = found.sums[place], found.followers[place]
-    mixed = (np.maximum(count - found.discount, 0) + found.discount * follow * below) / total
+    place = np.searchsorted(order.histories, history).clip(max=len(order.histories) - 1)
+    known = order.histories[place] == history
+    total, follow = order.sums[place], order.followers[place]
+    mixed = (np.maximum(count - order.discount, 0) + order.discount * follow * below) / total
     return np.where(known, mixed, below)
 
 
@@ -101,7 +101,7 @@ def line_of(corpus: Corpus, sep: int) -> np.ndarray:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
+    """0 done, 2 bad input, reported in one sentence."""
     parser = argparse.ArgumentParser(description="Perplexity of held-out text under a model of counts")
     parser.add_argument("data", type=Path, help="a prepared directory")
     parser.add_argument("--order", type=int, default=3, help="words of the longest n-gram (3)")
@@ -111,14 +111,14 @@ def main(words: Sequence[str] | None = None) -> int:
         vocabulary = Tokenizer.load(given.data).vocabulary()
         text, unseen = (line_of(split, vocabulary.sep) for split in splits)
         sides = {"before": (text, unseen), "behind": (text[::-1], unseen[::-1])}
-        found = {name: KneserNey(a, vocabulary.size, given.order).perplexity(b) for name, (a, b) in sides.items()}
+        scores = {name: KneserNey(a, vocabulary.size, given.order).perplexity(b) for name, (a, b) in sides.items()}
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"{given.order}-grams of {len(text):,} words, perplexity of {len(unseen) - 1:,} others:")
-    for name, value in found.items():
+    for name, value in scores.items():
         print(f"  from the words {name} each  {value:.1f}")
-    print(f"  both, as one mean  {math.sqrt(math.prod(found.values())):.1f}")
+    print(f"  both, as one mean  {math.sqrt(math.prod(scores.values())):.1f}")
     return 0
 
 

@@ -2,9 +2,9 @@
 
 A table of vectors has one row a word, whatever the word means there. To know what it means, homonyms are planted
 (Schütze 1992): two words of a text, about as frequent, are written as one, so that every place tells which it was. A
-table, a recurrent model of both ways and a model of hidden words learn that text and nothing of the meanings; told is,
-layer by layer, how often the nearest other place of a homonym, by cosine, has the same meaning. Real words can be
-asked for, too, their meaning being told by a few words beside them.
+table, a recurrent model of both ways and a model of masked words learn that text and nothing of the meanings. Measured
+is, layer by layer, how often the nearest other place of a homonym, by cosine, has the same meaning. Real words can be
+asked for, too, their meaning being known by a few words beside them.
 """
 
 import sys
@@ -54,7 +54,7 @@ def run(
     homonyms being one word here, with how it was measured."""
     check_text(text)
     sentences = list(read_words(text or english.documents()).sentences())
-    real = {name: told(sentences, name, cues) for name, *cues in map(cues_of, words)}
+    real = {name: by_cues(sentences, name, cues) for name, *cues in map(cues_of, words)}
     same: dict[str, dict[str, list[float]]] = {}
     counts: dict[str, int] = {name: len(places) for name, places in real.items()}
     for seed in seeds:
@@ -62,7 +62,7 @@ def run(
             written, places = planted(sentences, homonyms(sentences, seed))
             counts["planted"] = sum(map(len, places.values()))
             makers = train(written, folder, seed, steps)
-            for kind, each in ({"planted": places} | {word: {word: found} for word, found in real.items()}).items():
+            for kind, each in ({"planted": places} | {word: {word: its} for word, its in real.items()}).items():
                 for layer, share in shares(makers, each).items():
                     same.setdefault(layer, {}).setdefault(kind, []).append(round(share, 4))
     return {
@@ -99,7 +99,7 @@ def planted(
     """The sentences to learn from, with homonyms in them, and of each homonym places in the others: as many of one
     meaning as of the other."""
     learned: list[list[str]] = []
-    found: dict[str, tuple[list[Place], list[Place]]] = {name: ([], []) for name, _ in which.values()}
+    by_sense: dict[str, tuple[list[Place], list[Place]]] = {name: ([], []) for name, _ in which.values()}
     for number, sentence in enumerate(sentences):
         written = [which[word][0] if word in which else word for word in sentence]
         if number // TOGETHER % HELD:
@@ -108,8 +108,8 @@ def planted(
         for at, word in enumerate(sentence):
             if word in which:
                 name, meaning = which[word]
-                found[name][meaning].append(Place(written, at, meaning))
-    places = {name: balanced(*both) for name, both in found.items()}
+                by_sense[name][meaning].append(Place(written, at, meaning))
+    places = {name: balanced(*both) for name, both in by_sense.items()}
     return learned, {name: each for name, each in places.items() if each}
 
 
@@ -127,18 +127,18 @@ def cues_of(given: str) -> tuple[str, ...]:
     return parts
 
 
-def told(sentences: Sequence[list[str]], word: str, cues: Sequence[str]) -> list[Place]:
+def by_cues(sentences: Sequence[list[str]], word: str, cues: Sequence[str]) -> list[Place]:
     """The places of a word whose sentence has cues of one meaning alone."""
     sets = [set(each.lower().split(",")) for each in cues]
-    found: tuple[list[Place], list[Place]] = ([], [])
+    by_sense: tuple[list[Place], list[Place]] = ([], [])
     for sentence in sentences:
         if word in sentence:
             which = [meaning for meaning, cues in enumerate(sets) if cues.intersection(sentence)]
             if len(which) == 1:
-                found[which[0]].append(Place(sentence, sentence.index(word), which[0]))
-    places = balanced(*found)
+                by_sense[which[0]].append(Place(sentence, sentence.index(word), which[0]))
+    places = balanced(*by_sense)
     if not places:
-        given = f"{word}: {len(found[0])} and {len(found[1])} places"
+        given = f"{word}: {len(by_sense[0])} and {len(by_sense[1])} places"
         raise InputError("--word", given, "two places of each meaning are needed", "give more cues or more text")
     return places
 
@@ -176,12 +176,12 @@ def recipe_for(name: str, seed: int, steps: int) -> Any:
 
 def shares(made: dict[str, Any], places: dict[str, list[Place]]) -> dict[str, float]:
     """By kind of vector the share of places whose nearest one has the same meaning, a mean over words."""
-    found: dict[str, list[float]] = {}
+    correct: dict[str, list[float]] = {}
     for each in places.values():
         meanings = np.array([place.meaning for place in each])
         for layer, vectors in described(made, each).items():
-            found.setdefault(layer, []).append(same_meaning(vectors, meanings))
-    return {layer: float(np.mean(values)) for layer, values in found.items()}
+            correct.setdefault(layer, []).append(same_meaning(vectors, meanings))
+    return {layer: float(np.mean(values)) for layer, values in correct.items()}
 
 
 def same_meaning(vectors: np.ndarray, meanings: np.ndarray) -> float:
@@ -203,14 +203,14 @@ def same_meaning(vectors: np.ndarray, meanings: np.ndarray) -> float:
 def described(made: dict[str, Any], places: list[Place]) -> dict[str, np.ndarray]:
     """Of each kind of vector an array [places, D]."""
     table = made["word2vec"]
-    found = {
+    summary = {
         "word2vec": np.stack([row(table, place.sentence[place.at]) for place in places]),
         "words around": np.stack([around(table, place) for place in places]),
     }
     for name in RECIPES:
         for number, layer in enumerate(layers(made[name], places)):
-            found[f"{name} {number}"] = layer
-    return found
+            summary[f"{name} {number}"] = layer
+    return summary
 
 
 def row(table: Vectors, word: str) -> np.ndarray:

@@ -60,6 +60,13 @@ def text(documents: int, seed: int) -> str:
     return "\n\n".join(" ".join(sentence() for _ in range(draw.randint(3, 9))) for _ in range(documents)) + "\n"
 
 
+def override(words: list[str], *more: object) -> list[str]:
+    """Options, a value each, but for those that are given again, which the command line refuses, and the others."""
+    given = list(map(str, more))
+    pairs = [words[at : at + 2] for at in range(0, len(words), 2)]
+    return [word for pair in pairs if pair[0] == "--set" or pair[0] not in given for word in pair] + given
+
+
 def size(data: Path) -> int:
     return json.loads((data / "manifest.json").read_text())["tokenizer"]["size"]
 

@@ -12,13 +12,13 @@ QUICK = ["--epochs", "6", "--batch-size", "8", "--max-length", "16", "--set", "t
 
 def rows(count: int = 48, seed: int = 0) -> list[dict[str, Any]]:
     """Which of two kinds of words has a text?"""
-    draw, found = random.Random(seed), []
+    draw, records = random.Random(seed), []
     for number in range(count):
         label = draw.choice([*SIDES])
         words = [draw.choice(SIDES[label]), *draw.choices(PLAIN, k=draw.randint(0, 4))]
         draw.shuffle(words)
-        found.append({"text": " ".join(words), "label": label, "number": number})
-    return found
+        records.append({"text": " ".join(words), "label": label, "number": number})
+    return records
 
 
 def write(file: Path, given: list[dict[str, Any]]) -> Path:

@@ -21,12 +21,12 @@ TINY = {
 
 def pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """Sentences that are translated word by word."""
-    draw, found = random.Random(seed), []
+    draw, results = random.Random(seed), []
     for _ in range(count):
         words = [draw.randrange(len(ENGLISH)) for _ in range(draw.randint(2, 6))]
         sides = [" ".join(language[word] for word in words) for language in (ENGLISH, GERMAN)]
-        found.append((f"{sides[0]}.", f"{sides[1]}!"))
-    return found
+        results.append((f"{sides[0]}.", f"{sides[1]}!"))
+    return results
 
 
 def write_json(path: Path, rows: list[tuple[str, str]]) -> Path:

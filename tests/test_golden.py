@@ -66,10 +66,10 @@ def write_text(folder: Path) -> dict[str, Path]:
     texts = [" ".join(sentence(draw) for _ in range(draw.randint(3, 9))) for _ in range(150)]
     rows = [{"text": text, "entities": [[0, text.index(" ", 8)]]} for text in texts]
     sides = [{"a": sentence(draw), "b": sentence(draw)} for _ in range(300)]
-    found = {"documents": folder / "documents", "sides": folder / "sides"}
-    prepare(rows, found["documents"], vocab=VOCAB, heldout=0)
-    prepare(sides, found["sides"], vocab=VOCAB, heldout=0, pairs=("a", "b"))
-    return found
+    folders = {"documents": folder / "documents", "sides": folder / "sides"}
+    prepare(rows, folders["documents"], vocab=VOCAB, heldout=0)
+    prepare(sides, folders["sides"], vocab=VOCAB, heldout=0, pairs=("a", "b"))
+    return folders
 
 
 # ---- what is trained
@@ -149,7 +149,9 @@ GIVEN: dict[str, dict[str, Any]] = {
 
 def cases() -> dict[str, Callable[[], Recipe]]:
     """Every recipe by its name, then every format, mask and optimizer that none of them has."""
-    found: dict[str, Callable[[], Recipe]] = {name: lambda make=make: shrink(make()) for name, make in named().items()}
+    recipes: dict[str, Callable[[], Recipe]] = {
+        name: lambda make=make: shrink(make()) for name, make in named().items()
+    }
     used = {type(part) for make in named().values() for _, part in spec.walk(make())}
     for module, base, varied in KINDS:
         for name in module.__all__:
@@ -157,8 +159,8 @@ def cases() -> dict[str, Callable[[], Recipe]]:
             if issubclass(kind, base) and kind not in used:
                 given = {"length": LENGTH} if issubclass(kind, Segments) else {}
                 part = kind(**given, **GIVEN.get(name, {}))
-                found[f"with {name}"] = lambda part=part, varied=varied: varied(copy.deepcopy(part))
-    return found
+                recipes[f"with {name}"] = lambda part=part, varied=varied: varied(copy.deepcopy(part))
+    return recipes
 
 
 def teacher_of(r: Recipe) -> Teacher | None:

@@ -22,12 +22,12 @@ EXTRAS = {
 
 def included(extra: str) -> set[str]:
     """Extras that an extra contains, itself too."""
-    found = {extra}
+    extras = {extra}
     for line in PROJECT["optional-dependencies"][extra]:
         if line.startswith("clozeworks["):
             for name in Requirement(line).extras:
-                found |= included(name)
-    return found
+                extras |= included(name)
+    return extras
 
 
 def test_dev_includes_every_other_extra():
@@ -64,8 +64,8 @@ def test_types_are_shipped():
 def test_make_help_tells_every_target():
     phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert phony
-    told = subprocess.run(["make", "-s", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True).stdout
-    assert sorted(line.split()[1] for line in told.splitlines()) == sorted(phony[1].split())
+    output = subprocess.run(["make", "-s", "-C", str(ROOT), "help"], check=True, capture_output=True, text=True).stdout
+    assert sorted(line.split()[1] for line in output.splitlines()) == sorted(phony[1].split())
 
 
 def test_ci_runs_what_people_run():

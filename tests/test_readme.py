@@ -19,7 +19,7 @@ PAGES = sorted(page.relative_to(ROOT).as_posix() for page in (ROOT / "docs").rgl
 
 
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
-    return [found for found in BLOCK.findall((ROOT / page).read_text()) if found[0] in languages]
+    return [block for block in BLOCK.findall((ROOT / page).read_text()) if block[0] in languages]
 
 
 def run(page: str, folder: Path, server: str | None = None) -> None:
@@ -135,10 +135,11 @@ def commands_page() -> str:
             written = " ".join(filter(None, [*action.option_strings[:1], str(action.metavar or "")]))
             lines.append(f"| `{written.replace('|', chr(92) + '|')}` | {action.help} |")
         lines.append("")
-    codes = (
-        "0: done; 2: bad input, told in one sentence; 130 or 143: interrupted by Ctrl-C or SIGTERM; 1: a bug of ours"
-    )
-    lines += [f"Exit code {codes}.", ""]
+    lines += [
+        "Exit code 0: done; 2: bad input, or what this machine cannot give (memory, room, an output), reported in one",
+        "sentence; 130 or 143: interrupted by Ctrl-C or SIGTERM; 141: its reader has gone; 1: a bug of ours.",
+        "",
+    ]
     return "\n".join(lines)
 
 

@@ -87,9 +87,9 @@ def small(recipe: Recipe) -> bool:
 
 def line(name: str, kin: dict[str, str | None]) -> list[str]:
     """The recipe, what it is made from, and so on to the root."""
-    found: list[str] = []
+    parts: list[str] = []
     at: str | None = name
     while at is not None:
-        found.append(at)
+        parts.append(at)
         at = kin[at]
-    return found
+    return parts

@@ -55,9 +55,9 @@ def pages(measured: dict[str, Any]) -> dict[str, str]:
     """Every page by its path below docs/."""
     made = {name: function() for name, function in named().items()}
     kin = family()
-    found = {f"recipes/{name}.md": page(made[name], made, kin, measured) for name in made}
+    written = {f"recipes/{name}.md": page(made[name], made, kin, measured) for name in made}
     index = [*branches(made, kin), "", *_side_by_side(measured)]
-    return {"recipes.md": INDEX + "\n".join(index) + SOURCE, **found}
+    return {"recipes.md": INDEX + "\n".join(index) + SOURCE, **written}
 
 
 def branches(made: dict[str, Recipe], kin: dict[str, str | None], above: str | None = None, deep: int = 0) -> list[str]:
@@ -112,8 +112,8 @@ def _changes(recipe: Recipe, made: dict[str, Recipe], kin: dict[str, str | None]
         if other == recipe.name:
             continue
         yield from _paragraph(f"Of {_linked(other)} (`clozeworks diff {other} {recipe.name}`):")
-        found = changes(made[other], recipe)
-        rows = [(_code(path), _code(shown(old)), _code(shown(new))) for path, (old, new) in found.items()]
+        differences = changes(made[other], recipe)
+        rows = [(_code(path), _code(shown(old)), _code(shown(new))) for path, (old, new) in differences.items()]
         yield from _table(("field", other, recipe.name), rows)
 
 
@@ -127,11 +127,11 @@ def _parameters(recipe: Recipe) -> Iterator[str]:
         alone.encoder.stack.share = Share()
         names = {"attention": "for attention", "ffn": "for the feed-forward part"}
         sets = [f"{_sets(getattr(share, name) or depth)} {each}" for name, each in names.items()]
-        told = f"share {sets[0].replace(' for', ' of weights for')} and {sets[1]}"
+        sharing = f"share {sets[0].replace(' for', ' of weights for')} and {sets[1]}"
         if share.attention is None and share.ffn is None:
-            told = f"share {_sets(share.bias or depth)} of the vectors that belong to no token or distance"
+            sharing = f"share {_sets(share.bias or depth)} of the vectors that belong to no token or distance"
         yield from _paragraph(
-            f"The {depth} layers {told}, each counted once; with their own it would be {count_parameters(alone):,}."
+            f"The {depth} layers {sharing}, each counted once; with their own it would be {count_parameters(alone):,}."
         )
 
 
@@ -172,9 +172,9 @@ def sizes(recipe: Recipe) -> list[tuple[str, str, int]]:
     add("pooler", _code(shown(encoder.pooler)), "encoder.pooler.")
     for loss in recipe.objective.losses:
         add(f"head of {loss.name}", _code(shown(loss)), f"heads.{loss.name}.")
-    told, whole = sum(count for *_, count in rows), sum(counts.values())
-    if told < whole:
-        rows.append(("other", "", whole - told))
+    listed, whole = sum(count for *_, count in rows), sum(counts.values())
+    if listed < whole:
+        rows.append(("other", "", whole - listed))
     without = count_parameters(recipe, heads=False)
     published = "the published encoder" if recipe.decoder is None else "encoder and decoder alone"
     return [*rows, ("**all**", f"as pretrained; {without:,} as {published}", whole)]
@@ -202,8 +202,8 @@ def schedule(train: Train, longest: int) -> list[tuple[str, str]]:
         ("batch", f"{train.batch_tokens:,} tokens, {train.batch_tokens // length:,} rows of {length}"),
     ]
     if train.phases:
-        told = ", then ".join(f"{phase.share:.0%} of the steps with rows of {phase.length}" for phase in train.phases)
-        rows.append(("lengths", told))
+        phases = (f"{phase.share:.0%} of the steps with rows of {phase.length}" for phase in train.phases)
+        rows.append(("lengths", ", then ".join(phases)))
     warmup = f"{train.warmup:.0%} of the steps" if train.warmup < 1 else f"{train.warmup:,.0f} steps"
     rows.append(("learning rate", f"{train.learning_rate:g}, after a warm-up over {warmup}"))
     rows.append(("schedule", _code(shown(train.schedule))))
@@ -247,8 +247,8 @@ def _side_by_side(measured: dict[str, Any]) -> Iterator[str]:
 
 def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
     yield from ["## What to expect", ""]
-    found = measured.get(laptop.name, {})
-    if not found:
+    values = measured.get(laptop.name, {})
+    if not values:
         yield from _paragraph(f"No run of `{laptop.name}` has been measured.")
         return
     yield from _paragraph(
@@ -256,10 +256,10 @@ def _expected(laptop: Laptop, measured: dict[str, Any]) -> Iterator[str]:
         "processor's: divide them by the cores that you have."
     )
     measures = ("steps", "tokens", "minutes", "accuracy", "baseline")
-    bits = ("bits a character",) if any("bits_per_character" in figures for figures in found.values()) else ()
+    bits = ("bits a character",) if any("bits_per_character" in figures for figures in values.values()) else ()
     headings = ("language", *measures, *bits, "command")
     rows = []
-    for language, figures in sorted(found.items()):
+    for language, figures in sorted(values.items()):
         accuracy, baseline = (f"{figures[name]:.1%}" for name in ("accuracy", "unigram"))
         numbers = (f"{figures['steps']:,}", f"{figures['tokens']:,}", f"{figures['minutes']:.1f}", accuracy, baseline)
         spent = (f"{figures['bits_per_character']:.2f}" if "bits_per_character" in figures else "",) if bits else ()
@@ -287,12 +287,12 @@ def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], numbers: Sequ
 def write(docs: Path) -> None:
     """Write the pages that changed, and delete those of recipes that are gone."""
     file = docs / MEASURED
-    found = pages(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
+    written = pages(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
     (docs / "recipes").mkdir(exist_ok=True)
     for path in (docs / "recipes").glob("*.md"):
-        if f"recipes/{path.name}" not in found:
+        if f"recipes/{path.name}" not in written:
             path.unlink()
-    for name, text in found.items():
+    for name, text in written.items():
         atomic_io.write_bytes(docs / name, text.encode())
 
 

@@ -75,7 +75,7 @@ def pretrain(
     teacher: TextEncoder | StrPath | None = None,
     **more: Any,
 ) -> Result:
-    """Train a recipe on prepared directories, several of them with weights; goes on where `out` has a checkpoint.
+    """Train a recipe on prepared directories, several of them with weights; resumes where `out` has a checkpoint.
 
     `teacher`, for recipes that distil, is what `load` gives, or a path for it. `more` goes to
     `clozeworks.train.pretrain.pretrain`: source, device, progress, console, writers.

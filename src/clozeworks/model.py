@@ -11,12 +11,13 @@ from clozeworks.core.bounds import Bound, Count, NonNegative
 from clozeworks.core.context import AttentionCapture, Context, Source
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
-from clozeworks.core.spec import Spec
+from clozeworks.core.spec import Spec, walk
 from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.nn.decoder import Decoder, DecoderLayer, crosses
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
+from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Stack, StackLayer
 from clozeworks.objectives.objective import Loss, LossLayer
 
@@ -54,6 +55,13 @@ class Encoder(Spec):
     def check(self, where: str) -> None:
         self.embed.fit(f"{where}.embed", self.width, self.vocab)
         self.stack.fit(f"{where}.stack", self.width)
+        alone = self.embed.positions is None and not self.embed.segments
+        if self.embed.word_dropout and alone and any(isinstance(part, LayerNorm) for _, part in walk(self)):
+            needed = (
+                "a word that is dropped is zeros with nothing added, and a norm divides by how much a vector varies"
+            )
+            todo = "use 0, or positions, or no norms"
+            raise RecipeError(f"{where}.embed.word_dropout", self.embed.word_dropout, needed, todo)
 
     def check_readers(self, where: str, losses: tuple[Loss, ...], decoder: Decoder | None) -> None:
         """Raise `RecipeError` if it cannot give what the losses, or the decoder before them, read of it."""

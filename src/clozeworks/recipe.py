@@ -1,5 +1,6 @@
 """A recipe: everything that defines a pretrained model, as one tree of specs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,6 +8,7 @@ import torch
 
 from clozeworks.core import spec
 from clozeworks.core.spec import Spec
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.model import Encoder, Model, initialise
 from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.decoder import Decoder
@@ -14,6 +16,7 @@ from clozeworks.nn.pooling import Pooling
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.objective import Objective
 from clozeworks.optim.settings import Distil, Finetune, Train
+from clozeworks.starts.initializer import Fresh, Initializer
 from clozeworks.tasks.task import Task
 
 
@@ -29,13 +32,15 @@ class Recipe(Spec):
     decoder: Decoder | None = None
     finetune: Finetune | None = None
     pooling: Pooling | None = None
+    start: tuple[Initializer, ...] = ()  # how fresh weights begin otherwise than at random
 
     def check(self, where: str) -> None:
         """Ask each part whether it goes with the others: the first that does not says why."""
         objective, model, task = self.objective, self.architecture, self.task
         self.encoder.check_readers(f"{where}.encoder", objective.losses, self.decoder)
         if self.decoder is not None:
-            self.decoder.fit(f"{where}.decoder", self.encoder.stack.out_width(self.encoder.width))
+            width = self.encoder.width
+            self.decoder.fit(f"{where}.decoder", self.encoder.stack.out_width(width), width)
         objective.check_model(where, model)
         if task is not None:
             batch_size = None if self.finetune is None else self.finetune.batch_size
@@ -46,6 +51,11 @@ class Recipe(Spec):
                 embed.positions.check_length(f"{where}.{side}.embed.positions", self.longest())
         if self.distil is not None:
             self.distil.check_model(f"{where}.distil", model)
+        for index, initializer in enumerate(self.start):
+            initializer.check_model(f"{where}.start.{index}", model, objective)
+        for index, phase in enumerate(self.train.phases):
+            if phase.mask_rate is not None:
+                objective.at_rate(phase.mask_rate, f"{where}.train.phases.{index}.mask_rate")
         self.train.check_length(f"{where}.train", self.longest())
 
     @property
@@ -77,6 +87,13 @@ class Recipe(Spec):
     def recurrent(self) -> bool:
         """Whether the encoder reads one way, and knows of what it read no more than a state."""
         return self.reading == "causal" and self.encoder.stack.stateful
+
+    @property
+    def brief(self) -> bool:
+        """Whether the encoder is one that is pretrained for minutes: narrow, and without dropout, since it reads its
+        text a few times at most."""
+        drops = any(getattr(part, "dropout", 0.0) for _, part in spec.walk(self.encoder))
+        return self.encoder.width < 512 and not drops and not self.recurrent
 
     @property
     def length(self) -> int:
@@ -112,11 +129,28 @@ def build(recipe: Recipe) -> Model:
         torch.manual_seed(recipe.train.seed)
         model = assemble(recipe)
     initialise(model, recipe.encoder.init, recipe.train.seed)
+    begin(recipe, model)
     if recipe.finetune is not None and recipe.finetune.freeze:
         model.freeze()
     if recipe.distil is not None and recipe.distil.freeze_positions and model.encoder.embed.positions is not None:
         model.encoder.embed.positions.requires_grad_(False)
     return model
+
+
+def begin(recipe: Recipe, model: Model, corpora: Sequence[tuple[Corpus, float]] | None = None) -> list[str]:
+    """Let fresh weights begin as `Recipe.start` says: without text what needs none, with text the rest.
+
+    Returns what to report.
+    """
+    fresh = Fresh(
+        model=model,
+        objective=recipe.objective,
+        deviation=recipe.encoder.init,
+        seed=recipe.train.seed,
+        corpora=corpora or (),
+    )
+    chosen = [each for each in recipe.start if each.reads_text == (corpora is not None)]
+    return [note for initializer in chosen for note in initializer.begin(fresh)]
 
 
 def count_parameters(recipe: Recipe, heads: bool = True) -> int:

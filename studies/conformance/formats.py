@@ -281,7 +281,9 @@ def _stream(material: Material) -> list[Result]:
     torn = int((starts[filled][1:] != ends[filled][:-1]).sum())
     begins = int((~plan.fields["continues"]).sum())
     return [
-        exact("Stream: rows that do not go on where their stream stood", "0", "Transformer-XL 3.2", torn, 0, len(plan)),
+        exact(
+            "Stream: rows that do not continue where their stream stood", "0", "Transformer-XL 3.2", torn, 0, len(plan)
+        ),
         exact("Stream: rows of 8 streams that begin one", "8", "Transformer-XL 3.2", begins, 8, len(plan)),
         exact("Stream: tokens that an epoch leaves out", "0", "", tokens - shown(plan, material.text), 0, tokens),
     ]

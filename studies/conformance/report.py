@@ -147,7 +147,7 @@ HEADINGS = (
 
 
 def cells(result: Result) -> tuple[str, ...]:
-    return result.what, result.paper, result.source, result.measured, f"{result.n:,}", result.told
+    return result.what, result.paper, result.source, result.measured, f"{result.n:,}", result.description
 
 
 def described(each: Packed) -> tuple[str, ...]:

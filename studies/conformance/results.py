@@ -36,7 +36,7 @@ class Result:
         return "agrees" if abs(self.distance) <= LIMIT else "outside"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """The verdict for people."""
         return f"{self.verdict}, {abs(self.distance):.1f} s.e." if self.distance is not None else self.verdict
 

@@ -81,7 +81,7 @@ def _sizes(bins: Bins, count: int, key: np.ndarray) -> np.ndarray:
 
 
 def _units(words: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """[words] bits: where a word begins or goes on with a phrase (two to four words) or an entity (one to three)."""
+    """[words] bits: where a word begins or continues a phrase (two to four words) or an entity (one to three)."""
     place = ragged_arange(np.zeros_like(words), words)
     block = np.cumsum(place % BLOCK == 0) - 1
     inside = place % BLOCK

@@ -39,19 +39,19 @@ def _gpus(text: str) -> list[int]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """0 done, 2 bad input, told in one sentence."""
+    """0 done, 2 bad input, reported in one sentence."""
     parser = Arguments("scale", ABOUT, EXAMPLE)
     parser.add_argument("--gpus", default="8,64,512", help="numbers of GPUs, with commas")
     parser.add_argument("--recipe", default="bert_large", help="name of a recipe")
     parser.add_argument("--set", action="append", default=[], metavar="PATH=VALUE", help="change an assumption")
-    parser.add_argument("--json", action="store_true", help="one object with every result, in bytes and seconds")
+    parser.add_argument("--json", action="store_true", help="one object with every plan, in bytes and seconds")
     try:
         options = parser.parse_args(words)
-        found = plan_for(options.recipe, _gpus(options.gpus), options.set)
+        planned = plan_for(options.recipe, _gpus(options.gpus), options.set)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    sys.stdout.write(json.dumps(as_json(found), allow_nan=False) + "\n" if options.json else page(found))
+    sys.stdout.write(json.dumps(as_json(planned), allow_nan=False) + "\n" if options.json else page(planned))
     return 0
 
 

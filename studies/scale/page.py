@@ -56,7 +56,7 @@ def _arithmetic(plan: Plan) -> Iterator[str]:
     yield from _paragraph(
         "The passes are estimated in fp32, so the memory below is an upper bound: autocast to bf16 keeps less. An "
         "earlier version of this page counted by formulas for plain encoders in bf16, which gave about two thirds of "
-        "these bytes. FLOPs are by each part's definition, the last layer in full, where training goes on only with "
+        "these bytes. FLOPs are by each part's definition, the last layer in full, where training continues only with "
         "the tokens that a loss reads."
     )
 

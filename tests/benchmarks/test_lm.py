@@ -49,15 +49,15 @@ def segment(tokens: int, seconds: float, cpu: float, peak: float) -> dict:
     return {"steps": 4, "tokens": tokens, "seconds": seconds, "cpu_seconds": cpu, "peak_mb": peak}
 
 
-def test_the_ratio_is_of_pairs_and_its_spread_is_told():
+def test_the_ratio_is_of_pairs_and_its_spread_is_reported():
     ours = [segment(1000, 1.0, 2.0, 50.0), segment(1000, 2.0, 2.0, 60.0), segment(1000, 1.0, 4.0, 60.0)]
     theirs = [segment(500, 1.0, 2.0, 90.0), segment(500, 2.0, 1.0, 120.0), segment(500, 4.0, 4.0, 120.0)]
-    found = summarize({"ours": ours, "theirs": theirs})
-    assert found["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
-    assert found["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
-    assert found["peak_memory_ratio"] == 0.5
-    assert found["sides"]["ours"]["real_tokens_a_step"] == 250
-    assert compare_speeds({"small": found}) == [
+    result = summarize({"ours": ours, "theirs": theirs})
+    assert result["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
+    assert result["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
+    assert result["peak_memory_ratio"] == 0.5
+    assert result["sides"]["ours"]["real_tokens_a_step"] == 250
+    assert compare_speeds({"small": result}) == [
         ("small", "1,000", "250", "2.00  (2.00 to 8.00)", "2.00  (1.00 to 2.00)", "0.50")
     ]
 

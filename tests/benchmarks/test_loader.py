@@ -13,22 +13,22 @@ def test_waiting_is_weighed_by_time_and_the_first_step_stands_apart():
         {"step": 5, "tokens": 500, "tokens_per_second": 100.0, "data_wait_share": 0.01},
         {"step": 10, "tokens": 1000, "tokens_per_second": 50.0, "data_wait_share": 0.03},
     ]
-    found = loader.measure_waiting(rows)
-    assert found["steps"] == 9
-    assert found["seconds"] == pytest.approx(4 + 10)
-    assert found["waited"] == pytest.approx(0.04 + 0.3)
-    assert found["first_step_waited"] == pytest.approx(1.0)
-    assert found["highest_share"] == 0.03
+    result = loader.measure_waiting(rows)
+    assert result["steps"] == 9
+    assert result["seconds"] == pytest.approx(4 + 10)
+    assert result["waited"] == pytest.approx(0.04 + 0.3)
+    assert result["first_step_waited"] == pytest.approx(1.0)
+    assert result["highest_share"] == 0.03
 
 
 def test_the_loader_is_compared_with_the_steps_of_its_own_run():
     row = {"steps": 10, "seconds": 5.0, "waited": 0.1, "first_step_waited": 0.02, "highest_share": 0.04,
            "batches": 100, "loader_seconds": 0.5, "loader_cpu_seconds": 0.4}  # fmt: skip
-    found = loader.summary([row, row | {"seconds": 10.0}, row | {"loader_seconds": 1.0}])
-    assert found["ratio"] == {"median": 100.0, "lowest": 50.0, "highest": 200.0}
-    assert found["data_wait_share"] == {"median": 0.02, "lowest": 0.01, "highest": 0.02}
-    assert found["steps_per_second"] == 2.0
-    assert found["loader_cpu_ms_a_batch"] == 4.0
+    result = loader.summary([row, row | {"seconds": 10.0}, row | {"loader_seconds": 1.0}])
+    assert result["ratio"] == {"median": 100.0, "lowest": 50.0, "highest": 200.0}
+    assert result["data_wait_share"] == {"median": 0.02, "lowest": 0.01, "highest": 0.02}
+    assert result["steps_per_second"] == 2.0
+    assert result["loader_cpu_ms_a_batch"] == 4.0
 
 
 @pytest.mark.slow
@@ -37,8 +37,8 @@ def test_the_whole_of_it():
         recipes=("bert_tiny",), vocab=1000, documents=40, repetitions=2, steps=6, batches=5, threads=1
     )
     figures = json.loads(json.dumps(loader.run(small), allow_nan=False))
-    told = figures["recipes"]["bert_tiny"]
-    assert 0 <= told["data_wait_share"]["median"] < 1
+    figures_of_recipe = figures["recipes"]["bert_tiny"]
+    assert 0 <= figures_of_recipe["data_wait_share"]["median"] < 1
     assert [row["steps"] for row in figures["segments"]["bert_tiny"]] == [5, 5]
     assert [row["batches"] for row in figures["segments"]["bert_tiny"]] == [5, 5]
     assert loader.render(figures)

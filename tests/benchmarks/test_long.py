@@ -23,17 +23,17 @@ def row(seconds: float, cpu: float, peak: float) -> dict:
 
 
 def test_ratios_are_of_one_repetition_and_memory_is_above_the_idle_process():
-    found = long.summary(
+    result = long.summary(
         {
             "window": [row(2.0, 4.0, 150.0), row(4.0, 4.0, 140.0)],
             "longformer": [row(6.0, 8.0, 300.0), row(8.0, 12.0, 310.0)],
         }
     )
-    assert found["seconds"]["window"] == {"median": 1.5, "lowest": 1.0, "highest": 2.0}
-    assert found["ratio"] == {"longformer": {"median": 2.5, "lowest": 2.0, "highest": 3.0}}
-    assert found["cpu_ratio"]["longformer"]["median"] == 2.5
-    assert found["mb"] == {"window": 50.0, "longformer": 210.0}
-    assert found["mb_ratio"] == {"longformer": 4.2}
+    assert result["seconds"]["window"] == {"median": 1.5, "lowest": 1.0, "highest": 2.0}
+    assert result["ratio"] == {"longformer": {"median": 2.5, "lowest": 2.0, "highest": 3.0}}
+    assert result["cpu_ratio"]["longformer"]["median"] == 2.5
+    assert result["mb"] == {"window": 50.0, "longformer": 210.0}
+    assert result["mb_ratio"] == {"longformer": 4.2}
 
 
 @pytest.mark.parametrize("power", [1.0, 1.3, 2.0])
@@ -67,9 +67,9 @@ def test_ours_with_a_window_is_as_large_as_the_peer_class():
 
 
 def test_reversible_layers_keep_as_much_at_any_depth():
-    found = long_sides.count_saved_bytes(SMALL, 32)
-    assert found["lsh"]["2"] == found["lsh"]["4"]
-    assert found["window"]["4"] > 1.5 * found["window"]["2"]
+    result = long_sides.count_saved_bytes(SMALL, 32)
+    assert result["lsh"]["2"] == result["lsh"]["4"]
+    assert result["window"]["4"] > 1.5 * result["window"]["2"]
 
 
 def test_a_side_answers_line_by_line(tmp_path, monkeypatch):
@@ -107,11 +107,11 @@ def test_the_path_is_the_one_that_is_taken(monkeypatch):
     monkeypatch.delenv(BORDER, raising=False)
     assert [long.path(SMALL, length, "both") for length in (136, 137)] == ["mask", "pieces"]
     monkeypatch.setenv(BORDER, "10")
-    found = [long.path(SMALL, length, mode) for mode in long.MODES for length in (82, 83)]
-    assert found == ["mask", "pieces", "mask", "mask"]  # what was measured counts where nothing is learned
+    results = [long.path(SMALL, length, mode) for mode in long.MODES for length in (82, 83)]
+    assert results == ["mask", "pieces", "mask", "mask"]  # what was measured counts where nothing is learned
 
 
-def test_it_is_told_and_drawn(tmp_path):
+def test_it_is_reported_and_drawn(tmp_path):
     from rich.console import Console
 
     mine = row(2.0, 4.0, 150.0) | {"path": "pieces"}
@@ -125,11 +125,11 @@ def test_it_is_told_and_drawn(tmp_path):
     }  # fmt: skip
     console = Console(width=200, record=True)
     console.print(long_report.render(figures))
-    told = console.export_text()
-    assert any(line.split() == ["512", "1,000.0", "3,000.0", "3.00"] for line in told.splitlines())
-    assert any(line.split() == ["512", "50", "200", "4.00"] for line in told.splitlines())
-    assert "1.0 MB at 2, 1.0 MB at 4" in told
-    assert "dropout 0.1 of vectors and of weights" in told
-    assert "window went by: 512 pieces, 1,024 pieces" in told
+    output = console.export_text()
+    assert any(line.split() == ["512", "1,000.0", "3,000.0", "3.00"] for line in output.splitlines())
+    assert any(line.split() == ["512", "50", "200", "4.00"] for line in output.splitlines())
+    assert "1.0 MB at 2, 1.0 MB at 4" in output
+    assert "dropout 0.1 of vectors and of weights" in output
+    assert "window went by: 512 pieces, 1,024 pieces" in output
     long_report.draw(rows, str(tmp_path / "long.svg"))
     assert "<svg" in (tmp_path / "long.svg").read_text()

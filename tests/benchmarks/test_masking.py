@@ -102,10 +102,10 @@ def test_sides_work_in_turns_and_the_first_one_changes():
 
 def test_ratios_are_of_pairs():
     rates = {"ours, batch": [10.0, 20.0, 30.0], "ours, corrupt": [40.0, 40.0, 60.0], "theirs, batch": [2.0, 5.0, 5.0]}
-    found = masking.compare_rates(rates)
-    assert found["batch / batch"] == {"median": 5.0, "lowest": 4.0, "highest": 6.0}
-    assert found["corrupt / batch"] == {"median": 12.0, "lowest": 8.0, "highest": 20.0}
-    assert set(found) == {"batch / batch", "corrupt / batch"}
+    result = masking.compare_rates(rates)
+    assert result["batch / batch"] == {"median": 5.0, "lowest": 4.0, "highest": 6.0}
+    assert result["corrupt / batch"] == {"median": 12.0, "lowest": 8.0, "highest": 20.0}
+    assert set(result) == {"batch / batch", "corrupt / batch"}
 
 
 def test_the_whole_of_it(folder, bench, capsys):

@@ -38,19 +38,19 @@ def test_ratios_are_of_pairs_and_of_the_fastest():
         "ours, 2": [segment(1.0, 30.0), segment(1.0, 30.0), segment(3.0, 30.0)],
         "theirs, 2": [segment(8.0, 90.0), segment(8.0, 90.0), segment(8.0, 90.0)],
     }
-    found = prepare.summary(rows, 2)
-    assert found["ratio"]["1"]["seconds"] == {"median": 1.0, "lowest": 1.0, "highest": 1.5}
-    assert found["ratio"]["1"]["above_bare_mb"] == {"median": 0.25, "lowest": 0.25, "highest": 0.5}
-    assert found["fastest"] == {"ours": "ours, 2", "theirs": "theirs, 1"}
-    assert found["ratio"]["fastest"]["seconds"] == {"median": 0.25, "lowest": 0.25, "highest": 0.75}
-    assert found["sides"]["ours, 2"]["seconds"] == 1.0
+    result = prepare.summary(rows, 2)
+    assert result["ratio"]["1"]["seconds"] == {"median": 1.0, "lowest": 1.0, "highest": 1.5}
+    assert result["ratio"]["1"]["above_bare_mb"] == {"median": 0.25, "lowest": 0.25, "highest": 0.5}
+    assert result["fastest"] == {"ours": "ours, 2", "theirs": "theirs, 1"}
+    assert result["ratio"]["fastest"]["seconds"] == {"median": 0.25, "lowest": 0.25, "highest": 0.75}
+    assert result["sides"]["ours, 2"]["seconds"] == 1.0
 
 
 def test_memory_that_nobody_can_tell_has_no_ratio():
     rows = {"ours, 1": [segment(1.0, None)], "theirs, 1": [segment(1.0, None)]}
-    found = prepare.summary(rows, 1)
-    assert found["sides"]["ours, 1"]["above_bare_mb"] is None
-    assert set(found["ratio"]["1"]) == {"seconds", "cpu_seconds", "seconds_with_imports"}
+    result = prepare.summary(rows, 1)
+    assert result["sides"]["ours, 1"]["above_bare_mb"] is None
+    assert set(result["ratio"]["1"]) == {"seconds", "cpu_seconds", "seconds_with_imports"}
 
 
 @LINUX
@@ -65,11 +65,11 @@ def test_the_watcher_sees_what_children_hold():
         late = time.monotonic() + 30
         while watcher.peak < 60 and time.monotonic() < late:
             time.sleep(0.05)
-        found = watcher.stop()
+        result = watcher.stop()
         for each in reversed(memory.descendants(process.pid)):
             subprocess.run(["kill", str(each)], check=False)
-    assert 57 < found["peak_anonymous_mb"] <= found["peak_mb"] < 57 + 4 * before + 40
-    assert found["processes"] == 2
+    assert 57 < result["peak_anonymous_mb"] <= result["peak_mb"] < 57 + 4 * before + 40
+    assert result["processes"] == 2
 
 
 def test_a_process_that_is_gone_holds_nothing():
@@ -79,10 +79,10 @@ def test_a_process_that_is_gone_holds_nothing():
     assert memory.descendants(process.pid) == [process.pid]
 
 
-@pytest.mark.parametrize(("name", "told"), [("nowhere.jsonl", "a file is needed"), ("text.csv", ".jsonl file")])
-def test_text_that_both_cannot_read_is_refused(tmp_path, name, told):
+@pytest.mark.parametrize(("name", "message"), [("nowhere.jsonl", "a file is needed"), ("text.csv", ".jsonl file")])
+def test_text_that_both_cannot_read_is_refused(tmp_path, name, message):
     (tmp_path / "text.csv").write_text("text\nhello\n")
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         prepare.check_text(str(tmp_path / name))
 
 

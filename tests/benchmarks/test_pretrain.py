@@ -28,7 +28,7 @@ def segment(tokens: int, seconds: float, cpu: float, computed: int, peak: float)
             "peak_mb": peak, "base_mb": 10.0}  # fmt: skip
 
 
-def test_the_ratio_is_of_pairs_and_its_spread_is_told():
+def test_the_ratio_is_of_pairs_and_its_spread_is_reported():
     ours = [
         segment(1000, 1.0, 2.0, 1000, 50.0),
         segment(1000, 2.0, 2.0, 1000, 60.0),
@@ -127,11 +127,11 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
 def test_a_profile_accounts_for_the_whole_step(monkeypatch):
     monkeypatch.setattr(pretrain, "CELLS", {"ragged": pretrain.Cell(**SMALL)})
     figures = pretrain.run(pretrain.Setting(cells=("ragged",), vocab=1000, documents=40, threads=1, profile=True))
-    found = figures["cells"]["ragged"]["profile"]
+    result = figures["cells"]["ragged"]["profile"]
     parts = {"data", "embedding", "attention", "ffn", "head", "norms, residuals, dropout", "optimizer"}
-    assert set(found["parts"]) == parts
-    assert set(found["kinds"]) == {"matrix products", "other operators", "Python"}
-    assert all(value >= 0 for kind in found.values() for value in kind.values())
+    assert set(result["parts"]) == parts
+    assert set(result["kinds"]) == {"matrix products", "other operators", "Python"}
+    assert all(value >= 0 for kind in result.values() for value in kind.values())
     assert pretrain.render(figures)
 
 

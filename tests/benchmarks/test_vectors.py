@@ -22,21 +22,21 @@ def row(speed, memory, quality):
 
 
 def test_ratios_are_of_seeds_and_quality_has_a_deviation():
-    found = vectors.summary(
+    result = vectors.summary(
         {
             "ours": [row(400.0, 10.0, 0.5), row(600.0, 10.0, 0.7)],
             "lists": [row(200.0, 20.0, 0.4), row(200.0, 20.0, 0.4)],
             "file": [row(300.0, None, 0.6), row(300.0, 5.0, 0.6)],
         }
     )
-    assert found["ratio"]["lists"]["words_per_second"] == {"median": 2.5, "lowest": 2.0, "highest": 3.0}
-    assert found["ratio"]["lists"]["above_bare_mb"]["median"] == 0.5
-    assert "above_bare_mb" not in found["ratio"]["file"]
-    assert found["sides"]["ours"]["quality"] == {"pairs": {"mean": 0.6, "deviation": 0.1414}}
-    assert found["sides"]["file"]["above_bare_mb"] is None
+    assert result["ratio"]["lists"]["words_per_second"] == {"median": 2.5, "lowest": 2.0, "highest": 3.0}
+    assert result["ratio"]["lists"]["above_bare_mb"]["median"] == 0.5
+    assert "above_bare_mb" not in result["ratio"]["file"]
+    assert result["sides"]["ours"]["quality"] == {"pairs": {"mean": 0.6, "deviation": 0.1414}}
+    assert result["sides"]["file"]["above_bare_mb"] is None
 
 
-def test_what_it_cannot_do_is_told(capsys, monkeypatch, tmp_path):
+def test_what_it_cannot_do_is_reported(capsys, monkeypatch, tmp_path):
     with pytest.raises(InputError, match="a cell of this benchmark"):
         vectors.run(vectors.Setting(cells=("glove",)))
     with pytest.raises(InputError, match="--judge"):

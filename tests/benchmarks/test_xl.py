@@ -23,11 +23,11 @@ def test_the_ratio_is_of_seconds_a_token_within_a_repetition():
         "memory": [row(1.0, 1.0, 100), row(1.0, 1.0, 100)],
         "peer": [row(8.0, 8.0, 10), row(6.0, 6.0, 10)],
     }
-    found = xl.summary(segments)
-    assert found["ratio"] == {"median": 50.0, "lowest": 40.0, "highest": 60.0}
-    assert found["cpu_ratio"] == {"median": 70.0, "lowest": 60.0, "highest": 80.0}
-    assert found["peer_ratio"] == {"median": 1.5, "lowest": 1.0, "highest": 2.0}
-    assert found["us_a_token"]["memory"]["median"] == 10_000.0
+    result = xl.summary(segments)
+    assert result["ratio"] == {"median": 50.0, "lowest": 40.0, "highest": 60.0}
+    assert result["cpu_ratio"] == {"median": 70.0, "lowest": 60.0, "highest": 80.0}
+    assert result["peer_ratio"] == {"median": 1.5, "lowest": 1.0, "highest": 2.0}
+    assert result["us_a_token"]["memory"]["median"] == 10_000.0
     del segments["peer"]
     assert "peer_ratio" not in xl.summary(segments)
 
@@ -55,14 +55,14 @@ def test_long_windows_are_read_one_at_a_time():
     assert xl.candidates("memory", 3800) == [64, 128, 256, 512]
 
 
-def test_it_is_drawn_and_told(tmp_path):
+def test_it_is_drawn_and_reported(tmp_path):
     segments = {"window": [row(4.0, 8.0, 10)], "memory": [row(1.0, 1.0, 100)]}
-    found = {"64": {**xl.summary(segments), "at_once": {"window": 32, "memory": 64}}}
-    xl.draw(found, str(tmp_path / "xl.svg"))
+    results = {"64": {**xl.summary(segments), "at_once": {"window": 32, "memory": 64}}}
+    xl.draw(results, str(tmp_path / "xl.svg"))
     assert "<svg" in (tmp_path / "xl.svg").read_text()
     machine = {"threads": 1, "processor": "x", "cores": 2, "load_average": [0.0]}
     shape = {"depth": 2, "width": 16, "heads": 2, "vocabulary": 256}
-    assert xl.render({"shape": shape, "repetitions": 1, "lengths": found, "machine": machine, "versions": {}})
+    assert xl.render({"shape": shape, "repetitions": 1, "lengths": results, "machine": machine, "versions": {}})
     with pytest.raises(InputError, match="the ending chooses the format"):
         xl.run(xl.Setting(plot="xl.gif"))
 
@@ -70,7 +70,7 @@ def test_it_is_drawn_and_told(tmp_path):
 @pytest.mark.slow
 def test_the_whole_of_it():
     figures = json.loads(json.dumps(xl.run(SMALL), allow_nan=False))
-    found = figures["lengths"]["8"]
-    assert found["ratio"]["median"] > 0
-    assert set(found["at_once"]) >= {"window", "memory"}
+    result = figures["lengths"]["8"]
+    assert result["ratio"]["median"] > 0
+    assert set(result["at_once"]) >= {"window", "memory"}
     assert xl.render(figures)

@@ -39,20 +39,20 @@ def test_a_run_becomes_a_model_for_long_texts(road, long, tmp_path, capsys):
     a, b = (each.fill_mask(text)[0]["score"] for each in (short, made))
     assert a == pytest.approx(b, abs=1e-6)
     assert made.encode(["the red hen " * 400]).shape == (1, 128)
-    found = facts(
+    report = facts(
         capsys, "convert", road / "hf", "--max-length", 600, "--attention-window", 32, "--out", tmp_path / "other"
     )
-    assert found["windows"] == [32, 32]
-    assert found["length"] == 600
-    assert found["parameters"] == sum(p.numel() for p in cw.load(tmp_path / "other").model.parameters())
+    assert report["windows"] == [32, 32]
+    assert report["length"] == 600
+    assert report["parameters"] == sum(p.numel() for p in cw.load(tmp_path / "other").model.parameters())
 
 
 def test_it_says_what_comes_next_and_that_works(road, long, tmp_path, capsys):
     words = ["convert", road / "run", "--max-length", 512, "--attention-window", 16, "--out", tmp_path / "again"]
     assert main([str(word) for word in words]) == 0
-    told = capsys.readouterr().out
-    assert f"clozeworks pretrain {tmp_path}/again --from {tmp_path}/again --data DATA --out RUN" in told
-    assert "--refresh-global" in told
+    output = capsys.readouterr().out
+    assert f"clozeworks pretrain {tmp_path}/again --from {tmp_path}/again --data DATA --out RUN" in output
+    assert "--refresh-global" in output
     run = tmp_path / "run"
     words = ["pretrain", long, "--from", long, "--data", road / "data", "--out", run, *SMALL]
     assert main([str(word) for word in words]) == 0
@@ -67,8 +67,8 @@ def test_it_says_what_comes_next_and_that_works(road, long, tmp_path, capsys):
         assert not torch.equal(old.key.weight, old.key_global.weight)
         assert torch.equal(new.key.weight, new.key_global.weight)
     assert main(["export", str(tmp_path / "new"), "--to", "hf", "--out", str(tmp_path / "hf")]) == 0
-    told = capsys.readouterr().out.replace("\n", "").replace(" ", "")
-    assert f"clozeworkspretrain{tmp_path / 'new'}--from{tmp_path / 'hf'}" in told, "its recipe has no name of ours"
+    output = capsys.readouterr().out.replace("\n", "").replace(" ", "")
+    assert f"clozeworkspretrain{tmp_path / 'new'}--from{tmp_path / 'hf'}" in output, "its recipe has no name of ours"
     assert json.loads((tmp_path / "hf" / "tokenizer_config.json").read_text())["model_max_length"] == 1024
 
 
@@ -82,7 +82,7 @@ def test_mistakes(road, long, tmp_path, capsys):
     assert "no layer of it has global tokens" in refused(
         capsys, "convert", road / "run", "--refresh-global", "--out", out
     )
-    told = refused(capsys, "convert", long, "--refresh-global", "--max-length", 2048, "--out", out)
-    assert "stay as they are" in told
+    message = refused(capsys, "convert", long, "--refresh-global", "--max-length", 2048, "--out", out)
+    assert "stay as they are" in message
     assert "longformer" in refused(capsys, "convert", road / "run", "--to", "reformer", "--out", out)
     assert not out.exists()

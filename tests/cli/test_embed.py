@@ -10,7 +10,7 @@ import clozeworks as cw
 from clozeworks.cli.main import main
 from clozeworks.metrics.scores import spearman
 from clozeworks.nn.pooling import Pooling
-from tests.command_line import facts, refused
+from tests.command_line import facts, override, refused
 from tests.labelled import rows, write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -20,10 +20,12 @@ QUICK = ["--epochs", "4", "--batch-size", "8", "--max-length", "16", "--set", "t
 def pairs(count: int, seed: int, score: bool = True) -> list[dict]:
     """Texts of one kind are alike."""
     both = zip(rows(count, seed), rows(count, seed + 100), strict=True)
-    found = [
+    records = [
         {"sentence1": a["text"], "sentence2": b["text"], "score": 4 * (a["label"] == b["label"]) + 1} for a, b in both
     ]
-    return found if score else [{"anchor": p["sentence1"], "positive": p["sentence2"]} for p in found if p["score"] > 2]
+    if score:
+        return records
+    return [{"anchor": p["sentence1"], "positive": p["sentence2"]} for p in records if p["score"] > 2]
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +38,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(road: Path, files: Path, out: Path, *more: object, train: str = "train", dev: str = "dev") -> list[str]:
-    words = ["finetune", "embed", "--model", road / "run", "--train", files / f"{train}.jsonl", "--out", out, *QUICK]
-    return [str(word) for word in [*words, "--dev", files / f"{dev}.jsonl", *more]]
+    words = ["finetune", "embed", "--model", road / "run", "--train", files / f"{train}.jsonl", "--out", out]
+    return [*map(str, [*words, "--dev", files / f"{dev}.jsonl"]), *override(QUICK, *more)]
 
 
 def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, capsys):
@@ -46,19 +48,19 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     out = capsys.readouterr().out
     assert "text_a = sentence1, text_b = sentence2, score = score" in out
     assert "embed: mean vectors of two texts, loss cosent" in out
-    told = facts(capsys, *words)
-    low, high = told["intervals"]["spearman"]
-    assert low <= told["spearman"] <= high
+    report = facts(capsys, *words)
+    low, high = report["intervals"]["spearman"]
+    assert low <= report["spearman"] <= high
     dev = pairs(24, 1)
     figures = []
     for encoder in (cw.load(road / "run"), tuned := cw.load(tmp_path / "run")):
         a, b = (encoder.encode([row[name] for row in dev], normalise=True) for name in ("sentence1", "sentence2"))
         figures.append(spearman([row["score"] for row in dev], (a * b).sum(1).tolist()))
     assert figures[1] > figures[0]
-    assert figures[1] == pytest.approx(told["spearman"], abs=1e-6)
+    assert figures[1] == pytest.approx(report["spearman"], abs=1e-6)
     assert tuned.recipe.pooling == Pooling(length=16)
     shown = facts(capsys, "evaluate", tmp_path / "run", "--test", files / "dev.jsonl")
-    assert shown["spearman"] == pytest.approx(told["spearman"])
+    assert shown["spearman"] == pytest.approx(report["spearman"])
     assert shown["worst"][0]["predicted"].startswith("cosine ")
     assert main(["predict", str(tmp_path / "run"), str(files / "dev.jsonl")]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -70,13 +72,13 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
 
 
 def test_pairs_that_belong_together_are_found_among_others(road: Path, files: Path, tmp_path: Path, capsys):
-    told = facts(capsys, *command(road, files, tmp_path / "run", "--patience", "1", train="together", dev="together"))
-    assert told["columns"] == {"text_a": "anchor", "text_b": "positive"}
-    assert 0 < told["accuracy"] <= told["mrr"] <= 1
+    report = facts(capsys, *command(road, files, tmp_path / "run", "--patience", "1", train="together", dev="together"))
+    assert report["columns"] == {"text_a": "anchor", "text_b": "positive"}
+    assert 0 < report["accuracy"] <= report["mrr"] <= 1
     measured = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     measured = [row for row in measured if row.get("split") == "heldout"]
     best = max(row["mrr"] for row in measured)
-    assert told["mrr"] == pytest.approx(best)
+    assert report["mrr"] == pytest.approx(best)
     after = [row["mrr"] for row in measured].index(best) + 1
     assert len(measured) == 4 or len(measured) == after + 1  # one epoch without a better one is enough
     both = facts(capsys, *command(road, files, tmp_path / "both", train="together"))
@@ -97,7 +99,7 @@ def test_others_read_it(road: Path, files: Path, tmp_path: Path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (["--freeze"], "here the encoder is all there is"),
         (["--gradual-unfreezing"], "here the encoder is all there is"),
@@ -109,13 +111,13 @@ def test_others_read_it(road: Path, files: Path, tmp_path: Path, capsys):
         (["--columns", "score=points"], "no column 'points'"),
     ],
 )
-def test_what_cannot_be_is_refused(road: Path, files: Path, tmp_path: Path, capsys, more, told):
-    assert told in refused(capsys, *command(road, files, tmp_path / "run", *more))
+def test_what_cannot_be_is_refused(road: Path, files: Path, tmp_path: Path, capsys, more, message):
+    assert message in refused(capsys, *command(road, files, tmp_path / "run", *more))
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ([{"text_a": "a", "text_b": "b", "score": 1}], "1 row; a pair is learned from beside others"),
         ([{"text_a": "a", "text_b": "b", "score": 1}, {"text_a": "a", "text_b": "c"}], "line 2: nothing in column"),
@@ -125,10 +127,10 @@ def test_what_cannot_be_is_refused(road: Path, files: Path, tmp_path: Path, caps
         ([{"text_a": "a", "text_b": "b"}, {"text_a": "a", "text_b": "c"}], "the model learns from scores"),
     ],
 )
-def test_bad_rows_are_refused(road: Path, files: Path, tmp_path: Path, capsys, given, told):
+def test_bad_rows_are_refused(road: Path, files: Path, tmp_path: Path, capsys, given, message):
     write(tmp_path / "bad.jsonl", given)
     words = command(road, files, tmp_path / "run")
-    place = "--dev" if told.startswith("the model") else "--train"
+    place = "--dev" if message.startswith("the model") else "--train"
     words[words.index(place) + 1] = str(tmp_path / "bad.jsonl")
-    assert told in refused(capsys, *words)
+    assert message in refused(capsys, *words)
     assert not (tmp_path / "run").exists()

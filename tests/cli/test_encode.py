@@ -19,8 +19,8 @@ def test_lines_and_records_give_the_vectors_of_the_library(road: Path, tmp_path:
     (tmp_path / "lines.txt").write_text("\n".join(TEXTS) + "\n")
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"review": text}) + "\n" for text in TEXTS))
     wanted = load(road / "run").encode(TEXTS)
-    told = facts(capsys, "encode", road / "run", tmp_path / "lines.txt", "--out", tmp_path / "v.npy")
-    assert told["texts"] == 3
+    report = facts(capsys, "encode", road / "run", tmp_path / "lines.txt", "--out", tmp_path / "v.npy")
+    assert report["texts"] == 3
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), wanted, atol=1e-6)
     given = ["encode", road / "run", tmp_path / "rows.jsonl", "--columns", "text=review"]
     assert main([str(word) for word in (*given, "--normalize", "--device", "cpu")]) == 0

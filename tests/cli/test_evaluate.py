@@ -11,9 +11,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_evaluate_beside_the_baseline(road, capsys):
-    found = facts(capsys, "evaluate", road / "run", "--data", road / "data")
-    assert {"loss", "masked_accuracy", "perplexity", "unigram_loss", "unigram_accuracy", "count"} <= set(found)
-    assert found["loss"] == pytest.approx(found["masked_lm"] + found["sentence_pair"])
+    report = facts(capsys, "evaluate", road / "run", "--data", road / "data")
+    assert {"loss", "masked_accuracy", "perplexity", "unigram_loss", "unigram_accuracy", "count"} <= set(report)
+    assert report["loss"] == pytest.approx(report["masked_lm"] + report["sentence_pair"])
     assert facts(capsys, "evaluate", road / "hf", "--data", road / "data")["count"] > 0
     assert main(["evaluate", str(road / "run"), "--data", str(road / "data")]) == 0
     assert "word frequencies" in capsys.readouterr().out
@@ -27,17 +27,17 @@ def test_evaluate_refuses_another_tokenizer(road, tmp_path, capsys):
 
 
 def test_fill_mask(road, capsys):
-    found = facts(capsys, "fill-mask", road / "run", "the [MASK] fox [MASK].", "--top", "3")
-    assert [len(guesses) for guesses in found["masks"]] == [3, 3]
-    assert set(found["masks"][0][0]) == {"token", "score", "id", "text"}
+    report = facts(capsys, "fill-mask", road / "run", "the [MASK] fox [MASK].", "--top", "3")
+    assert [len(guesses) for guesses in report["masks"]] == [3, 3]
+    assert set(report["masks"][0][0]) == {"token", "score", "id", "text"}
     assert "at least one [MASK] is needed" in refused(capsys, "fill-mask", road / "run", "the fox")
     assert main(["fill-mask", str(road / "hf"), "the [MASK] fox"]) == 0
     assert "chance" in capsys.readouterr().out
 
 
 def test_export_and_import_are_inverse(road, tmp_path, capsys):
-    found = facts(capsys, "import", road / "hf", "--out", tmp_path / "model")
-    assert found["heads"] == ["masked_lm", "sentence_pair"]
+    report = facts(capsys, "import", road / "hf", "--out", tmp_path / "model")
+    assert report["heads"] == ["masked_lm", "sentence_pair"]
     assert facts(capsys, "export", tmp_path / "model", "--to", "hf", "--out", tmp_path / "hf")["files"]
     weights = "model.safetensors"
     assert (tmp_path / "hf" / weights).read_bytes() == (road / "hf" / weights).read_bytes()
@@ -54,8 +54,8 @@ def test_evaluate_with_other_rounds(road, tmp_path, capsys):
         facts(capsys, "evaluate", run, "--data", data, *more)["loss"] for more in ((), (), ("--rounds", "8"))
     )
     assert one == again != eight
-    told = refused(capsys, "evaluate", road / "run", "--data", data, "--rounds", "8")
-    assert "none of its layers is LSH attention" in told
+    message = refused(capsys, "evaluate", road / "run", "--data", data, "--rounds", "8")
+    assert "none of its layers is LSH attention" in message
     assert main(["generate", run, "the red fox", "--max-new-tokens", "20"]) == 0, "reading all again for each token"
 
 
@@ -67,21 +67,21 @@ def test_evaluate_with_another_memory(road, tmp_path, capsys):
     words = [word for put in puts for word in ("--set", put)]
     run, data = str(tmp_path / "run"), str(road / "data")
     assert main(["pretrain", "gpt_mini", "--data", data, "--out", run, *words]) == 0
-    found = facts(capsys, "evaluate", run, "--data", data)
-    assert (found["length"], found["memory"], found["streams"]) == (32, 32, 1)
-    assert found["perplexity"] > 1
-    assert found["bits_per_character"] > 0
+    report = facts(capsys, "evaluate", run, "--data", data)
+    assert (report["length"], report["memory"], report["streams"]) == (32, 32, 1)
+    assert report["perplexity"] > 1
+    assert report["bits_per_character"] > 0
     longer = facts(capsys, "evaluate", run, "--data", data, "--memory", "96", "--max-length", "16")
     assert (longer["length"], longer["memory"]) == (16, 96)
-    assert longer["count"] == found["count"], "each token is asked for once, whatever the rows"
+    assert longer["count"] == report["count"], "each token is asked for once, whatever the rows"
     none = facts(capsys, "evaluate", run, "--data", data, "--memory", "0")
-    assert len({found["loss"], longer["loss"], none["loss"]}) == 3
+    assert len({report["loss"], longer["loss"], none["loss"]}) == 3
     assert main(["evaluate", run, "--data", data]) == 0
     assert "read as one text in streams: 1 side by side, rows of 32, a memory of 32" in capsys.readouterr().out
     assert "has 512 positions" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "600")
     assert "8 or more" in refused(capsys, "evaluate", run, "--data", data, "--max-length", "4")
-    told = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
-    assert "it was trained without a memory" in told
+    message = refused(capsys, "evaluate", road / "run", "--data", data, "--memory", "8")
+    assert "it was trained without a memory" in message
     assert main(["generate", run, "the red fox", "--max-new-tokens", "60"]) == 0, "beyond the rows it was trained on"
 
 

@@ -19,21 +19,21 @@ def test_file(tmp_path: Path) -> Path:
 
 
 def test_figures_with_intervals_classes_and_mistakes(tuned: Path, test_file: Path, capsys):
-    told = facts(capsys, "evaluate", tuned, "--test", test_file)
-    assert (told["task"], told["rows"]) == ("classify", 40)
-    counts = told["confusion"]["counts"]
-    assert told["confusion"]["labels"] == ["cold", "warm"]
-    assert told["accuracy"] == pytest.approx((counts[0][0] + counts[1][1]) / 40)
-    assert told["intervals"]["accuracy"][0] <= told["accuracy"] <= told["intervals"]["accuracy"][1]
-    assert {"f1", "mcc", "f1_warm"} <= told.keys()
-    assert sum(each["support"] for each in told["classes"].values()) == 40
-    assert len(told["worst"]) == min(10, 40 - counts[0][0] - counts[1][1])
-    assert any(each["where"].endswith("line 6") for each in told["worst"])
-    assert told == facts(capsys, "evaluate", tuned, "--test", test_file)
-    assert max(told["most_frequent"].values()) >= 0.5
+    report = facts(capsys, "evaluate", tuned, "--test", test_file)
+    assert (report["task"], report["rows"]) == ("classify", 40)
+    counts = report["confusion"]["counts"]
+    assert report["confusion"]["labels"] == ["cold", "warm"]
+    assert report["accuracy"] == pytest.approx((counts[0][0] + counts[1][1]) / 40)
+    assert report["intervals"]["accuracy"][0] <= report["accuracy"] <= report["intervals"]["accuracy"][1]
+    assert {"f1", "mcc", "f1_warm"} <= report.keys()
+    assert sum(each["support"] for each in report["classes"].values()) == 40
+    assert len(report["worst"]) == min(10, 40 - counts[0][0] - counts[1][1])
+    assert any(each["where"].endswith("line 6") for each in report["worst"])
+    assert report == facts(capsys, "evaluate", tuned, "--test", test_file)
+    assert max(report["most_frequent"].values()) >= 0.5
 
 
-def test_it_is_told_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path: Path, capsys):
+def test_it_is_reported_and_written_as_a_page(tuned: Path, test_file: Path, tmp_path: Path, capsys):
     assert main(["evaluate", str(tuned), "--test", str(test_file), "--report", str(tmp_path / "report.html")]) == 0
     out = capsys.readouterr().out
     assert "40 rows of" in out
@@ -49,8 +49,10 @@ def test_what_does_not_go_together_is_refused(tuned: Path, road: Path, test_file
     assert "labelled rows show how well" in refused(capsys, "evaluate", tuned, "--data", road / "data")
     assert "text without labels" in refused(capsys, "evaluate", tuned, "--test", test_file, "--context", "8")
     assert "one HTML page" in refused(capsys, "evaluate", tuned, "--test", test_file, "--report", "report.pdf")
-    told = refused(capsys, "evaluate", road / "run", "--data", road / "data", "--report", tmp_path / "r.html")
-    assert "the model has no task" in told
+    message = refused(capsys, "evaluate", road / "run", "--data", road / "data", "--report", tmp_path / "r.html")
+    assert "the model has no task" in message
     write(tmp_path / "other.jsonl", [{"text": "the fox", "label": "odd"}])
     assert "label 'odd'" in refused(capsys, "evaluate", tuned, "--test", tmp_path / "other.jsonl")
-    assert "a model with a decoder translates" in refused(capsys, "evaluate", road / "run", "--test", test_file)
+    message = refused(capsys, "evaluate", road / "run", "--test", test_file)
+    assert "a model without a task; labelled rows show" in message
+    assert "clozeworks finetune" in message

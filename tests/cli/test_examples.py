@@ -67,7 +67,7 @@ def rows(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *words: object) -> str:
     capsys.readouterr()
     assert main(["examples", *map(str, words)]) == 0
     return capsys.readouterr().out
@@ -83,12 +83,12 @@ def put(field: str, value: str) -> list[str]:
 @pytest.mark.parametrize("mask", MASKS)
 @pytest.mark.parametrize("segments", FORMATS)
 def test_every_mask_and_format_as_json(mask, segments, data, capsys):
-    found = rows(
+    result = rows(
         capsys, "roberta_mini", "--data", data / "en", *put("corruption", mask), *put("segments", segments),
         "--count", "6",
     )  # fmt: skip
-    assert len(found) == 6
-    for row in found:
+    assert len(result) == 6
+    for row in result:
         length = len(row["tokens"])
         columns = ("input_ids", "labels", "segment_ids", "word_starts", "sentence_starts")
         assert {len(row[name]) for name in columns} == {length}
@@ -108,22 +108,22 @@ def test_every_mask_and_format_as_json(mask, segments, data, capsys):
 
 
 def test_lanes_as_json(data, capsys):
-    found = rows(
+    result = rows(
         capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,streams=4)"), "--count", "8"
     )
-    assert [row["stream"] for row in found] == [0, 1, 2, 3] * 2
-    assert [row["continues"] for row in found] == [False] * 4 + [True] * 4
+    assert [row["stream"] for row in result] == [0, 1, 2, 3] * 2
+    assert [row["continues"] for row in result] == [False] * 4 + [True] * 4
 
 
 def test_units_as_json(data, capsys):
-    found = rows(capsys, "roberta_mini", "--data", data / "units", *put("corruption", "MaskPhrases(stage='entity')"))
-    for row in found:
+    result = rows(capsys, "roberta_mini", "--data", data / "units", *put("corruption", "MaskPhrases(stage='entity')"))
+    for row in result:
         assert len(row["units"]) == len(row["tokens"])
         for at, unit in enumerate(row["units"]):
             if unit & ENTITY_START:
                 hidden = [label != -100 for label in row["labels"][at : at + 3]]
                 assert all(hidden) or not any(hidden)
-    assert any(unit & ENTITY_START for row in found for unit in row["units"])
+    assert any(unit & ENTITY_START for row in result for unit in row["units"])
 
 
 def test_a_certain_example(data, capsys):
@@ -139,7 +139,7 @@ def test_a_certain_example(data, capsys):
 
 
 def test_the_header_says_what_is_in_force(data, capsys):
-    out = told(capsys, "bert_tiny", "--data", data / "en", *put("corruption", "MaskWholeWords(rate=0.3)"))
+    out = printed(capsys, "bert_tiny", "--data", data / "en", *put("corruption", "MaskWholeWords(rate=0.3)"))
     assert re.search(r"^segments +SegmentPair\(length=128\)", out, re.MULTILINE)
     assert re.search(r"^corruption +MaskWholeWords\(rate=0.3\)", out, re.MULTILINE)
     assert "pretrain bert_tiny --set 'objective.corruption=MaskWholeWords(rate=0.3)' --data" in out
@@ -159,13 +159,13 @@ def test_the_header_says_what_is_in_force(data, capsys):
 def test_pair_labels_are_said_rightly(segments, meanings, data, capsys):
     words = ["roberta_mini", "--data", data / "en", *put("segments", segments), "--count", "12"]
     labels = [row.get("pair_label") for row in rows(capsys, *words)]
-    said = re.findall(r"^pair label (\d): (.*)$", told(capsys, *words), re.MULTILINE)
+    said = re.findall(r"^pair label (\d): (.*)$", printed(capsys, *words), re.MULTILINE)
     assert said == [(str(label), meanings[label]) for label in labels if label is not None]
     assert not meanings or set(labels) == {0, 1}
 
 
-def test_lanes_are_told(data, capsys):
-    out = told(
+def test_lanes_are_reported(data, capsys):
+    out = printed(
         capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,streams=2)"), "--count", "4"
     )
     said = re.findall(r"^stream .*$", out, re.MULTILINE)
@@ -177,7 +177,7 @@ def test_lanes_are_told(data, capsys):
 
 def test_source_and_target(data, capsys):
     words = ["roberta_mini", "--data", data / "pairs", *put("segments", "Pairs(length=20,target_length=6)")]
-    out = told(capsys, *words, *put("corruption", "none"), "--count", "1")
+    out = printed(capsys, *words, *put("corruption", "none"), "--count", "1")
     assert "source  the red fox sees a dog [SEP]" in out
     assert re.search(r"^target  \[CLS\] der", out, re.MULTILINE)
     cut = rows(capsys, *words, "--count", "1")[0]["cut"]
@@ -187,34 +187,34 @@ def test_source_and_target(data, capsys):
 
 def test_spans_are_bracketed(data, capsys):
     words = ["roberta_mini", "--data", data / "en", *put("corruption", "MaskSpans"), "--count", "2"]
-    out = told(capsys, *words)
+    out = printed(capsys, *words)
     assert "{span}" in out
     body = out.partition("{span}")[2]
     assert body.count("{") == body.count("}") == sum(len(row["spans"]) for row in rows(capsys, *words))
 
 
-def test_an_order_is_told(data, capsys):
+def test_an_order_is_reported(data, capsys):
     words = ["roberta_mini", "--data", data / "en", *put("corruption", "Permute"), "--count", "2"]
-    found, out = rows(capsys, *words), told(capsys, *words)
+    result, out = rows(capsys, *words), printed(capsys, *words)
     assert "word(n) is predicted from what has no number, and from numbers below n" in out
     assert "(the same)" not in out
-    for row in found:
+    for row in result:
         ranked = [at for at, number in enumerate(row["order"]) if number]
         assert sorted(row["order"][at] for at in ranked) == list(range(1, len(ranked) + 1))
         assert {at for at, label in enumerate(row["labels"]) if label != -100} <= set(ranked)
         assert all(label in (-100, token) for label, token in zip(row["labels"], row["input_ids"], strict=True))
     shown = [int(number) for number in re.findall(r"\S\((\d+)\)", out)]
-    assert shown == [number for row in found for number in row["order"] if number]
+    assert shown == [number for row in result for number in row["order"] if number]
     assert re.search(r"to look at, not to train: .*Permute: its rows hold the answers", " ".join(out.split()))
 
 
-def test_a_row_of_two_ways_is_told(data, capsys):
+def test_a_row_of_two_ways_is_reported(data, capsys):
     segments = "PairStream(length=24,streams=2,reuse=8)"
     words = ["roberta_mini", "--data", data / "en", *put("corruption", "Permute"), *put("segments", segments)]
-    found, out = rows(capsys, *words, "--count", "4"), told(capsys, *words, "--count", "4")
-    assert [(row["stream"], row["backward"], row["reused"]) for row in found] == [(0, False, 8), (1, True, 8)] * 2
-    assert {len(row["order"]) for row in found} == {24}
-    assert all(max(row["order"][:8]) < min(row["order"][8:]) for row in found)
+    result, out = rows(capsys, *words, "--count", "4"), printed(capsys, *words, "--count", "4")
+    assert [(row["stream"], row["backward"], row["reused"]) for row in result] == [(0, False, 8), (1, True, 8)] * 2
+    assert {len(row["order"]) for row in result} == {24}
+    assert all(max(row["order"][:8]) < min(row["order"][8:]) for row in result)
     assert re.findall(r"^stream .*$", out, re.MULTILINE) == [
         "stream 0, begins: nothing is remembered",
         "stream 1, backward, begins: nothing is remembered",
@@ -226,8 +226,8 @@ def test_a_row_of_two_ways_is_told(data, capsys):
 
 def test_chinese_has_no_spaces_and_words_can_be_seen(data, capsys):
     words = ["roberta_mini", "--data", data / "zh", *put("corruption", "MaskWholeWords"), "--count", "4"]
-    plain = "".join(told(capsys, *words).split("(the same)")[1].splitlines())
-    marked = "".join(told(capsys, *words, "--mark-words").split("word|word")[1].splitlines())
+    plain = "".join(printed(capsys, *words).split("(the same)")[1].splitlines())
+    marked = "".join(printed(capsys, *words, "--mark-words").split("word|word")[1].splitlines())
     shown = lambda out: re.sub(r"(\[MASK\]|[^\s|{}])\((.)\)", r"\2", out)  # noqa: E731
     assert "我喜欢吃西瓜，还喜欢跑步。" in shown(plain)
     assert "我|喜欢|吃|西瓜|，|还|喜欢|跑步|。" in shown(marked)
@@ -235,7 +235,7 @@ def test_chinese_has_no_spaces_and_words_can_be_seen(data, capsys):
 
 
 def test_annotated_units_are_marked(data, capsys):
-    out = told(capsys, "roberta_mini", "--data", data / "units", *put("corruption", "MaskPhrases(stage='entity')"))
+    out = printed(capsys, "roberta_mini", "--data", data / "units", *put("corruption", "MaskPhrases(stage='entity')"))
     assert "‹phrase›" in out
     assert "«entity»" in out
     shown = re.sub(r"(\[MASK\]|[^\s‹›«»])\((.)\)", r"\2", "".join(out.splitlines()))
@@ -243,7 +243,7 @@ def test_annotated_units_are_marked(data, capsys):
 
 
 def test_what_cannot_be_trained_can_be_looked_at(data, capsys):
-    out = told(capsys, "bert_tiny", "--data", data / "en", *put("segments", "DocSentences"))
+    out = printed(capsys, "bert_tiny", "--data", data / "en", *put("segments", "DocSentences"))
     assert re.search(r"to look at, not to train: .*it\s+reads pair_label, which nothing writes", out)
     assert "clozeworks pretrain" not in out
     assert "segments=SegmentPair" in out
@@ -259,7 +259,7 @@ def test_what_cannot_be_trained_can_be_looked_at(data, capsys):
     ],
 )
 def test_the_note_is_what_pretrain_says(field, value, data, tmp_path, capsys):
-    shown = told(capsys, "roberta_mini", "--data", data / "en", *put(field, value))
+    shown = printed(capsys, "roberta_mini", "--data", data / "en", *put(field, value))
     words = ["pretrain", "roberta_mini", "--data", data / "en", *put(field, value), "--out", tmp_path / "run"]
     sentence = refused(capsys, *words).removeprefix("error: ")
     assert " ".join(sentence.split()) in " ".join(shown.partition("to look at, not to train: ")[2].split())
@@ -312,9 +312,9 @@ def test_examples_as_json(road, capsys):
 
 def test_examples_for_people(road, capsys):
     assert main(["examples", "bert_tiny", "--data", str(road / "data"), "--count", "2", "--split", "heldout"]) == 0
-    told = capsys.readouterr().out
-    assert re.search(r"\[MASK\]\(\w+\)", told)
-    assert "pair label" in told
+    output = capsys.readouterr().out
+    assert re.search(r"\[MASK\]\(\w+\)", output)
+    assert "pair label" in output
 
 
 # ---- --run and --step: what a step was trained on, through phases and mixtures
@@ -380,7 +380,7 @@ def test_a_step_for_people(place: Path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--run", "RUN"], "a run and one of its steps are needed"),
         (["--step", "3"], "a run and one of its steps are needed"),
@@ -392,9 +392,9 @@ def test_a_step_for_people(place: Path, capsys):
         ([], "no RECIPE"),
     ],
 )
-def test_what_cannot_be_shown_is_said(place: Path, capsys, words: list[str], told: str):
+def test_what_cannot_be_shown_is_said(place: Path, capsys, words: list[str], message: str):
     run = str(place / "run")
-    assert told in refused(capsys, "examples", *[word.replace("RUN", run) for word in words])
+    assert message in refused(capsys, "examples", *[word.replace("RUN", run) for word in words])
 
 
 def test_other_text_is_refused(place: Path, capsys, tmp_path: Path):

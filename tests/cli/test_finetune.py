@@ -11,8 +11,9 @@ import pytest
 
 import clozeworks as cw
 from clozeworks.cli.main import main
+from clozeworks.exchange import tensors
 from clozeworks.train.finetune import run as running
-from tests.command_line import facts, refused
+from tests.command_line import facts, override, refused
 from tests.labelled import QUICK, rows, write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -27,8 +28,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(road: Path, files: Path, out: Path, *more: object, dev: bool = True) -> list[str]:
-    words = ["finetune", "classify", "--model", road / "run", "--train", files / "train.jsonl", "--out", out, *QUICK]
-    return [str(word) for word in [*words, *(["--dev", files / "dev.jsonl"] if dev else []), *more]]
+    words = ["finetune", "classify", "--model", road / "run", "--train", files / "train.jsonl", "--out", out]
+    words += ["--dev", files / "dev.jsonl"] if dev else []
+    return [*map(str, words), *override(QUICK, *more)]
 
 
 def test_it_learns_says_so_and_leaves_a_model(road: Path, files: Path, tmp_path: Path, capsys):
@@ -39,43 +41,48 @@ def test_it_learns_says_so_and_leaves_a_model(road: Path, files: Path, tmp_path:
     assert "accuracy" in out
     assert "95 % of resampled rows" in out
     assert "next   clozeworks predict" in out
-    told = facts(capsys, *command(road, files, tmp_path / "run"))  # finished already: the same figures again
-    assert told["accuracy"] >= 0.9
-    low, high = told["intervals"]["accuracy"]
-    assert 0 <= low <= told["accuracy"] <= high <= 1
-    assert (told["task"], told["rows"], told["finished"]) == ("classify", {"train": 48, "dev": 24}, True)
-    assert sum(told["labels"].values()) == 48
-    assert told["seeds"][0]["accuracy"] == told["mean"]["accuracy"] == told["accuracy"]
-    assert told["spread"] == {}
+    report = facts(capsys, *command(road, files, tmp_path / "run"))  # finished already: the same figures again
+    assert report["accuracy"] >= 0.9
+    low, high = report["intervals"]["accuracy"]
+    assert 0 <= low <= report["accuracy"] <= high <= 1
+    assert (report["task"], report["rows"], report["finished"]) == ("classify", {"train": 48, "dev": 24}, True)
+    assert sum(report["labels"].values()) == 48
+    assert report["seeds"][0]["accuracy"] == report["mean"]["accuracy"] == report["accuracy"]
+    assert report["spread"] == {}
+    assert report["baselines"].keys() == {"majority", "tfidf_words", "tfidf_characters"}
+    assert "accuracy of TF-IDF with logistic regression, n-grams of words" in out
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task is not None
     assert loaded.recipe.task.labels == ("cold", "warm")
 
 
 def test_without_dev_rows_are_put_aside(road: Path, files: Path, tmp_path: Path, capsys):
-    told = facts(capsys, *command(road, files, tmp_path / "run", "--dry-run", dev=False))
-    assert sum(told["rows"].values()) == 48
-    assert 3 <= told["rows"]["dev"] <= 7
-    assert not (tmp_path / "run").exists()
+    report = facts(capsys, *command(road, files, tmp_path / "run", "--dry-run", dev=False))
+    assert sum(report["rows"].values()) == 48
+    assert 3 <= report["rows"]["dev"] <= 7
+    assert report["memory_bytes"] > 0 < report["seconds"]
     assert main(command(road, files, tmp_path / "run", "--dry-run", dev=False)) == 0
-    assert "put aside" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "put aside" in out
+    assert "measured here just now" in out
+    assert not (tmp_path / "run").exists()
 
 
 def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path, tmp_path: Path, capsys):
     own = [{"review": row["text"], "stars": row["label"]} for row in rows(16)]
     write(tmp_path / "own.jsonl", own)
     words = ["finetune", "classify", "--model", road / "run", "--train", tmp_path / "own.jsonl", "--out"]
-    words += [tmp_path / "run", *QUICK, "--columns", "text=review", "label=stars", "--epochs", "1"]
+    words += [tmp_path / "run", *override(QUICK, "--columns", "text=review", "label=stars", "--epochs", "1")]
     assert facts(capsys, *words)["finished"]
-    told = refused(capsys, *words, "--set", "train.learning_rate=1e-3")
-    assert "another recipe than it was begun with (train.learning_rate 0.003 -> 0.001)" in told
+    message = refused(capsys, *words, "--set", "train.learning_rate=1e-3")
+    assert "another recipe than it was begun with (train.learning_rate 0.003 -> 0.001)" in message
     assert "NAME=VALUE is needed" in refused(capsys, *words, "--columns", "text")
-    told = refused(capsys, *command(road, files, tmp_path / "run"))
-    assert "another" in told
+    message = refused(capsys, *command(road, files, tmp_path / "run"))
+    assert "another" in message
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         (["--freeze", "--gradual-unfreezing"], "a frozen encoder never learns"),
         (["--freeze", "--from-scratch"], "leave one of them out"),
@@ -87,28 +94,28 @@ def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path
         (["--set", "train.lerning_rate=1"], "did you mean learning_rate"),
     ],
 )
-def test_what_does_not_go_together_is_refused(road: Path, files: Path, tmp_path: Path, capsys, more, told):
-    assert told in refused(capsys, *command(road, files, tmp_path / "run", *more))
+def test_what_does_not_go_together_is_refused(road: Path, files: Path, tmp_path: Path, capsys, more, message):
+    assert message in refused(capsys, *command(road, files, tmp_path / "run", *more))
     assert not (tmp_path / "run").exists()
 
 
 def test_seeds_give_a_mean_and_the_best_is_the_model(road: Path, files: Path, tmp_path: Path, capsys):
     few = ["--seeds", "3", "--epochs", "2"]
-    told = facts(capsys, *command(road, files, tmp_path / "run", *few))
-    values = [each["accuracy"] for each in told["seeds"]]
-    assert [each["seed"] for each in told["seeds"]] == [0, 1, 2]
-    assert told["mean"]["accuracy"] == pytest.approx(np.mean(values))
-    assert told["spread"]["accuracy"] == pytest.approx(np.std(values, ddof=1))
-    assert told["accuracy"] == max(values)
+    report = facts(capsys, *command(road, files, tmp_path / "run", *few))
+    values = [each["accuracy"] for each in report["seeds"]]
+    assert [each["seed"] for each in report["seeds"]] == [0, 1, 2]
+    assert report["mean"]["accuracy"] == pytest.approx(np.mean(values))
+    assert report["spread"]["accuracy"] == pytest.approx(np.std(values, ddof=1))
+    assert report["accuracy"] == max(values)
     best = json.loads((tmp_path / "run" / running.SEEDS).read_text())["best"]
     assert values[best] == max(values)
     here, there = (cw.load(tmp_path / "run" / name).model.state_dict() for name in ("", f"seed-{best}"))
     assert all(value.equal(there[name]) for name, value in here.items())
-    assert facts(capsys, *command(road, files, tmp_path / "run", *few)) | {"notes": []} == told | {"notes": []}
+    assert facts(capsys, *command(road, files, tmp_path / "run", *few)) | {"notes": []} == report | {"notes": []}
     assert "is no run" in refused(capsys, *command(road, files, tmp_path / "run"))
 
 
-def test_a_signal_ends_it_and_the_same_command_goes_on(road: Path, files: Path, tmp_path: Path, capsys, monkeypatch):
+def test_a_signal_ends_it_and_the_same_command_continues(road: Path, files: Path, tmp_path: Path, capsys, monkeypatch):
     whole = facts(capsys, *command(road, files, tmp_path / "whole", "--gradual-unfreezing"))
     first = running.finetune_run
 
@@ -131,8 +138,8 @@ def test_a_signal_ends_it_and_the_same_command_goes_on(road: Path, files: Path, 
 
 def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path, capsys):
     words = command(road, files, tmp_path / "run", "--continue-pretraining", "3", "--epochs", "1")
-    told = facts(capsys, *words)
-    assert told["finished"]
+    report = facts(capsys, *words)
+    assert report["finished"]
     assert (tmp_path / "run" / "text" / "manifest.json").is_file()
     further = cw.load(tmp_path / "run" / "continued")
     assert further.recipe.train.steps == 3
@@ -141,7 +148,7 @@ def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path
     plain = facts(capsys, *command(road, files, tmp_path / "plain", "--epochs", "1"))
     assert plain["finished"]
     assert source != json.loads((tmp_path / "plain" / "run.json").read_text())["source"]
-    assert facts(capsys, *words)["accuracy"] == told["accuracy"]
+    assert facts(capsys, *words)["accuracy"] == report["accuracy"]
     words[words.index("--model") + 1] = str(tmp_path / "plain")
     words[words.index("--out") + 1] = str(tmp_path / "other")
     assert "a fine-tuned model" in refused(capsys, *words)
@@ -163,3 +170,18 @@ def test_features_of_a_frozen_encoder(road: Path, files: Path, tmp_path: Path, c
     assert facts(capsys, *words)["finished"]
     before, after = (dict(cw.load(path).model.named_parameters()) for path in (road / "run", tmp_path / "run"))
     assert all(after[name].equal(value) for name, value in before.items() if name in after)
+
+
+def test_losses_that_are_no_numbers_end_with_an_error_and_a_sound_checkpoint(road: Path, tmp_path: Path, capsys):
+    """Fewer bad steps than the guard has patience for, so nothing but their end can tell."""
+    train, out = write(tmp_path / "train.jsonl", rows(48)), tmp_path / "task"
+    words = ["finetune", "classify", "--model", road / "run", "--train", train, "--out", out]
+    changes = ["--epochs", "2", "--set", "train.learning_rate=1e12", "--set", "train.warmup=0"]
+    capsys.readouterr()
+    assert main([str(word) for word in [*words, *override(QUICK, *changes)]]) == 2
+    message = capsys.readouterr().err
+    assert "finite" in message
+    assert "lower train.learning_rate" in message
+    assert not (out / "model.safetensors").exists()
+    for saved in out.glob("step-*/model.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in tensors.read(saved).values())

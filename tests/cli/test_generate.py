@@ -23,13 +23,13 @@ def run(road: Path) -> Path:
 
 def test_texts_begin_with_the_prompt_and_follow_the_seed(run, capsys):
     words = ("generate", run, "the small fox", "--max-new-tokens", 6, "--count", 3)
-    found = facts(capsys, *words)["texts"]
-    assert len(found) == 3
-    assert len({tuple(one["tokens"]) for one in found}) > 1
-    assert all(one["text"].startswith("the small fox") for one in found)
-    assert all(0 < len(one["tokens"]) <= 6 and one["score"] < 0 for one in found)
-    assert facts(capsys, *words)["texts"] == found
-    assert facts(capsys, *words, "--seed", 1)["texts"] != found
+    report = facts(capsys, *words)["texts"]
+    assert len(report) == 3
+    assert len({tuple(one["tokens"]) for one in report}) > 1
+    assert all(one["text"].startswith("the small fox") for one in report)
+    assert all(0 < len(one["tokens"]) <= 6 and one["score"] < 0 for one in report)
+    assert facts(capsys, *words)["texts"] == report
+    assert facts(capsys, *words, "--seed", 1)["texts"] != report
 
 
 def test_the_likeliest_and_beams(run, capsys):
@@ -55,13 +55,13 @@ def test_mistakes(run, road, capsys):
 
 
 def test_evaluate_and_export(run, road, tmp_path, capsys):
-    found = facts(capsys, "evaluate", run, "--data", road / "data")
-    assert {"next_token", "next_accuracy", "perplexity", "bits_per_character", "unigram_loss"} <= set(found)
-    assert 0 < found["bits_per_character"] < found["next_token"] / 0.6931
+    report = facts(capsys, "evaluate", run, "--data", road / "data")
+    assert {"next_token", "next_accuracy", "perplexity", "bits_per_character", "unigram_loss"} <= set(report)
+    assert 0 < report["bits_per_character"] < report["next_token"] / 0.6931
     assert main(["evaluate", str(run), "--data", str(road / "data")]) == 0
-    told = capsys.readouterr().out
-    assert "next-token accuracy" in told
-    assert "clozeworks generate" in told
+    output = capsys.readouterr().out
+    assert "next-token accuracy" in output
+    assert "clozeworks generate" in output
     assert facts(capsys, "export", run, "--out", tmp_path / "hf")["files"]
     one, other = (facts(capsys, "generate", path, "the", "--temperature", 0) for path in (run, tmp_path / "hf"))
     assert one["texts"] == other["texts"]

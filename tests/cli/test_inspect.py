@@ -10,9 +10,9 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_layers_of_a_run_and_of_a_directory_of_others(road, capsys):
-    found = facts(capsys, "inspect", "layers", road / "run", road / "hf", "--data", road / "data")["models"]
-    assert [each["model"] for each in found] == [str(road / "run"), str(road / "hf")]
-    ours, theirs = found
+    report = facts(capsys, "inspect", "layers", road / "run", road / "hf", "--data", road / "data")["models"]
+    assert [each["model"] for each in report] == [str(road / "run"), str(road / "hf")]
+    ours, theirs = report
     assert [row["layer"] for row in ours["layers"]] == [1, 2]
     assert ours["tokens"] > 100
     for row in ours["layers"]:
@@ -27,10 +27,10 @@ def test_layers_of_a_run_and_of_a_directory_of_others(road, capsys):
 def test_layers_as_a_chart_and_as_a_plot(road, tmp_path, capsys):
     words = ["inspect", "layers", str(road / "run"), "--data", str(road / "data")]
     assert main(words) == 0
-    told = capsys.readouterr().out
-    assert "tokens of the held-out text" in " ".join(told.split())
-    assert "deviation" in told
-    assert told.count("█") + told.count("#") > 20
+    output = capsys.readouterr().out
+    assert "tokens of the held-out text" in " ".join(output.split())
+    assert "deviation" in output
+    assert output.count("█") + output.count("#") > 20
     for ending in ("svg", "png"):
         assert main([*words, "--out", str(tmp_path / f"layers.{ending}")]) == 0
         assert (tmp_path / f"layers.{ending}").stat().st_size > 2000
@@ -62,10 +62,10 @@ def test_spans_of_a_model_as_a_table_and_as_a_plot(tmp_path, capsys):
     model = build(r)
     model.encoder.stack.blocks[1].mixer.bias.share.data[:] = torch.tensor([0.0, 0.25, 0.5, 1.0])
     cw.save(TextEncoder(model, None, r), tmp_path / "model")
-    (found,) = facts(capsys, "inspect", "spans", tmp_path / "model")["models"]
-    assert [layer["spans"] for layer in found["layers"]] == [[0.0] * 4, [0.0, 128.0, 256.0, 512.0]]
-    assert [layer["average_span"] for layer in found["layers"]] == [32, 256]
-    assert (found["average_span"], found["limit"], found["ramp"]) == (144, 512, 32)
+    (report,) = facts(capsys, "inspect", "spans", tmp_path / "model")["models"]
+    assert [layer["spans"] for layer in report["layers"]] == [[0.0] * 4, [0.0, 128.0, 256.0, 512.0]]
+    assert [layer["average_span"] for layer in report["layers"]] == [32, 256]
+    assert (report["average_span"], report["limit"], report["ramp"]) == (144, 512, 32)
     assert main(["inspect", "spans", str(tmp_path / "model"), "--out", str(tmp_path / "spans.svg")]) == 0
     assert "512 256 128 0" in capsys.readouterr().out
     assert (tmp_path / "spans.svg").stat().st_size > 2000

@@ -15,7 +15,7 @@ def test_a_model_without_a_head_is_not_offered_for_guessing(tmp_path: Path, caps
     r.encoder.vocab, r.objective.losses = tokenizer.size, ()
     save(TextEncoder(build(r).eval(), tokenizer, r), tmp_path / "bare")
     assert main(["import", str(tmp_path / "bare"), "--out", str(tmp_path / "again")]) == 0
-    told = capsys.readouterr().out
-    assert "finetune classify" in told
-    assert "fill-mask" not in told
-    assert "pretrain" not in told
+    output = capsys.readouterr().out
+    assert "finetune classify" in output
+    assert "fill-mask" not in output
+    assert "pretrain" not in output

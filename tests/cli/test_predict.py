@@ -10,13 +10,13 @@ import pytest
 import clozeworks as cw
 from clozeworks.cli.main import main
 from clozeworks.inference import predict
-from tests.command_line import refused
+from tests.command_line import facts, refused
 from tests.labelled import rows, write
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def told(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict]:
+def predicted(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict]:
     capsys.readouterr()
     assert main(["predict", *map(str, words)]) == 0
     out, err = capsys.readouterr()
@@ -27,14 +27,14 @@ def told(capsys: pytest.CaptureFixture[str], *words: object) -> list[dict]:
 def test_rows_keep_their_order_and_what_else_they_have(tuned: Path, tmp_path: Path, capsys, monkeypatch):
     monkeypatch.setattr(predict.predict, "__defaults__", (None, None, 7))  # several pieces
     given = rows(30, 5)
-    found = told(capsys, tuned, write(tmp_path / "rows.jsonl", given))
-    assert [one["number"] for one in found] == [one["number"] for one in given]
-    assert [one["given_label"] for one in found] == [one["label"] for one in given]
-    assert sum(one["label"] == one["given_label"] for one in found) >= 27
-    assert all(abs(sum(one["scores"].values()) - 1) < 1e-6 for one in found)
+    result = predicted(capsys, tuned, write(tmp_path / "rows.jsonl", given))
+    assert [one["number"] for one in result] == [one["number"] for one in given]
+    assert [one["given_label"] for one in result] == [one["label"] for one in given]
+    assert sum(one["label"] == one["given_label"] for one in result) >= 27
+    assert all(abs(sum(one["scores"].values()) - 1) < 1e-6 for one in result)
     alone = cw.load(tuned).predict([one["text"] for one in given])
-    assert [one["label"] for one in alone] == [one["label"] for one in found]
-    assert alone[3]["scores"]["warm"] == pytest.approx(found[3]["scores"]["warm"], abs=1e-5)
+    assert [one["label"] for one in alone] == [one["label"] for one in result]
+    assert alone[3]["scores"]["warm"] == pytest.approx(result[3]["scores"]["warm"], abs=1e-5)
 
 
 def test_out_is_what_standard_output_would_be(tuned: Path, tmp_path: Path, capsys):
@@ -48,12 +48,36 @@ def test_out_is_what_standard_output_would_be(tuned: Path, tmp_path: Path, capsy
 
 def test_other_formats(tuned: Path, tmp_path: Path, capsys):
     (tmp_path / "lines.txt").write_text("the red fox\n\na blue hen\n")
-    plain = told(capsys, tuned, tmp_path / "lines.txt", "--text")
+    plain = predicted(capsys, tuned, tmp_path / "lines.txt", "--text")
     assert [one["text"] for one in plain] == ["the red fox", "a blue hen"]
     assert [one["label"] for one in plain] == ["warm", "cold"]
     (tmp_path / "rows.csv").write_text("id,review\n1,the red fox\n2,a blue hen\n")
-    found = told(capsys, tuned, tmp_path / "rows.csv", "--columns", "text=review")
-    assert [(one["id"], one["label"]) for one in found] == [("1", "warm"), ("2", "cold")]
+    result = predicted(capsys, tuned, tmp_path / "rows.csv", "--columns", "text=review")
+    assert [(one["id"], one["label"]) for one in result] == [("1", "warm"), ("2", "cold")]
+
+
+def test_an_empty_text_is_predicted_like_any_other(tuned: Path, road: Path, tmp_path: Path, capsys):
+    (tmp_path / "rows.csv").write_text('id,text\n1,the red fox\n2,""\n3,a blue hen\n')
+    answers = predicted(capsys, tuned, tmp_path / "rows.csv")
+    assert [one["id"] for one in answers] == ["1", "2", "3"]
+    assert answers[1]["label"] in ("warm", "cold")
+    capsys.readouterr()
+    assert main(["encode", str(road / "run"), str(tmp_path / "rows.csv")]) == 0
+    assert [json.loads(line)["text"] for line in capsys.readouterr().out.splitlines()][1] == ""
+
+
+def test_texts_in_another_script_are_warned_of(tuned: Path, road: Path, tmp_path: Path, capsys):
+    """Once, on standard error, by all that read texts; the output stays as it is."""
+    given = [{"text": f"今天天气很好 {n}" if n % 3 else f"the red fox {n}", "label": "ab"[n % 2]} for n in range(40)]
+    file = write(tmp_path / "rows.jsonl", given)
+    for words in (["predict", tuned, file, "--batch-size", "9"], ["encode", road / "run", file]):
+        capsys.readouterr()
+        assert main([*map(str, words)]) == 0
+        out, err = capsys.readouterr()
+        assert err.count("% of the tokens are [UNK]") == err.count("\n") == 1
+        assert [json.loads(line)["text"] for line in out.splitlines()] == [row["text"] for row in given]
+    words = ["finetune", "classify", "--model", road / "run", "--train", file, "--dry-run"]
+    assert sum("% of the tokens are [UNK]" in note for note in facts(capsys, *words)["notes"]) == 1
 
 
 def test_python_takes_texts_and_rows(tuned: Path, tmp_path: Path):

@@ -14,13 +14,13 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_prepare_tells_what_it_counted(road, tmp_path, capsys):
-    found = facts(capsys, "prepare", road / "corpus.txt", "--out", tmp_path / "data", "--vocab", "120")
-    assert sum(split["documents"] for split in found["splits"].values()) == 150
-    assert found["tokenizer"]["size"] == size(tmp_path / "data") <= 120
+    report = facts(capsys, "prepare", road / "corpus.txt", "--out", tmp_path / "data", "--vocab", "120")
+    assert sum(split["documents"] for split in report["splits"].values()) == 150
+    assert report["tokenizer"]["size"] == size(tmp_path / "data") <= 120
     assert main(["prepare", str(road / "corpus.txt"), "--out", str(tmp_path / "again"), "--vocab", "120"]) == 0
-    told = capsys.readouterr().out
-    assert "documents" in told
-    assert f"clozeworks examples bert_mini --data {tmp_path}/again" in told
+    output = capsys.readouterr().out
+    assert "documents" in output
+    assert f"clozeworks examples bert_mini --data {tmp_path}/again" in output
 
 
 def test_bad_input_leaves_nothing_behind(road, tmp_path, capsys):
@@ -82,13 +82,13 @@ def test_check_json(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert err == ""
     assert out.count("\n") == 1
-    told = json.loads(out)
-    assert told["wrong"] == sum(finding["kind"] == "wrong" for finding in told["findings"]) > 0
-    assert told["facts"]["documents"] == 0
+    report = json.loads(out)
+    assert report["wrong"] == sum(finding["kind"] == "wrong" for finding in report["findings"]) > 0
+    assert report["facts"]["documents"] == 0
     assert main(["prepare", "a.jsonl", "--check", "--json", "--field", "body"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["facts"]["documents"] == 1
-    assert "--field body" in told["command"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["facts"]["documents"] == 1
+    assert "--field body" in report["command"]
 
 
 @pytest.mark.usefixtures("here")
@@ -103,6 +103,6 @@ def test_check_bad_arguments_are_one_sentence(tmp_path, capsys):
 @pytest.mark.usefixtures("here")
 def test_check_the_embedded_corpus(capsys):
     assert main(["prepare", "--corpus", "en", "--check", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["facts"]["documents"] > 10
-    assert "--corpus en" in told["command"]
+    report = json.loads(capsys.readouterr().out)
+    assert report["facts"]["documents"] > 10
+    assert "--corpus en" in report["command"]

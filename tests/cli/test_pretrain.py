@@ -12,31 +12,32 @@ import pytest
 from clozeworks.cli.main import main
 from clozeworks.core import spec
 from clozeworks.train.startup import setup
-from tests.command_line import OWN_PART, SMALL, facts, refused, size
+from tests.command_line import OWN_PART, SMALL, facts, override, refused, size
 from tests.train.conftest import tiny_recipe
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def test_pretrain_goes_on_and_knows_when_it_is_done(road, tmp_path, capsys):
+def test_pretrain_continues_and_knows_when_it_is_done(road, tmp_path, capsys):
     words = ["pretrain", "bert_tiny", "--data", road / "data", "--out", tmp_path / "run", *SMALL]
-    found = facts(capsys, *words)
-    assert (found["step"], found["finished"], found["resumed"]) == (4, True, None)
+    report = facts(capsys, *words)
+    assert (report["step"], report["finished"], report["resumed"]) == (4, True, None)
     again = facts(capsys, *words)
     assert again["resumed"] == 4
     assert not any("resuming" in note for note in again["notes"])
     assert "keeps its recipe" in refused(capsys, *words, "--set", "train.steps=5")
     assert main([*map(str, words)]) == 0
-    told = capsys.readouterr().out
-    assert told.count("finished already, all 4 steps of it; to train it further, begin another run: --from ") == 1
-    assert "resuming" not in told
+    output = capsys.readouterr().out
+    assert output.count("finished already, all 4 steps of it; to train it further, begin another run: --from ") == 1
+    assert "resuming" not in output
 
 
 REFUSED = [
     ("objective.segments=Stream(length=32, streams=7)", "a step holds rows of 32 tokens of all 7 streams"),
     ("objective.segments=Pairs(length=32, target_length=8)", "two-sided text is documents of two sentences"),
     ("objective.corruption=MaskPhrases(stage=entity)", "text with annotated units is needed"),
-    ("objective.losses=[]", "at least one loss is needed to train"),
+    ("objective.losses=[ActivationSize]", "ActivationSize: at least one loss that predicts is needed"),
+    ("objective.losses=[]", "at least one loss that predicts is needed to train"),
     ("train.phases=[Phase(share=0.5, length=32), Phase(share=0.5, length=4)]", "8 or more"),
 ]
 
@@ -55,12 +56,12 @@ def test_a_refused_start_from_a_model_leaves_nothing(road, tmp_path, capsys):
 
 
 def test_dry_run_writes_nothing(road, tmp_path, capsys):
-    found = facts(capsys, "pretrain", "bert_tiny", "--data", road / "data", "--dry-run", *SMALL)
-    assert found["steps"] == 4
-    assert found["tokens"] == pytest.approx(4 * 256, rel=0.2)
-    assert found["epochs"] == pytest.approx(found["tokens"] / found["corpus_tokens"])
-    assert found["seconds"] > 0
-    assert found["memory_bytes"] > 16 * found["parameters"]
+    report = facts(capsys, "pretrain", "bert_tiny", "--data", road / "data", "--dry-run", *SMALL)
+    assert report["steps"] == 4
+    assert report["tokens"] == pytest.approx(4 * 256, rel=0.2)
+    assert report["epochs"] == pytest.approx(report["tokens"] / report["corpus_tokens"])
+    assert report["seconds"] > 0
+    assert report["memory_bytes"] > 16 * report["parameters"]
     assert "no --out" in refused(capsys, "pretrain", "bert_tiny", "--data", road / "data")
 
 
@@ -82,7 +83,10 @@ def plain(road, tmp_path_factory):
 def train_rows(road, run, *words):
     """The rows of metrics that a short run writes of its steps."""
     small = ["--steps", "4", "--batch-tokens", "256", "--max-length", "32", "--set", "train.log_every=1"]
-    assert main([*map(str, ["pretrain", "bert_tiny", "--data", road / "data", "--out", run, *small, *words])]) == 0
+    assert (
+        main([*map(str, ["pretrain", "bert_tiny", "--data", road / "data", "--out", run, *override(small, *words)])])
+        == 0
+    )
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [row for row in rows if "split" not in row]
 
@@ -131,8 +135,8 @@ def test_corpora_are_mixed_by_weight(road, tmp_path, capsys):
 def test_continue_from_a_model_of_another_shape(road, tmp_path, capsys):
     """The directory's encoder wins over the recipe's, and the command says so."""
     words = ["pretrain", "bert_mini", "--from", road / "hf", "--data", road / "data", "--out", tmp_path / "run", *SMALL]
-    found = facts(capsys, *words)
-    assert any("width 128 (bert_mini has 256)" in note for note in found["notes"])
+    report = facts(capsys, *words)
+    assert any("width 128 (bert_mini has 256)" in note for note in report["notes"])
     assert json.loads((tmp_path / "run" / "recipe.json").read_text())["encoder"]["width"] == 128
     assert facts(capsys, *words)["resumed"] == 4
     # A head that the source lacks is fresh, and named.
@@ -160,6 +164,19 @@ def test_continue_from_a_model_of_another_shape(road, tmp_path, capsys):
         *SMALL,
     ]
     assert any("heads.sentence_pair" in note for note in facts(capsys, *two)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [([], 1e-4), (["--learning-rate", "5e-4"], 5e-4), (["--set", "train.learning_rate = 1e-3"], 1e-3)],
+)
+def test_trained_weights_are_continued_at_a_lower_rate(road, tmp_path, capsys, given, rate):
+    """Unless the user says otherwise; the run's recipe has it, and the same command resumes."""
+    words = ["pretrain", "bert_tiny", "--from", road / "run", "--data", road / "data", "--out", tmp_path / "run"]
+    notes = [note for note in facts(capsys, *words, *SMALL, *given)["notes"] if "learning rate" in note]
+    assert [note.split(",")[0] for note in notes] == ([] if given else ["learning rate 1.0e-04 instead of 1.0e-03"])
+    assert json.loads((tmp_path / "run" / "recipe.json").read_text())["train"]["learning_rate"] == rate
+    assert facts(capsys, *words, *SMALL, *given)["resumed"] == 4
 
 
 def test_pairs_need_two_segment_types(road, tmp_path, capsys):
@@ -190,9 +207,9 @@ def test_continue_with_new_words(road, tmp_path, capsys):
         tmp_path / "run",
         *SMALL,
     ]
-    found = facts(capsys, *words)
+    report = facts(capsys, *words)
     assert prepared["tokenizer"]["size"] == size(road / "data") + 1  # it knew "fox" already
-    assert any("1 new token:" in note for note in found["notes"])
+    assert any("1 new token:" in note for note in report["notes"])
     assert facts(capsys, "fill-mask", tmp_path / "run", "the [MASK] fox")["masks"]
 
 
@@ -207,7 +224,7 @@ def test_own_parts_come_back(road, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(road, tmp_path):
+def test_ctrl_c_saves_and_says_how_to_continue(road, tmp_path):
     import signal
 
     words = [
@@ -248,15 +265,15 @@ def test_a_student_learns_from_a_run(road, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
     dry = facts(capsys, *words, "--teacher", road / "run", "--dry-run")
     assert dry["steps"] == 4
-    found = facts(capsys, *words, "--teacher", road / "run", "--out", tmp_path / "run")
-    assert found["finished"]
-    assert {"soft_targets", "masked_lm", "hidden_cosine"} <= found["heldout"].keys()
-    assert any("starting from layers 0 of the teacher" in note for note in found["notes"])
+    report = facts(capsys, *words, "--teacher", road / "run", "--out", tmp_path / "run")
+    assert report["finished"]
+    assert {"soft_targets", "masked_lm", "hidden_cosine"} <= report["heldout"].keys()
+    assert any("starting from layers 0 of the teacher" in note for note in report["notes"])
     assert "give --teacher DIR" in refused(capsys, *words, "--out", tmp_path / "run")
     again = [*words, "--out", tmp_path / "run", "--teacher", tmp_path / "run"]  # a model, but not the same
     assert "another teacher than it was begun with (bert_tiny " in refused(capsys, *again)
     figures = facts(capsys, "evaluate", tmp_path / "run", "--data", road / "data")
-    assert figures["masked_lm"] == pytest.approx(found["heldout"]["masked_lm"], rel=1e-4)
+    assert figures["masked_lm"] == pytest.approx(report["heldout"]["masked_lm"], rel=1e-4)
     assert main(["export", f"{tmp_path}/run", "--to", "hf", "--out", f"{tmp_path}/hf"]) == 0
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
     assert facts(capsys, "fill-mask", tmp_path / "hf", "the [MASK] fox")["masks"]

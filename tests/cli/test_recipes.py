@@ -15,44 +15,46 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_recipes_and_their_kin(capsys):
-    found = {row["name"]: row for row in facts(capsys, "recipes")["recipes"]}
-    assert found["bert_base"]["parameters"] == 110_106_428
-    assert found["bert_base"]["parent"] is None
-    assert found["roberta_mini"]["parent"] == "roberta_base"
-    assert found["roberta_base"]["parent"] == "bert_base"
+    results = {row["name"]: row for row in facts(capsys, "recipes")["recipes"]}
+    assert results["bert_base"]["parameters"] == 110_106_428
+    assert results["bert_base"]["parent"] is None
+    assert results["roberta_mini"]["parent"] == "roberta_base"
+    assert results["roberta_base"]["parent"] == "bert_base"
     assert main(["recipes", "--tree"]) == 0
     assert "encoder.vocab=50,265" in capsys.readouterr().out
 
 
 def test_show_counts_every_parameter_and_allocates_nothing(capsys):
-    found = facts(capsys, "show", "bert_base")
-    assert found["parameters"] == 110_106_428
-    assert found["parameters_without_heads"] == 109_482_240
-    parts = found["parts"]
+    report = facts(capsys, "show", "bert_base")
+    assert report["parameters"] == 110_106_428
+    assert report["parameters_without_heads"] == 109_482_240
+    parts = report["parts"]
     whole = {name: part["parameters"] for name, part in parts.items() if "." not in name}
-    assert sum(whole.values()) == found["parameters"]
+    assert sum(whole.values()) == report["parameters"]
     for name in ("embed", "stack"):
         inside = [part["parameters"] for path, part in parts.items() if path.startswith(f"{name}.")]
         assert sum(inside) == whole[name]
     # 12 layers: 4 D^2 + 8 D^2 products and 2 L D for scores and for values, twice each.
     assert parts["stack"]["flops_per_token"] == pytest.approx(12 * 2 * (12 * 768**2 + 2 * 512 * 768))
-    assert found["memory_bytes"] > 16 * found["parameters"]
-    assert facts(capsys, "show", "bert_base", "--set", "train.micro_tokens=512")["memory_bytes"] < found["memory_bytes"]
+    assert report["memory_bytes"] > 16 * report["parameters"]
+    assert (
+        facts(capsys, "show", "bert_base", "--set", "train.micro_tokens=512")["memory_bytes"] < report["memory_bytes"]
+    )
 
 
 def test_diff_is_the_difference(capsys):
-    found = facts(capsys, "diff", "bert_base", "bert_base_chinese")
-    assert found == {"name": ["bert_base", "bert_base_chinese"], "encoder.vocab": [30522, 21128]}
+    report = facts(capsys, "diff", "bert_base", "bert_base_chinese")
+    assert report == {"name": ["bert_base", "bert_base_chinese"], "encoder.vocab": [30522, 21128]}
     assert main(["diff", "bert_base", "bert_base"]) == 0
     assert "no difference" in capsys.readouterr().out
 
 
-def test_layers_that_are_nearly_alike_are_told_once():
-    found = differences(recipe("roberta_mini"), recipe("longformer_mini"))
-    assert set(found) == {"name", "encoder.stack.block.mixer", "objective.segments.length"}
-    assert shown(found["encoder.stack.block.mixer"][1]).endswith("dropout=0.1) with window.left=16, 32, 64, 128")
-    found = differences(recipe("roberta_base"), recipe("longformer_base"))
-    assert found["encoder.stack.block.mixer"] == (Attention(12, 0.1), GlobalWindow(12, Window(256), 0.1))
+def test_layers_that_are_nearly_alike_are_reported_once():
+    result = differences(recipe("roberta_mini"), recipe("longformer_mini"))
+    assert set(result) == {"name", "encoder.stack.block.mixer", "objective.segments.length"}
+    assert shown(result["encoder.stack.block.mixer"][1]).endswith("dropout=0.1) with window.left=16, 32, 64, 128")
+    result = differences(recipe("roberta_base"), recipe("longformer_base"))
+    assert result["encoder.stack.block.mixer"] == (Attention(12, 0.1), GlobalWindow(12, Window(256), 0.1))
     windows = tuple(Window(left, dilation=(1, 1 + left)) for left in (1, 2, 4))
     assert shown(windows) == "3 x Window(left=1, dilation=(1, 2)) with left=1, 2, 4; dilation.1=2, 3, 5"
     assert shown((Window(1),) * 3) == "3 x Window(left=1)"
@@ -69,7 +71,7 @@ def test_a_recipe_may_be_a_file_or_a_function(road, tmp_path, capsys):
     assert facts(capsys, "diff", road / "run", "bert_tiny")["encoder.vocab"] == [size(road / "data"), 30522]
 
 
-def test_many_parts_are_told_in_short_and_few_in_full():
+def test_many_parts_are_reported_in_short_and_few_in_full():
     block = recipe("lite_transformer_mini").encoder.stack.block
     assert shown(block).startswith("3 x Block(mixer=Split(")
     assert shown(block).endswith(" with mixer.branches.1.kernel=3, 7, 15")

@@ -39,8 +39,8 @@ def test_runs_are_listed_in_one_line_each(
 
 
 def test_runs_as_json(here: Path, capsys: pytest.CaptureFixture[str]):
-    found = facts(capsys, "runs", here, here / "runs")
-    (run,) = found["runs"]
+    report = facts(capsys, "runs", here, here / "runs")
+    (run,) = report["runs"]
     assert (run["path"], run["state"], run["step"], run["steps"]) == (str(here / "runs" / "first"), "finished", 4, 4)
     assert {"recipe", "process", "loss", "heldout", "tokens", "tokens_per_second", "age", "bytes", "damage"} <= {*run}
     assert facts(capsys, "runs", here / "runs" / "first" / "step-00000004") == {"runs": []}
@@ -115,9 +115,9 @@ def test_a_writer_that_is_not_there_is_refused_before_the_run_is(
     road: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    told = refused(
+    message = refused(
         capsys, "pretrain", "bert_tiny", "--data", road / "data", "--out", tmp_path / "run", *SMALL, "--log", "wandb"
     )
-    assert "--log wandb: it is not installed; the package wandb is needed; pip install 'wandb'" in told
+    assert "--log wandb: it is not installed; the package wandb is needed; pip install 'wandb'" in message
     assert not (tmp_path / "run").exists()
     assert "did you mean tensorboard" in refused(capsys, "pretrain", "bert_tiny", "--data", "x", "--log", "tensorbard")

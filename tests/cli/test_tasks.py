@@ -51,10 +51,10 @@ def test_lines_of_text_are_texts_for_a_model_of_tags(road: Path, tmp_path: Path,
     (tmp_path / "lines.txt").write_text("the red fox\nold tree by stone\n")
     capsys.readouterr()
     assert main(["predict", str(tmp_path / "tags"), str(tmp_path / "lines.txt"), "--text"]) == 0
-    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [len(each["tags"]) for each in found] == [3, 4]
-    told = facts(capsys, "evaluate", str(tmp_path / "tags"), "--test", str(file))
-    assert told["most_frequent"] == {"O": pytest.approx(23 / 27)}
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [len(each["tags"]) for each in answers] == [3, 4]
+    report = facts(capsys, "evaluate", str(tmp_path / "tags"), "--test", str(file))
+    assert report["most_frequent"] == {"O": pytest.approx(23 / 27)}
 
 
 def test_labels_that_are_lists_or_look_like_markup(road: Path, tmp_path: Path, capsys):
@@ -87,25 +87,25 @@ def test_columns_that_pass_through_make_no_broken_line(tuned: Path, tmp_path: Pa
     assert second["label"] in ("warm", "cold")
 
 
-def test_what_is_wrong_is_told_before_anything_is_written(road: Path, tmp_path: Path, capsys):
+def test_what_is_wrong_is_reported_before_anything_is_written(road: Path, tmp_path: Path, capsys):
     train = write(tmp_path / "train.jsonl", rows(12))
     strange = write(tmp_path / "strange.jsonl", [*rows(3), {"text": "fox", "label": "hot"}])
     words = ["--model", str(road / "run"), "--train", str(train), "--max-length", "16"]
-    told = refused(capsys, "finetune", "classify", *words, "--dev", str(strange), "--out", str(tmp_path / "run"),
+    message = refused(capsys, "finetune", "classify", *words, "--dev", str(strange), "--out", str(tmp_path / "run"),
                    "--continue-pretraining", "2")  # fmt: skip
-    assert "line 4: label 'hot'" in told
+    assert "line 4: label 'hot'" in message
     assert not (tmp_path / "run").exists()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("mine")
-    told = refused(
+    message = refused(
         capsys, "finetune", "classify", *words, "--out", str(tmp_path / "mine"), "--continue-pretraining", "2"
     )
-    assert "thesis.tex" in told
+    assert "thesis.tex" in message
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.tex"]
     assert "a directory is needed" in refused(capsys, "finetune", "classify", *words, "--out", str(train))
 
 
-def test_pretraining_goes_on_with_the_text_of_its_own_rows(road: Path, tmp_path: Path, capsys):
+def test_pretraining_continues_with_the_text_of_its_own_rows(road: Path, tmp_path: Path, capsys):
     words = ["--model", str(road / "run"), "--max-length", "16", "--epochs", "1", "--continue-pretraining", "2"]
     first, other = write(tmp_path / "a.jsonl", rows(12)), write(tmp_path / "b.jsonl", rows(12, 3))
     out = tmp_path / "run"
@@ -113,20 +113,20 @@ def test_pretraining_goes_on_with_the_text_of_its_own_rows(road: Path, tmp_path:
     for path in out.iterdir():
         if path.name not in ("text", "continued"):
             path.unlink() if path.is_file() else [each.unlink() for each in path.iterdir()] and path.rmdir()
-    told = refused(capsys, "finetune", "classify", *words, "--train", str(other), "--out", str(out))
-    assert "the text of other rows" in told
+    message = refused(capsys, "finetune", "classify", *words, "--train", str(other), "--out", str(out))
+    assert "the text of other rows" in message
     facts(capsys, "finetune", "classify", *words, "--train", str(first), "--out", str(out))
 
 
-def test_endings_go_on_from_their_second_sentence(road: Path, tmp_path: Path, capsys):
+def test_endings_continue_from_their_second_sentence(road: Path, tmp_path: Path, capsys):
     row = {"sent1": "the fox runs", "sent2": "it", "ending0": "sleeps", "ending1": "eats", "label": 0}
     file = write(tmp_path / "swag.jsonl", [row] * 4)
     words = ("--model", str(road / "run"), "--train", str(file), "--dev", str(file), "--out", str(tmp_path / "run"))
-    told = facts(capsys, "finetune", "choice", *words, "--dry-run")
-    assert (told["columns"]["context"], told["columns"]["question"]) == ("sent1", "sent2")
+    report = facts(capsys, "finetune", "choice", *words, "--dry-run")
+    assert (report["columns"]["context"], report["columns"]["question"]) == ("sent1", "sent2")
 
 
-def test_a_loss_of_no_rows_is_not_told(road: Path, tmp_path: Path, capsys):
+def test_a_loss_of_no_rows_is_not_reported(road: Path, tmp_path: Path, capsys):
     pairs = [{"text_a": "red fox", "text_b": text, "score": n % 6} for n, text in enumerate(WORDS[:6] * 2)]
     train = write(tmp_path / "train.jsonl", pairs)
     dev = write(tmp_path / "dev.jsonl", [row for row in pairs if 1 <= row["score"] <= 3])
@@ -164,8 +164,8 @@ def test_readers_over_the_layers_of_a_frozen_encoder_in_every_task(road: Path, t
     assert sum(f"heads.{task}.task_encoder." in name for name, _ in model.model.named_parameters()) > 8
     together = model.predict(ASKED[task])
     key = "score" if task == "qa" else "scores"
-    for row, found in zip(ASKED[task], together, strict=True):
-        assert model.predict([row])[0][key] == pytest.approx(found[key], abs=1e-5)
+    for row, answer in zip(ASKED[task], together, strict=True):
+        assert model.predict([row])[0][key] == pytest.approx(answer[key], abs=1e-5)
 
 
 @pytest.mark.parametrize("task", ["embed", "seq2seq"])
@@ -180,6 +180,6 @@ def test_readers_where_there_is_no_head_are_refused(road: Path, tmp_path: Path, 
 def test_readers_have_no_class_elsewhere(road: Path, tmp_path: Path, capsys):
     given = [{"tokens": WORDS[:n], "tags": ["X" if w == "fox" else "O" for w in WORDS[:n]]} for n in (4, 5, 8, 10)]
     learn(capsys, "tag", road / "run", given, tmp_path / "tags", "--set", "task.task_encoder=TaskEncoder")
-    told = refused(capsys, "export", str(tmp_path / "tags"), "--to", "hf", "--out", str(tmp_path / "hf"))
-    assert "has no such head" in told
+    message = refused(capsys, "export", str(tmp_path / "tags"), "--to", "hf", "--out", str(tmp_path / "hf"))
+    assert "has no such head" in message
     assert not (tmp_path / "hf").exists()

@@ -29,29 +29,37 @@ def words(corpus: Path) -> Path:
     return out
 
 
-@pytest.mark.parametrize("method", ["skipgram", "cbow", "fasttext", "glove"])
-@pytest.mark.parametrize("name", ["v.txt", "v.bin", "v.safetensors"])
+@pytest.mark.parametrize(
+    ("method", "name"),
+    [("skipgram", "v.txt"), ("cbow", "v.bin"), ("fasttext", "v.safetensors"), ("glove", "v.txt")],
+)
 def test_training_writes_the_format_of_the_ending(corpus, tmp_path, capsys, method, name):
     asked = ("--dim", "6", "--epochs", "2", "--min-count", "3", "--deterministic")
-    told = facts(capsys, "vectors", method, corpus, "--out", tmp_path / name, *asked)
+    report = facts(capsys, "vectors", method, corpus, "--out", tmp_path / name, *asked)
     made = load_vectors(tmp_path / name)
-    assert (told["vectors"], told["dim"]) == (len(made), 6) == (len(made), made.dim)
-    assert len(told["losses"]) == 2
+    assert (report["vectors"], report["dim"]) == (len(made), 6) == (len(made), made.dim)
+    assert len(report["losses"]) == 2
     assert "fox" in made
     assert ("<unk>" in made) == (method == "glove")
     again = facts(capsys, "vectors", method, corpus, "--out", tmp_path / f"again_{name}", *asked)
-    assert again["losses"] == told["losses"]
+    assert again["losses"] == report["losses"]
     assert load_vectors(tmp_path / f"again_{name}").table.tobytes() == made.table.tobytes()
 
 
 def test_settings_reach_the_method(corpus, tmp_path, capsys):
-    told = facts(capsys, "vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--no-header", "--max-words", "10",
+    report = facts(capsys, "vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--no-header", "--max-words", "10",
                  "--window", 3, "--x-max", 7, "--learning-rate", 0.1, "--seed", 4, "--memory-mb", 2,
                  "--epochs", 1)  # fmt: skip
-    assert (told["vectors"], told["window"], told["x_max"], told["rate"], told["seed"]) == (11, 3, 7.0, 0.1, 4)
+    assert (report["vectors"], report["window"], report["x_max"], report["rate"], report["seed"]) == (
+        11,
+        3,
+        7.0,
+        0.1,
+        4,
+    )
     assert len((tmp_path / "v.txt").read_text().splitlines()) == 11
-    told = facts(capsys, "vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--negative", 2, "--window", 3)
-    assert (told["settings"]["negative"], told["settings"]["window"], told["settings"]["rate"]) == (2, 3, 0.025)
+    report = facts(capsys, "vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--negative", 2, "--window", 3)
+    assert (report["settings"]["negative"], report["settings"]["window"], report["settings"]["rate"]) == (2, 3, 0.025)
 
 
 def test_the_screen_tells_what_was_done(corpus, tmp_path, capsys):
@@ -65,11 +73,11 @@ def test_phrases_are_listed(tmp_path, capsys):
     sentences = ["he went to new york .", "the new house", "york is old"] * 4
     (tmp_path / "text.txt").write_text("\n".join(sentences))
     asked = ("--min-count", "2", "--threshold", "0.5", "--out", tmp_path / "phrases.tsv")
-    told = facts(capsys, "vectors", "phrases", tmp_path / "text.txt", *asked)
-    assert "new_york" in told["top"]
+    report = facts(capsys, "vectors", "phrases", tmp_path / "text.txt", *asked)
+    assert "new_york" in report["top"]
     lines = (tmp_path / "phrases.tsv").read_text().splitlines()
-    assert len(lines) == told["phrases"]
-    assert float(lines[0].split("\t")[1]) == max(told["top"].values())
+    assert len(lines) == report["phrases"]
+    assert float(lines[0].split("\t")[1]) == max(report["top"].values())
     assert main(["vectors", "phrases", str(tmp_path / "text.txt"), "--min-count", "2", "--threshold", "0.5"]) == 0
     assert "new_york" in capsys.readouterr().out
 
@@ -78,12 +86,12 @@ def test_judging(words, tmp_path, capsys):
     (tmp_path / "pairs.txt").write_text("fox dog 5\nfox tree 1\ncat hen 4\nunheard of 1\n")
     (tmp_path / "questions.txt").write_text(": animals\nFox dog cat hen\n: other\na b c d\n")
     asked = ("--similarity", tmp_path / "pairs.txt", "--analogies", tmp_path / "questions.txt")
-    told = facts(capsys, "vectors", "evaluate", words, *asked)["files"][0]
-    assert (told["similarity"]["pairs.txt"]["covered"], told["similarity"]["pairs.txt"]["pairs"]) == (3, 4)
-    assert -1 <= told["similarity"]["pairs.txt"]["spearman"] <= 1
-    assert told["analogies"]["questions.txt"]["animals"]["covered"] == 1
-    assert told["analogies"]["questions.txt"]["other"]["accuracy"] is None
-    assert told["analogies"]["questions.txt"]["total"]["questions"] == 2
+    report = facts(capsys, "vectors", "evaluate", words, *asked)["files"][0]
+    assert (report["similarity"]["pairs.txt"]["covered"], report["similarity"]["pairs.txt"]["pairs"]) == (3, 4)
+    assert -1 <= report["similarity"]["pairs.txt"]["spearman"] <= 1
+    assert report["analogies"]["questions.txt"]["animals"]["covered"] == 1
+    assert report["analogies"]["questions.txt"]["other"]["accuracy"] is None
+    assert report["analogies"]["questions.txt"]["total"]["questions"] == 2
     load_vectors(words).save(tmp_path / "v.txt")
     paths = [str(words), str(tmp_path / "v.txt")]
     assert main(["vectors", "evaluate", *paths, *map(str, asked), "--method", "multiply"]) == 0
@@ -95,9 +103,9 @@ def test_judging(words, tmp_path, capsys):
 
 def test_similar_words(words, tmp_path, capsys):
     vectors = load_vectors(words)
-    told = facts(capsys, "vectors", "similar", words, "Fox", "hen", "--minus", "dog", "--top", 3)
-    assert told["words"] == ["fox", "hen"]
-    assert told["similar"] == dict(vectors.most_similar(["fox", "hen"], ["dog"], 3))
+    report = facts(capsys, "vectors", "similar", words, "Fox", "hen", "--minus", "dog", "--top", 3)
+    assert report["words"] == ["fox", "hen"]
+    assert report["similar"] == dict(vectors.most_similar(["fox", "hen"], ["dog"], 3))
     assert main(["vectors", "similar", str(words), "fox", "--top", "2"]) == 0
     assert vectors.most_similar("fox", top=1)[0][0] in capsys.readouterr().out
     assert "did you mean fox?" in refused(capsys, "vectors", "similar", words, "Fox", "--cased")
@@ -105,31 +113,31 @@ def test_similar_words(words, tmp_path, capsys):
 
 def test_words_that_were_never_met(corpus, words, tmp_path, capsys):
     out = tmp_path / "v.safetensors"
-    told = facts(capsys, "vectors", "fasttext", corpus, "--out", out, "--dim", 6, "--epochs", 2, "--deterministic")
-    assert told["settings"]["subwords"]["longest"] == 6
-    told = facts(capsys, "vectors", "similar", out, "sleepsing", "--top", 3)
-    assert len(told["similar"]) == 3
+    report = facts(capsys, "vectors", "fasttext", corpus, "--out", out, "--dim", 6, "--epochs", 2, "--deterministic")
+    assert report["settings"]["subwords"]["longest"] == 6
+    report = facts(capsys, "vectors", "similar", out, "sleepsing", "--top", 3)
+    assert len(report["similar"]) == 3
     assert "none of its n-grams was met" in refused(capsys, "vectors", "similar", out, "qqq")
     assert "sleepsing: no vector" in refused(capsys, "vectors", "similar", words, "sleepsing")
 
 
 def test_converting(words, tmp_path, capsys):
-    told = facts(capsys, "vectors", "convert", words, tmp_path / "v.bin", "--limit", 5)
-    assert told == {"out": str(tmp_path / "v.bin"), "words": 5, "dim": 8, "skipped": 0}
+    report = facts(capsys, "vectors", "convert", words, tmp_path / "v.bin", "--limit", 5)
+    assert report == {"out": str(tmp_path / "v.bin"), "words": 5, "dim": 8, "skipped": 0}
     assert main(["vectors", "convert", str(tmp_path / "v.bin"), str(tmp_path / "v.txt"), "--no-header"]) == 0
     first, last = load_vectors(words, limit=5), load_vectors(tmp_path / "v.txt")
     assert first.words == last.words
     assert first.table.tobytes() == last.table.tobytes()
     (tmp_path / "v.txt").write_text("a 1 2\nnew york 1 2\nb 1 2\n")
     assert "new york" in refused(capsys, "vectors", "convert", tmp_path / "v.txt", tmp_path / "v.bin")
-    told = facts(capsys, "vectors", "convert", tmp_path / "v.txt", tmp_path / "v.bin", "--errors", "skip")
-    assert (told["words"], told["skipped"]) == (2, 1)
+    report = facts(capsys, "vectors", "convert", tmp_path / "v.txt", tmp_path / "v.bin", "--errors", "skip")
+    assert (report["words"], report["skipped"]) == (2, 1)
     assert main(["vectors", "convert", str(tmp_path / "v.txt"), str(tmp_path / "v.bin"), "--errors", "skip"]) == 0
     assert "1 rows that cannot be used" in capsys.readouterr().out
 
 
-def test_mistakes_are_told(corpus, words, tmp_path, capsys):
-    for given, told in [
+def test_mistakes_are_reported(corpus, words, tmp_path, capsys):
+    for given, message in [
         (("glove", corpus), "no --out"),
         (("glove", "--out", "v.txt"), "no text"),
         (("glove", corpus, "--corpus", "en", "--out", "v.txt"), "both TEXT and --corpus"),
@@ -148,7 +156,7 @@ def test_mistakes_are_told(corpus, words, tmp_path, capsys):
         (("convert", words), "1 files"),
         (("convert", corpus, tmp_path / "v.txt"), "line 1"),
     ]:
-        assert told in refused(capsys, "vectors", *given), given
+        assert message in refused(capsys, "vectors", *given), given
     empty = tmp_path / "empty.txt"
     empty.write_text("")
     assert "empty" in refused(capsys, "vectors", "skipgram", empty, "--out", tmp_path / "v.txt")
@@ -184,41 +192,41 @@ def test_files_of_one_name_and_sections_of_one_name_are_all_judged(words, tmp_pa
         (tmp_path / folder / "s.txt").write_text(pair)
     asked = tmp_path / "asked.txt"
     asked.write_text(": total\nfox dog cat fox\n: a\nfox dog cat fox\n: a\nfox dog cat dog\n")
-    found = facts(capsys, "vectors", "evaluate", words, "--similarity", tmp_path / "p" / "s.txt",
+    report = facts(capsys, "vectors", "evaluate", words, "--similarity", tmp_path / "p" / "s.txt",
                   tmp_path / "q" / "s.txt", "--analogies", asked)["files"][0]  # fmt: skip
-    assert {name: each["pairs"] for name, each in found["similarity"].items()} == {"p/s.txt": 2, "q/s.txt": 3}
-    sections = {name: each["questions"] for name, each in found["analogies"]["asked.txt"].items()}
+    assert {name: each["pairs"] for name, each in report["similarity"].items()} == {"p/s.txt": 2, "q/s.txt": 3}
+    sections = {name: each["questions"] for name, each in report["analogies"]["asked.txt"].items()}
     assert sections == {"total (section)": 1, "a": 2, "total": 3}
 
 
-def test_what_cannot_be_done_is_told_before_any_work(corpus, words, tmp_path, capsys):
-    def told(*given: object) -> str:
+def test_what_cannot_be_done_is_reported_before_any_work(corpus, words, tmp_path, capsys):
+    def refusal(*given: object) -> str:
         return refused(capsys, *map(str, given))
 
-    assert "first line" in told("vectors", "skipgram", corpus, "--out", tmp_path / "v.bin", "--no-header")
-    assert "a file and a word are needed" in told("vectors", "similar", "--minus", "fox")
+    assert "first line" in refusal("vectors", "skipgram", corpus, "--out", tmp_path / "v.bin", "--no-header")
+    assert "a file and a word are needed" in refusal("vectors", "similar", "--minus", "fox")
     (tmp_path / "two.txt").write_text("king 1 0\nqueen 0 1\n")
-    assert "another word is needed" in told("vectors", "similar", tmp_path / "two.txt", "king", "queen")
+    assert "another word is needed" in refusal("vectors", "similar", tmp_path / "two.txt", "king", "queen")
     hs = ("vectors", "skipgram", corpus, "--out", tmp_path / "v.txt", "--hs", "--negative", "5")
-    assert "hierarchical softmax draws none" in told(*hs)
+    assert "hierarchical softmax draws none" in refusal(*hs)
     many = ("vectors", "glove", corpus, "--out", tmp_path / "v.txt", "--deterministic", "--workers", "2")
-    assert "one thread repeats itself exactly" in told(*many)
+    assert "one thread repeats itself exactly" in refusal(*many)
     assert not (tmp_path / "v.txt").exists()
 
 
 def test_it_is_told_what_a_format_has_no_place_for(corpus, tmp_path, capsys):
     asked = ("--dim", "6", "--epochs", "1", "--min-count", "3", "--deterministic")
-    for name, told in (("v.txt", True), ("v.safetensors", False)):
+    for name, noted in (("v.txt", True), ("v.safetensors", False)):
         capsys.readouterr()
         assert main(["vectors", "fasttext", str(corpus), "--out", str(tmp_path / name), *asked]) == 0
-        assert ("n-grams are kept in .safetensors alone" in " ".join(capsys.readouterr().out.split())) is told
+        assert ("n-grams are kept in .safetensors alone" in " ".join(capsys.readouterr().out.split())) is noted
     assert "cancel each other" in refused(capsys, "vectors", "similar", tmp_path / "v.txt", "fox", "--minus", "fox")
 
 
 def test_options_that_another_one_has_are_refused(tmp_path: Path, capsys):
     (file := tmp_path / "v.txt").write_text("a 1 2\nb 3 4\nc 4 3\n")
     (tmp_path / "pairs").write_text("a b 1\nb c 2\n")
-    for words, told in (
+    for words, message in (
         (["similar", file, "a", "--method", "multiply"], "--method"),
         (
             ["evaluate", file, "--similarity", tmp_path / "pairs", "--dim", "300", "--hs"],
@@ -228,7 +236,7 @@ def test_options_that_another_one_has_are_refused(tmp_path: Path, capsys):
         (["skipgram", "--corpus", "en", "--out", tmp_path / "w.txt", "--minn", "3"], "--minn"),
         (["phrases", "--corpus", "en", "--threshold", "nan"], "a number is needed"),
     ):
-        assert told in refused(capsys, "vectors", *map(str, words))
+        assert message in refused(capsys, "vectors", *map(str, words))
     assert main(["vectors", "evaluate", str(file), "--similarity", str(tmp_path / "pairs"), "--cased"]) == 0
 
 

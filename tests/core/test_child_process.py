@@ -11,6 +11,7 @@ from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.data.shards.engines import use_processes
 from clozeworks.exchange import tensors
 from clozeworks.machine import doctor
+from tests.command_line import SMALL
 
 TRAP = "open('owned', 'a').write(__name__)\nraise SystemExit('owned')\n"
 
@@ -61,4 +62,14 @@ class Measure:
 
 def test_workers_of_prepare_are_not_fooled(trapped: Path):
     assert list(use_processes(2)(Measure(), iter(["a", "bb"]))) == [1, 2]  # pyright: ignore[reportArgumentType]
+    assert not (trapped / "owned").exists()
+
+
+@pytest.mark.slow
+def test_processes_that_train_together_are_not_fooled(road: Path, trapped: Path):
+    """The launcher is the installed command; what it starts is started where the trap lies."""
+    words = ["pretrain", "bert_tiny", "--data", str(road / "data"), "--out", "run", "--processes", "2", *SMALL]
+    launcher = f"import clozeworks.cli.main as c; raise SystemExit(c.main({words!r}))"
+    done = subprocess.run([sys.executable, "-P", "-c", launcher], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     assert not (trapped / "owned").exists()

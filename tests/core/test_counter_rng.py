@@ -33,8 +33,8 @@ def test_keys_of_neighbouring_examples_share_nothing():
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 1000])
 def test_below_covers_its_range_evenly(limit):
-    found = counter_rng.below(limit, counter_rng.fold(3), np.arange(50_000))
-    counts = np.bincount(found, minlength=limit)
+    result = counter_rng.below(limit, counter_rng.fold(3), np.arange(50_000))
+    counts = np.bincount(result, minlength=limit)
     assert len(counts) == limit
     assert counts.min() > 0.4 * 50_000 / limit
     assert counts.max() < 1.7 * 50_000 / limit

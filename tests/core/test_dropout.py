@@ -88,9 +88,9 @@ def test_numpy_keeps_the_same_on_the_host(units, tokens, width, rate):
     key = DropoutKey.make(3, rows=range(units)).at("here")
     expected = drawn(key, torch.empty(units, 2, tokens, width), rate)
     for state, mask in zip(key.states(), expected, strict=True):
-        found = torch.from_numpy(keep_on_host(state, (2, tokens, width), rate))
-        assert torch.equal(found, mask)
-        assert found.is_contiguous()
+        actual = torch.from_numpy(keep_on_host(state, (2, tokens, width), rate))
+        assert torch.equal(actual, mask)
+        assert actual.is_contiguous()
 
 
 def test_numpy_has_the_same_threshold():

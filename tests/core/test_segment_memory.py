@@ -57,14 +57,14 @@ def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[B
 
 
 def read(model: Model, batches: list[Batch], recall: SegmentMemory | None = None) -> list[torch.Tensor]:
-    recall, found = recall or SegmentMemory(), []
+    recall, results = recall or SegmentMemory(), []
     with torch.no_grad():
         for batch in batches:
             given = recall.give(batch)
             hidden = model.encoder(given.tokens, given.token_info, given.context())
             recall.take(batch, hidden.memory)
-            found.append(hidden.last)
-    return found
+            results.append(hidden.last)
+    return results
 
 
 def test_one_layer_sees_what_one_long_row_shows():
@@ -211,9 +211,9 @@ def test_a_start_of_zeros_is_a_memory_of_zeros(depth: int):
     by_hand = batches[0].replace(past=past)
     expected = empty.encoder(by_hand.tokens, by_hand.token_info, by_hand.context())
     assert expected.memory is not None
-    found = read(model, batches)
-    assert torch.equal(found[0], expected.last)
-    assert not torch.allclose(found[0], read(empty, batches)[0], atol=1e-4), "zeros take their share of attention"
+    actual = read(model, batches)
+    assert torch.equal(actual[0], expected.last)
+    assert not torch.allclose(actual[0], read(empty, batches)[0], atol=1e-4), "zeros take their share of attention"
     recall = SegmentMemory()
     recall.take(batches[0], expected.memory)
-    assert torch.equal(found[1], read(empty, batches[1:], recall)[0])
+    assert torch.equal(actual[1], read(empty, batches[1:], recall)[0])

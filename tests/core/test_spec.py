@@ -12,6 +12,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.stack import Stack
 from clozeworks.recipes import named, recipe
 
@@ -203,3 +204,13 @@ def test_a_file_is_read_where_nothing_but_the_reader_was_imported():
     given = json.dumps({"part": "Shaw", "reach": 4})
     done = subprocess.run([sys.executable, "-c", FILE], input=given, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "Shaw"
+
+
+def test_a_part_says_what_is_wrong_with_it_before_others_do():
+    r = recipe("lite_transformer_mini")
+    block = r.encoder.stack.block_at(0)
+    block.mixer = Split((Attention(2), Attention(2)), widths=(16, 16, 16))
+    with pytest.raises(
+        RecipeError, match=r"mixer\.widths = \[16, 16, 16\]: a width of 1 or more is needed for each of 2"
+    ):
+        spec.check(r, r.name)

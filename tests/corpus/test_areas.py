@@ -6,6 +6,8 @@ import pytest
 
 from clozeworks.corpus import areas
 
+pytestmark = pytest.mark.slow  # every docstring of the library is read
+
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, str]]:

@@ -14,22 +14,26 @@ def documents():
     return list(corpus.documents("en"))
 
 
+@pytest.mark.slow
 def test_there_is_enough_of_it(documents):
     assert 1_200_000 < sum(len(document.text) for document in documents) < 4_000_000
     assert len(documents) > 400
     assert len({document.source for document in documents}) == len(documents)
 
 
+@pytest.mark.slow
 def test_labels_name_areas(documents):
     labels = [document.label for document in documents]
     assert {"topics", "asyncio", "email"} <= set(labels)
     assert all(labels)
 
 
+@pytest.mark.slow
 def test_it_is_the_same_each_time(documents):
     assert list(islice(corpus.documents("en"), 150)) == documents[:150]
 
 
+@pytest.mark.slow
 def test_it_reads_as_prose(documents):
     text = "\n".join(document.text for document in documents)
     sentences = split_sentences(text)

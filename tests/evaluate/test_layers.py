@@ -23,15 +23,15 @@ def encoder() -> TextEncoder:
 
 def test_means_over_tokens_by_hand(encoder: TextEncoder):
     ids = torch.randint(5, 50, (2, 7), generator=torch.Generator().manual_seed(0))
-    found = measure(encoder.model.encoder, [from_padded(ids)])
+    result = measure(encoder.model.encoder, [from_padded(ids)])
     states = [layer.numpy().reshape(14, 32) for layer in encoder.forward(ids).hidden_states]
-    assert found.tokens == 14
-    assert len(found.distance) == len(found.cosine) == 3
+    assert result.tokens == 14
+    assert len(result.distance) == len(result.cosine) == 3
     for layer in range(3):
         before, after = states[layer].astype(np.float64), states[layer + 1].astype(np.float64)
         cosines = [a @ b / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(before, after, strict=True)]
-        assert found.distance[layer] == pytest.approx(np.linalg.norm(after - before, axis=1).mean(), rel=1e-5)
-        assert found.cosine[layer] == pytest.approx(np.mean(cosines), rel=1e-5)
+        assert result.distance[layer] == pytest.approx(np.linalg.norm(after - before, axis=1).mean(), rel=1e-5)
+        assert result.cosine[layer] == pytest.approx(np.mean(cosines), rel=1e-5)
 
 
 def test_padding_is_no_token_and_a_batch_is_no_unit(encoder: TextEncoder):
@@ -54,5 +54,5 @@ def test_deviation_is_how_uneven_the_layers_are():
 
 def test_text_is_read_with_nothing_replaced():
     objective = Objective(FullSentences(64), MaskTokens(), bert_tiny().objective.losses)
-    found = open_text(objective)
-    assert (found.segments, found.corruption, found.losses) == (objective.segments, None, ())
+    result = open_text(objective)
+    assert (result.segments, result.corruption, result.losses) == (objective.segments, None, ())

@@ -80,8 +80,8 @@ def test_a_stride_of_one_is_a_loop_over_tokens(batch_tokens, relative, memory):
     expected = torch.stack(
         [chosen(once(model, row[max(0, at - window) : at])[-1:], row[at, None])[0] for at in range(1, len(row))]
     )
-    found = together(by_window(model, row, window, batch_tokens=batch_tokens))
-    torch.testing.assert_close(found, expected, **CLOSE)
+    actual = together(by_window(model, row, window, batch_tokens=batch_tokens))
+    torch.testing.assert_close(actual, expected, **CLOSE)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(6, 2), (6, 4), (6, 6), (7, 5)])
@@ -115,13 +115,13 @@ def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
 
 def test_keys_are_kept_and_no_more_than_the_memory():
     model, row = model_of(2, 5), text(12)
-    found = []
-    model.encoder.stack.register_forward_hook(lambda _, __, hidden: found.append(hidden.memory))
+    results = []
+    model.encoder.stack.register_forward_hook(lambda _, __, hidden: results.append(hidden.memory))
     for keys in (True, False):
         together(by_memory(model, row, 4, keys=keys))
-    assert [isinstance(memory.layers[0], KVCache) for memory in found] == [True] * 3 + [False] * 3
-    assert [memory.layers[1].k.shape[2] for memory in found[:3]] == [4, 5, 5]
-    assert all(memory.token_info.position.shape[1] == memory.layers[0].k.shape[2] for memory in found[:3])
+    assert [isinstance(memory.layers[0], KVCache) for memory in results] == [True] * 3 + [False] * 3
+    assert [memory.layers[1].k.shape[2] for memory in results[:3]] == [4, 5, 5]
+    assert all(memory.token_info.position.shape[1] == memory.layers[0].k.shape[2] for memory in results[:3])
 
 
 def test_one_layer_with_a_memory_of_all_has_the_full_context():
@@ -150,9 +150,9 @@ def test_figures_are_means_over_all():
 
 def test_the_text_is_its_documents_with_borders():
     corpus = Text([[3, 2], [4]])
-    found = text_of(corpus, VOCABULARY).tolist()
+    result = text_of(corpus, VOCABULARY).tolist()
     tokens = corpus.tokens.tolist()
-    assert found == [*tokens[:5], VOCABULARY.sep, *tokens[5:], VOCABULARY.sep]
+    assert result == [*tokens[:5], VOCABULARY.sep, *tokens[5:], VOCABULARY.sep]
     assert text_of(corpus, VOCABULARY, 4).tolist() == tokens[:4]
 
 

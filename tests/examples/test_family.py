@@ -11,7 +11,8 @@ import pytest
 
 import clozeworks as cw
 from clozeworks.objectives.objective import Needs
-from docs.tools.recipe_pages import pages
+from clozeworks.recipes import named
+from docs.tools import recipe_pages
 from tests.command_line import text
 
 FILE = Path(__file__).parents[2] / "examples" / "family.py"
@@ -20,11 +21,11 @@ SMALL = ["--lang", "en", "--vocab", "120", "--heldout", "0.1", "--set", "train.b
 
 @pytest.fixture(scope="module")
 def family() -> ModuleType:
-    found = importlib.util.spec_from_file_location("family_example", FILE)
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    result = importlib.util.spec_from_file_location("family_example", FILE)
+    assert result is not None
+    assert result.loader is not None
+    module = importlib.util.module_from_spec(result)
+    result.loader.exec_module(module)
     return module
 
 
@@ -43,23 +44,25 @@ def call(family: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
     return run
 
 
+@pytest.mark.slow
 def test_the_table_and_the_figures(call: Any, tmp_path: Path):
     words = ("--steps", "2", "--recipes", "roberta_wwm_mini", "bert_mini")
-    status, told = call(*words)
+    status, output = call(*words)
     assert status == 0
-    assert [line.split()[0] for line in told.splitlines() if "_mini " in line] == ["bert_mini", "roberta_wwm_mini"]
-    found = json.loads((tmp_path / "out" / "measured.json").read_text())
+    assert [line.split()[0] for line in output.splitlines() if "_mini " in line] == ["bert_mini", "roberta_wwm_mini"]
+    report = json.loads((tmp_path / "out" / "measured.json").read_text())
     for name in ("bert_mini", "roberta_wwm_mini"):
-        figures = found[name]["en"]
+        figures = report[name]["en"]
         assert figures["steps"] == 2
         assert 300 < figures["tokens"] <= 512
         assert 0 <= figures["accuracy"] <= 1
         assert 0 < figures["unigram"] < 1
         assert figures["command"].endswith("--set train.steps=2 --set train.batch_tokens=256")
-    assert "| en | 2 |" in pages(found)["recipes/bert_mini.md"]
-    status, told = call(*words)
+    made = {name: make() for name, make in named().items()}
+    assert "| en | 2 |" in recipe_pages.page(made["bert_mini"], made, recipe_pages.family(), report)
+    status, output = call(*words)
     assert status == 0
-    assert told.count("finished already") == 2
+    assert output.count("finished already") == 2
 
 
 def test_minutes_become_steps_once(call: Any, tmp_path: Path, family: ModuleType, monkeypatch: pytest.MonkeyPatch):
@@ -82,9 +85,9 @@ def test_what_the_text_cannot_serve_is_left_out_with_the_reason(
         raise cw.InputError("data", "no phrases", "annotated text is needed", "annotate it")
 
     monkeypatch.setattr(family.cw, "pretrain", refuse, raising=False)
-    status, told = call("--steps", "2", "--recipes", "bert_mini")
+    status, output = call("--steps", "2", "--recipes", "bert_mini")
     assert status == 0
-    assert "bert_mini: left out, data: no phrases; annotated text is needed; annotate it" in told
+    assert "bert_mini: left out, data: no phrases; annotated text is needed; annotate it" in output
 
 
 def test_a_recipe_with_a_teacher_waits_for_it(call: Any, family: ModuleType, monkeypatch: pytest.MonkeyPatch):
@@ -94,11 +97,11 @@ def test_a_recipe_with_a_teacher_waits_for_it(call: Any, family: ModuleType, mon
     recipe = cw.recipe("bert_tiny")
     recipe.objective.losses = (Taught(),)
     monkeypatch.setattr(family.cw, "recipe", lambda _: recipe, raising=False)
-    _, told = call("--steps", "2", "--recipes", "bert_tiny")
-    assert "bert_tiny: left out, its teacher, bert_mini, is not trained" in told
+    _, output = call("--steps", "2", "--recipes", "bert_tiny")
+    assert "bert_tiny: left out, its teacher, bert_mini, is not trained" in output
 
 
 def test_a_mistake_is_one_sentence(call: Any):
-    status, told = call("--steps", "2", "--recipes", "bert_mni")
+    status, output = call("--steps", "2", "--recipes", "bert_mni")
     assert status == 2
-    assert "did you mean bert_mini" in told
+    assert "did you mean bert_mini" in output

@@ -229,7 +229,7 @@ def test_layers_inside_a_group_follow_one_another(tmp_path):
         ({"num_hidden_groups": 0}, "num_hidden_groups 0; a number from 1 on"),
         ({"num_hidden_layers": "six"}, "num_hidden_layers 'six'; a number from 1 on"),
         ({"num_hidden_layers": None}, "num_hidden_layers None; a number from 1 on"),
-        ({"hidden_act": "silu"}, "hidden_act silu"),
+        ({"hidden_act": "mish"}, "hidden_act mish"),
         ({"embedding_size": "x"}, r"encoder\.embed\.width = 'x'"),
         ({"embedding_size": 24}, r"project\.weight of shape \(48, 20\)|words.* of shape \(97, 20\)"),
     ],
@@ -263,8 +263,8 @@ def test_a_config_that_leaves_out_what_is_usual(tmp_path):
         (lambda r: setattr(r.encoder.embed, "narrow", "words"), "embed.narrow"),
         (lambda r: setattr(r.encoder.embed, "norm", None), "embed.norm"),
         (lambda r: setattr(r.encoder.embed, "dropout", 0.1), "embed.dropout"),
-        (lambda r: setattr(r.encoder.stack.block_at(0), "place", "pre"), "stack.block"),
-        (lambda r: setattr(r.encoder.stack, "norm", LayerNorm()), "stack"),
+        (lambda r: setattr(r.encoder.stack.block_at(0), "place", "pre"), "stack.block.place"),
+        (lambda r: setattr(r.encoder.stack, "norm", LayerNorm()), "stack.norm"),
     ],
 )
 def test_what_their_class_cannot_hold_is_refused(change, path, tmp_path):

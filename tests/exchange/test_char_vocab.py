@@ -109,14 +109,14 @@ SENTENCES = [["a", "red", "fox"], [], ["the", "dog", "sleeps", "near", "Moscow"]
 
 def test_features_of_every_word_and_layer(encoder):
     """As in a pass of its own, whatever stands beside it; words that nobody met are read as they are written."""
-    found = encoder.features(SENTENCES)
-    assert [each.shape for each in found] == [(3, len(words), 16) for words in SENTENCES]
+    actual = encoder.features(SENTENCES)
+    assert [each.shape for each in actual] == [(3, len(words), 16) for words in SENTENCES]
     ids, begin = encoder.add_special_tokens(encoder.tokenizer.encode(["a red fox"])[0].ids.tolist())
     alone = encoder.forward(torch.tensor([ids]), logits=False).hidden_states
     expected = torch.stack(alone)[:, 0, begin : begin + 3].numpy()
-    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    np.testing.assert_allclose(actual[0], expected, atol=1e-6)
     one, other = encoder.features([["xylophones"], ["zebra"]])
-    np.testing.assert_allclose(one, found[3], atol=1e-6)
+    np.testing.assert_allclose(one, actual[3], atol=1e-6)
     assert np.abs(one - other).max() > 1e-4
     for words in ("a red fox", ["a", 1]):
         with pytest.raises(InputError, match="a list of words is needed"):

@@ -39,19 +39,19 @@ def names(run: Path) -> list[str]:
     return sorted(path.name for path in run.iterdir())
 
 
-def value_of(found: checkpoint.Checkpoint | None) -> float:
-    assert found is not None
-    return float(found.tensors()["a.weight"][0, 0])
+def value_of(saved: checkpoint.Checkpoint | None) -> float:
+    assert saved is not None
+    return float(saved.tensors()["a.weight"][0, 0])
 
 
 def test_what_was_saved_comes_back(tmp_path: Path):
     path = save(tmp_path, 7)
     assert names(path) == sorted(FILES)
-    found = checkpoint.newest(tmp_path)
-    assert found is not None
-    assert (found.path, found.step, found.state) == (path, 7, {"step": 7, "tokens": 70})
+    newest = checkpoint.newest(tmp_path)
+    assert newest is not None
+    assert (newest.path, newest.step, newest.state) == (path, 7, {"step": 7, "tokens": 70})
     for file, content in tensors(7.0).items():
-        back = found.tensors(file)
+        back = newest.tensors(file)
         assert back.keys() == content.keys()
         assert all(torch.equal(back[name], content[name]) for name in content)
 
@@ -94,12 +94,12 @@ def changed(file: Path, content: bytes | None):
 
 
 def assert_passed_over(run: Path, file: str) -> None:
-    found = checkpoint.find(run)
-    assert value_of(found.checkpoint) == 10
-    assert len(found.damaged) == 1
-    assert "step-00000020" in found.damaged[0]
+    result = checkpoint.find(run)
+    assert value_of(result.checkpoint) == 10
+    assert len(result.damaged) == 1
+    assert "step-00000020" in result.damaged[0]
     if file != checkpoint.MANIFEST:
-        assert file in found.damaged[0]
+        assert file in result.damaged[0]
 
 
 @given(file=st.sampled_from(FILES), where=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
@@ -226,12 +226,12 @@ def test_a_disk_that_fills_up_meanwhile_leaves_the_previous_one(small_disk: Path
 
 def test_weights_of_another_shape_are_refused(tmp_path: Path):
     save(tmp_path, 10)
-    found = checkpoint.newest(tmp_path)
-    assert found is not None
+    newest = checkpoint.newest(tmp_path)
+    assert newest is not None
     model = torch.nn.Module()
     model.a = torch.nn.Linear(4, 9)
     with pytest.raises(InputError, match=r"step-00000010: a\.weight of shape \(8, 4\); \(9, 4\) is needed"):
-        assign(model, found.tensors(), found.path)
+        assign(model, newest.tensors(), newest.path)
 
 
 def test_a_run_that_could_never_save_is_refused_before_its_first_step(tmp_path):

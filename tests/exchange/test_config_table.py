@@ -52,8 +52,9 @@ def test_a_config_that_was_written_is_read_and_written_the_same(family):
 def test_a_block_without_residuals_is_not_lost(family):
     """No field of any config speaks of it: what is read back differs."""
     r = small(family)
-    r.encoder.stack.block_at(0).residual = False
-    with pytest.raises(RecipeError, match=r"encoder\.stack\.block = .*has no such part"):
+    for layer in range(r.encoder.stack.depth):
+        r.encoder.stack.block_at(layer).residual = False
+    with pytest.raises(RecipeError, match=r"encoder\.stack\.block\.residual = False: .*has no such part"):
         huggingface.FAMILIES[family].write(r)
 
 
@@ -77,26 +78,26 @@ def test_what_a_config_leaves_out_has_its_default_or_is_named():
 
 def test_values_that_we_have_no_part_for_are_refused():
     config = bert.TABLE.write(cw.recipe("bert_tiny"))
-    with pytest.raises(InputError, match=r"hidden_act silu; one of gelu, .*, relu is supported"):
-        bert.TABLE.read(config | {"hidden_act": "silu"})
+    with pytest.raises(InputError, match=r"hidden_act quick_gelu; one of gelu, .*, tanh is supported"):
+        bert.TABLE.read(config | {"hidden_act": "quick_gelu"})
     with pytest.raises(InputError, match="position_embedding_type relative_key; absolute positions are supported"):
         bert.TABLE.read(config | {"position_embedding_type": "relative_key"})
     assert bert.TABLE.read(config | {"position_embedding_type": None, "unheard_of": 1})
 
 
 def test_an_activation_that_no_config_names_is_refused():
-    r = cw.recipe("bert_tiny")
+    r = cw.recipe("gpt_mini")
     ffn = r.encoder.stack.block_at(0).ffn
     assert ffn is not None
-    ffn.activation = "silu"
-    with pytest.raises(RecipeError, match=r"bert_tiny\.encoder\.stack\.block\.ffn\.activation = silu"):
-        bert.TABLE.write(r)
+    ffn.activation = "tanh"
+    with pytest.raises(RecipeError, match=r"gpt_mini\.encoder\.stack\.block\.ffn\.activation = tanh"):
+        openai_gpt.TABLE.write(r)
 
 
 def test_a_value_that_stands_at_several_paths_is_one():
     r = cw.recipe("bert_tiny")
     r.encoder.embed.norm = LayerNorm(1e-5)
-    with pytest.raises(RecipeError, match=r"bert_tiny\.encoder\.embed\.norm = LayerNorm\(eps=1e-05\)"):
+    with pytest.raises(RecipeError, match=r"bert_tiny\.encoder\.embed\.norm\.eps = 1e-05"):
         bert.TABLE.write(r)
 
 

@@ -80,7 +80,7 @@ def test_our_directory_gives_the_same_numbers_there(name, tmp_path):
         assert torch.equal(a, b)
 
 
-def test_what_compared_with_a_teacher_is_left_out_and_told(tmp_path):
+def test_what_compared_with_a_teacher_is_left_out_and_reported(tmp_path):
     r = tiny()
     r.objective.losses = (*r.objective.losses, HiddenStates(width=64))
     ours = TextEncoder(build(r).eval(), None, r)

@@ -70,12 +70,12 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 def word(given: dict[str, np.ndarray], letters: list[int]) -> np.ndarray:
     """One word from the numbers of its characters, as TensorFlow computes it."""
-    x, found = given["char_embed"][letters], []
+    x, results = given["char_embed"][letters], []
     for number, (wide, _) in enumerate(OPTIONS["char_cnn"]["filters"]):
         w, b = given[f"CNN/W_cnn_{number}"][0], given[f"CNN/b_cnn_{number}"]
         places = [np.einsum("we,wen->n", x[at : at + wide], w) + b for at in range(len(x) - wide + 1)]
-        found.append(np.maximum(np.max(places, 0), 0))
-    x = np.concatenate(found)
+        results.append(np.maximum(np.max(places, 0), 0))
+    x = np.concatenate(results)
     for number in range(2):
         gate, change = (
             x @ given[f"CNN_high_{number}/W_{n}"] + given[f"CNN_high_{number}/b_{n}"] for n in ("carry", "transform")
@@ -143,13 +143,13 @@ def test_the_numbers_of_the_published_program(directory: Path):
 
 
 def test_import_and_load_again(directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    told = facts(capsys, "import", directory, "--out", tmp_path / "model")
+    report = facts(capsys, "import", directory, "--out", tmp_path / "model")
     again, first = cw.load(tmp_path / "model"), cw.load(directory)
     assert again.recipe == first.recipe
     texts = ["The bank of Minsk", "a"]
     np.testing.assert_array_equal(again.encode(texts), first.encode(texts))
     assert again.tokenizer.names["cls"] == "<S>"
-    assert told["parameters"] == cw.count_parameters(first.recipe)
+    assert report["parameters"] == cw.count_parameters(first.recipe)
 
 
 def test_without_a_vocabulary_words_are_read_all_the_same(directory: Path, tmp_path: Path):

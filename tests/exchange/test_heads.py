@@ -95,10 +95,10 @@ def inputs(theirs, seed: int = 1) -> dict[str, Tensor]:
     for row, length in enumerate((LENGTH, 3, 9, 12)):
         padding = slice(0, LENGTH - length) if left else slice(length, LENGTH)
         mask[row, padding], ids[row, padding] = 0, pad
-    found = {"input_ids": ids, "attention_mask": mask}
+    results = {"input_ids": ids, "attention_mask": mask}
     if getattr(theirs.config, "type_vocab_size", 0) > 1 or theirs.config.model_type == "xlnet":
-        found["token_type_ids"] = (torch.arange(LENGTH) > 6).long().expand(ROWS, LENGTH).contiguous() * mask
-    return found
+        results["token_type_ids"] = (torch.arange(LENGTH) > 6).long().expand(ROWS, LENGTH).contiguous() * mask
+    return results
 
 
 def as_batch(ours: TextEncoder, given: dict[str, Tensor]) -> Batch:
@@ -136,8 +136,8 @@ def compare(theirs, ours: TextEncoder, labels: Tensor | None = None) -> None:
     torch.testing.assert_close(ours.forward(**given).logits, expected.logits.float(), rtol=0, atol=1e-5)
     batch = as_batch(ours, given)
     batch.example["class_label"] = labels
-    found = ours.model(batch).losses[task.name] / task.count(batch)
-    torch.testing.assert_close(found, expected.loss.float(), rtol=0, atol=1e-5)
+    actual = ours.model(batch).losses[task.name] / task.count(batch)
+    torch.testing.assert_close(actual, expected.loss.float(), rtol=0, atol=1e-5)
 
 
 def write(ours: TextEncoder, folder: Path) -> None:
@@ -171,11 +171,11 @@ def test_classes_both_ways(family: str, many: bool, tmp_path: Path):
         for parameter in ours.model.parameters():
             parameter.normal_(0, 0.15)
     write(ours, tmp_path / "ours")
-    again, told = transformers.AutoModelForSequenceClassification.from_pretrained(
+    again, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     assert type(again).__name__ == type(theirs).__name__
     assert tuple(again.config.id2label.values()) == NAMES
     assert again.config.problem_type == (problem or "single_label_classification")
@@ -212,9 +212,11 @@ def test_options_both_ways(family: str, tmp_path: Path):
     assert ours.unused == []
     compare_options(theirs, ours)
     save(ours, tmp_path / "ours", format="hf")
-    again, told = transformers.AutoModelForMultipleChoice.from_pretrained(tmp_path / "ours", output_loading_info=True)
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
+    again, loading = transformers.AutoModelForMultipleChoice.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     compare_options(again.eval(), ours)
     assert load(tmp_path / "ours").recipe.task == ours.recipe.task
 
@@ -226,9 +228,9 @@ def compare_options(theirs, ours: TextEncoder) -> None:
     if "Longformer" in type(theirs).__name__:
         given["global_attention_mask"] = torch.zeros_like(given["input_ids"]).index_fill_(1, torch.tensor([0]), 1)
     expected = theirs(**{name: value.view(2, 2, LENGTH) for name, value in given.items()}, labels=right)
-    found = ours.forward(**given).mc_logits
-    assert found is not None
-    torch.testing.assert_close(found.view(2, 2), expected.logits, rtol=0, atol=1e-5)
+    actual = ours.forward(**given).mc_logits
+    assert actual is not None
+    torch.testing.assert_close(actual.view(2, 2), expected.logits, rtol=0, atol=1e-5)
     given.pop("global_attention_mask", None)
     batch = as_batch(ours, given)
     batch.example |= {"unit": torch.tensor([0, 0, 1, 1]), "choice_right": torch.tensor([False, True, True, False])}
@@ -249,11 +251,11 @@ def test_tags_both_ways(family: str, tmp_path: Path):
     assert ours.unused == []
     compare_tags(theirs, ours)
     save(ours, tmp_path / "ours", format="hf")
-    again, told = transformers.AutoModelForTokenClassification.from_pretrained(
+    again, loading = transformers.AutoModelForTokenClassification.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     compare_tags(again.eval(), ours)
     assert load(tmp_path / "ours").recipe.task == task
 
@@ -264,9 +266,9 @@ def compare_tags(theirs, ours: TextEncoder) -> None:
     real = given["attention_mask"].bool()
     labels = torch.randint(0, 3, real.shape, generator=torch.Generator().manual_seed(2)).where(real, -100)
     expected = theirs(**given, labels=labels)
-    found = ours.forward(**given).logits
-    assert found is not None
-    torch.testing.assert_close(found[real], expected.logits[real], rtol=0, atol=1e-5)
+    actual = ours.forward(**given).logits
+    assert actual is not None
+    torch.testing.assert_close(actual[real], expected.logits[real], rtol=0, atol=1e-5)
     batch = as_batch(ours, given)
     if batch.token_info.marked is not None:  # nothing is marked in their class, or where a task reads every token
         batch = from_padded(given["input_ids"], given["attention_mask"])
@@ -286,11 +288,11 @@ def test_answers_both_ways(family: str, tmp_path: Path):
     assert ours.unused == []
     compare_answers(theirs, ours)
     save(ours, tmp_path / "ours", format="hf")
-    again, told = transformers.AutoModelForQuestionAnswering.from_pretrained(
+    again, loading = transformers.AutoModelForQuestionAnswering.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     compare_answers(again.eval(), ours)
     assert load(tmp_path / "ours").recipe.task == ours.recipe.task
 
@@ -304,10 +306,10 @@ def compare_answers(theirs, ours: TextEncoder) -> None:
     theirs = theirs.double() if "Reformer" in name else theirs
     if "Longformer" in name:
         places["global_attention_mask"] = (torch.arange(LENGTH) < 4).long().expand(ROWS, LENGTH).contiguous()
-    expected, found = theirs(**given, **places), ours.forward(**given, **places)
+    expected, actual = theirs(**given, **places), ours.forward(**given, **places)
     for side in ("start_logits", "end_logits"):
         wanted = getattr(expected, side).float()
-        torch.testing.assert_close(getattr(found, side)[real], wanted[real], rtol=0, atol=1e-5)
+        torch.testing.assert_close(getattr(actual, side)[real], wanted[real], rtol=0, atol=1e-5)
     whole = {name: value[:1] for name, value in (given | places).items()}
     begin, end = torch.tensor([3]), torch.tensor([7])
     wanted = theirs(**whole, start_positions=begin, end_positions=end).loss
@@ -373,12 +375,12 @@ def tuned(name: str, **more: Any) -> TextEncoder:
 def test_what_is_trained_here_is_a_class_there(name: str, pooled: bool, theirs: str, tmp_path: Path):
     ours = tuned(name, pooled=pooled)
     write(ours, tmp_path / "ours")
-    model, told = transformers.AutoModelForSequenceClassification.from_pretrained(
+    model, loading = transformers.AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "ours", output_loading_info=True
     )
     assert type(model).__name__ == f"{theirs}ForSequenceClassification"
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
     compare(model.eval(), ours, LABELS)
     compare(model, load(tmp_path / "ours"), LABELS)
 

@@ -110,3 +110,23 @@ def test_an_id_far_beyond_the_others_is_refused(directory: Path):
     file.write_text(json.dumps(data))
     with pytest.raises(InputError, match=r"has id 2,147,483,648 among"):
         load(directory)
+
+
+@pytest.mark.parametrize("directory", ["hf"], indirect=True)
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_position_embeddings", "128"),
+        ("max_position_embeddings", [1]),
+        ("hidden_act", ["gelu"]),
+        ("hidden_act", {}),
+        ("architectures", 1e308),
+        ("architectures", [3]),
+        ("model_type", ["bert"]),
+    ],
+    ids=str,
+)
+def test_values_of_another_kind_are_refused(directory: Path, field: str, value: Any):
+    change(config_of(directory), field, value=value)
+    with pytest.raises(InputError):
+        load(directory)

@@ -128,17 +128,17 @@ def test_what_was_never_trained_is_copied_again():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("transformer_xl_mini", "Stack with memory; a plain stack of layers is needed"),
         ("gpt_mini", "reads one way; global tokens look both ways"),
         ("xlnet_mini", "TwoStream; a plain stack of layers is needed"),
     ],
 )
-def test_what_cannot_be_converted_is_refused(name, told):
+def test_what_cannot_be_converted_is_refused(name, message):
     r = recipe(name)
     r.encoder.vocab = 97
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         lengthen(TextEncoder(build(r), None, r))
 
 

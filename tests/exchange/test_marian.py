@@ -72,18 +72,18 @@ def test_their_directories_load_and_go_back(name, config, tmp_path):
     ours, batch = load(tmp_path / "theirs"), pair([7, 4, 9], [5, 8, 3])
     with torch.no_grad():
         expected = theirs(**their_inputs(batch))
-        found = ours.model.read(batch, ()).last
+        actual = ours.model.read(batch, ()).last
     real = batch.token_info.document == 0
     head = ours.model.head("next_token")
     if name == "MarianModel":
         assert head is None
-        torch.testing.assert_close(found[real], expected.last_hidden_state[real], rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(actual[real], expected.last_hidden_state[real], rtol=0, atol=TOLERANCE)
     else:
         assert isinstance(head, NextTokenLayer)
-        torch.testing.assert_close(head.logits(found)[real], expected.logits[real], rtol=0, atol=TOLERANCE)
+        torch.testing.assert_close(head.logits(actual)[real], expected.logits[real], rtol=0, atol=TOLERANCE)
     save(ours, tmp_path / "again", format="hf")
-    again, told = getattr(transformers, name).from_pretrained(tmp_path / "again", output_loading_info=True)
-    assert not told["unexpected_keys"]
+    again, loading = getattr(transformers, name).from_pretrained(tmp_path / "again", output_loading_info=True)
+    assert not loading["unexpected_keys"]
     for key, value in theirs.state_dict().items():
         if "embed_positions" not in key:
             assert torch.equal(again.state_dict()[key], value), key
@@ -107,9 +107,9 @@ def test_the_papers_positions_leave_as_theirs(tmp_path):
         expected = theirs(**their_inputs(batch)).logits
         head = ours.model.head("next_token")
         assert isinstance(head, NextTokenLayer)
-        found = head.logits(ours.model.read(batch, ()).last)
+        actual = head.logits(ours.model.read(batch, ()).last)
     real = batch.token_info.document == 0
-    torch.testing.assert_close(found[real], expected[real], rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(actual[real], expected[real], rtol=0, atol=TOLERANCE)
 
 
 def sources() -> list[list[int]]:
@@ -148,10 +148,12 @@ def test_what_is_written_is_theirs(lively, beams, penalty):
     reader = IncrementalReader(ours.model, source=batch)
     if beams == 1:
         readers = [IncrementalReader(ours.model, source=from_padded(torch.tensor([text]))) for text in texts]
-        found = [sample(each, [PAD], 12, Sampling(0), end=END) for each in readers]
+        written = [sample(each, [PAD], 12, Sampling(0), end=END) for each in readers]
     else:
-        found = beam_search_batch(reader, [[PAD]] * len(texts), [12] * len(texts), BeamSearch(beams, penalty), end=END)
-    flat = [one for each in found for one in each]
+        written = beam_search_batch(
+            reader, [[PAD]] * len(texts), [12] * len(texts), BeamSearch(beams, penalty), end=END
+        )
+    flat = [one for each in written for one in each]
     assert {one.tokens[-1] == END for one in flat} == {True, False}
     for one, wanted in zip(flat, expected[:, 1:].tolist(), strict=True):
         assert one.tokens == wanted[: len(one.tokens)]

@@ -64,8 +64,8 @@ def compare(theirs, ours: TextEncoder, tokens: Tensor, mask: Tensor | None = Non
         expected = theirs.double()(input_ids=tokens, attention_mask=mask, output_hidden_states=True)
     out, length = ours.forward(tokens, attention_mask=mask), tokens.shape[1]
     real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask.bool()
-    for found, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
-        torch.testing.assert_close(found[..., 32:][real], wanted[:, :length][real].float(), rtol=0, atol=TOLERANCE)
+    for actual, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(actual[..., 32:][real], wanted[:, :length][real].float(), rtol=0, atol=TOLERANCE)
     if "logits" in expected:
         torch.testing.assert_close(out.logits[real], expected.logits[real].float(), rtol=0, atol=TOLERANCE)
     else:
@@ -123,9 +123,9 @@ def test_they_load_ours_and_nothing_is_lost(name, tmp_path):
     again, info = getattr(transformers, name).from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     compare(again.eval(), ours, ids(24))
-    given, told = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
-    assert {key: given[key] for key in told.keys() & given.keys() - {"torch_dtype"}} == {
-        key: told[key] for key in told.keys() & given.keys() - {"torch_dtype"}
+    given, written = (json.loads((tmp_path / side / "config.json").read_text()) for side in ("theirs", "ours"))
+    assert {key: given[key] for key in written.keys() & given.keys() - {"torch_dtype"}} == {
+        key: written[key] for key in written.keys() & given.keys() - {"torch_dtype"}
     }
     assert load(tmp_path / "ours").recipe.encoder == ours.recipe.encoder
 
@@ -161,7 +161,7 @@ def test_a_bias_that_older_versions_add_is_kept_and_not_written(tmp_path):
     ("config", "said"),
     [
         ({"attn_layers": ["local", "full"]}, r"attn_layers \['local', 'full'\]"),
-        ({"hidden_act": "silu"}, "hidden_act silu"),
+        ({"hidden_act": "mish"}, "hidden_act mish"),
         ({"axial_pos_shape": [4, 4, 4], "axial_pos_embds_dim": [8, 8, 16]}, r"axial_pos_shape \[4, 4, 4\]"),
     ],
 )

@@ -41,8 +41,8 @@ def test_what_is_written_is_read_as_theirs(pool: PoolingMode, length: int | None
     most = json.loads((tmp_path / "st" / "sentence_bert_config.json").read_text())["max_seq_length"]
     assert most == (length or 512)
     reader = transformers.AutoTokenizer.from_pretrained(tmp_path / "st")
-    model, told = transformers.AutoModel.from_pretrained(tmp_path / "st", output_loading_info=True)
-    assert not told["unexpected_keys"]
+    model, loading = transformers.AutoModel.from_pretrained(tmp_path / "st", output_loading_info=True)
+    assert not loading["unexpected_keys"]
     given = reader(TEXTS, padding=True, truncation=True, max_length=most, return_tensors="pt")
     with torch.no_grad():
         last = model.eval()(**given).last_hidden_state

@@ -51,7 +51,7 @@ def test_one_file_is_read_alike(tmp_path: Path):
     assert set(sharded_safetensors.read(tmp_path, "model.safetensors")) == set(WHOLE)
 
 
-def test_what_is_missing_is_told(tmp_path: Path):
+def test_what_is_missing_is_reported(tmp_path: Path):
     with pytest.raises(InputError, match=r"no model\.safetensors, nor parts of it"):
         sharded_safetensors.Slices(tmp_path, "model.safetensors")
     (written(tmp_path, 2) / "model-1-of-2.safetensors").unlink()
@@ -65,3 +65,10 @@ def test_complete_means_every_part():
     assert not sharded_safetensors.complete(two[:1], "model.safetensors")
     assert not sharded_safetensors.complete(["state.json", "optimizer-0-of-1.safetensors"], "model.safetensors")
     assert sharded_safetensors.complete(["model.safetensors"], "model.safetensors")
+
+
+@pytest.mark.parametrize("rows", ["[" * 5000 + "]" * 5000, "[]", '{"table": 3}', '{"table": ["a", null]}', "{"])
+def test_metadata_of_others_is_not_believed(rows: str, tmp_path: Path):
+    save_file({"table": WHOLE["table"]}, tmp_path / "model.safetensors", {"rows": rows})
+    with pytest.raises(InputError, match=r"unreadable metadata .*first row and number of rows"):
+        sharded_safetensors.read(tmp_path, "model.safetensors")

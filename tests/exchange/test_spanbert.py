@@ -60,8 +60,8 @@ def loss_of(encoder: TextEncoder) -> float:
 def test_their_class_loads_it_and_we_read_the_head_back(tmp_path):
     encoder = ours()
     save(encoder, tmp_path / "out", format="hf")
-    found = {name: tuple(each.shape) for name, each in load_file(tmp_path / "out" / "model.safetensors").items()}
-    assert {name: shape for name, shape in found.items() if name.startswith(HEAD)} == TENSORS
+    results = {name: tuple(each.shape) for name, each in load_file(tmp_path / "out" / "model.safetensors").items()}
+    assert {name: shape for name, shape in results.items() if name.startswith(HEAD)} == TENSORS
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert (config["model_type"], config["architectures"]) == ("bert", ["BertForMaskedLM"])
     kind = transformers.BertForMaskedLM

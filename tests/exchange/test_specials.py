@@ -56,7 +56,7 @@ def by_bytes() -> Tokenizer:
     return Tokenizer.train([WORDS] * 3, kind="bytes", vocab=300)
 
 
-def told(ours: TextEncoder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def predicted(ours: TextEncoder, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     task = ours.recipe.task
     assert task is not None
     assert ours.tokenizer is not None
@@ -74,13 +74,13 @@ def test_classes(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer, tmp_path:
     ours = model(name, Classify, by_bytes if name == "roberta_mini" else tokenizer, labels=NAMES)
     save(ours, tmp_path, format="hf")
     pipe = transformers.pipeline("text-classification", str(tmp_path), device="cpu")
-    found = pipe(TEXTS, top_k=None, batch_size=4)
-    for mine, theirs in zip(told(ours, [{"text": text} for text in TEXTS]), found, strict=True):
+    result = pipe(TEXTS, top_k=None, batch_size=4)
+    for mine, theirs in zip(predicted(ours, [{"text": text} for text in TEXTS]), result, strict=True):
         assert mine["label"] == theirs[0]["label"]
         assert mine["scores"] == pytest.approx({each["label"]: each["score"] for each in theirs}, abs=1e-5)
     again = load(tmp_path)
-    assert told(again, [{"text": TEXTS[1]}])[0]["scores"] == pytest.approx(
-        told(ours, [{"text": TEXTS[1]}])[0]["scores"], abs=1e-5
+    assert predicted(again, [{"text": TEXTS[1]}])[0]["scores"] == pytest.approx(
+        predicted(ours, [{"text": TEXTS[1]}])[0]["scores"], abs=1e-5
     )
 
 
@@ -90,8 +90,8 @@ def test_relations(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer, tmp_pat
     save(ours, tmp_path, format="hf")
     pipe = transformers.pipeline("text-classification", str(tmp_path), device="cpu")
     rows = [{"text_a": a, "text_b": b} for a, b in zip(TEXTS, reversed(TEXTS), strict=True)]
-    found = pipe([{"text": row["text_a"], "text_pair": row["text_b"]} for row in rows], top_k=None, batch_size=2)
-    for mine, theirs in zip(told(ours, rows), found, strict=True):
+    result = pipe([{"text": row["text_a"], "text_pair": row["text_b"]} for row in rows], top_k=None, batch_size=2)
+    for mine, theirs in zip(predicted(ours, rows), result, strict=True):
         assert mine["scores"] == pytest.approx({each["label"]: each["score"] for each in theirs}, abs=1e-5)
 
 
@@ -99,7 +99,7 @@ def test_scores(tokenizer: Tokenizer, tmp_path: Path):
     ours = model("bert_tiny", Pair, tokenizer, problem="regression")
     save(ours, tmp_path, format="hf")
     pipe = transformers.pipeline("text-classification", str(tmp_path), device="cpu")
-    (mine,) = told(ours, [{"text_a": TEXTS[0], "text_b": TEXTS[1]}])
+    (mine,) = predicted(ours, [{"text_a": TEXTS[0], "text_b": TEXTS[1]}])
     (theirs,) = pipe([{"text": TEXTS[0], "text_pair": TEXTS[1]}])
     assert theirs == {"label": "score", "score": pytest.approx(mine["score"], abs=1e-5)}
 
@@ -109,7 +109,7 @@ def test_tags(name: str, tokenizer: Tokenizer, tmp_path: Path):
     ours = model(name, Tag, tokenizer, labels=("O", "B-X", "I-X"), scheme="BIO")
     save(ours, tmp_path, format="hf")
     pipe = transformers.pipeline("ner", str(tmp_path), device="cpu", ignore_labels=[], aggregation_strategy="first")
-    mine = told(ours, [{"tokens": text.split()} for text in TEXTS])
+    mine = predicted(ours, [{"tokens": text.split()} for text in TEXTS])
     assert len({tag for answer in mine for tag in answer["tags"]}) > 1
     for answer, text in zip(mine, TEXTS, strict=True):
         groups = pipe(text)
@@ -137,7 +137,7 @@ def test_places_of_answers(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer,
         total = total.masked_fill(~(second[:, None] & second[None]).triu(), -torch.inf)
         i, j = divmod(int(total.argmax()), total.shape[1])
         begin, end = int(offsets[i][0]), int(offsets[j][1])
-        (mine,) = told(ours, [{"question": question, "context": passage}])
+        (mine,) = predicted(ours, [{"question": question, "context": passage}])
         assert mine["answer"] == passage[begin:end].strip()
         here = ours.forward(**given)
         torch.testing.assert_close(here.start_logits, out.start_logits, rtol=1e-5, atol=2e-5)
@@ -155,5 +155,5 @@ def test_options_in_windows(tokenizer: Tokenizer, tmp_path: Path):
     with torch.no_grad():
         out = theirs(**{key: value[None] for key, value in given.items()})
     torch.testing.assert_close(ours.forward(**given).mc_logits, out.logits[0], rtol=0, atol=1e-5)
-    (mine,) = told(ours, [row])
+    (mine,) = predicted(ours, [row])
     assert mine["scores"] == pytest.approx(out.logits[0].softmax(0).tolist(), abs=1e-5)

@@ -57,12 +57,12 @@ def read(encoder: TextEncoder) -> tuple[torch.Tensor, torch.Tensor]:
     for segment in tokens().split(LENGTH, 1):
         position = torch.arange(LENGTH).expand_as(segment)
         side = TokenInfo.make(position, torch.zeros_like(segment), "causal")
-        found = encoder.model.encoder(segment, side, Context.make(side, side, "causal", past=past))
-        assert found.memory is not None
-        past = Memory(found.memory.layers, found.memory.token_info.earlier(LENGTH))
-        hidden.append(found.last)
+        result = encoder.model.encoder(segment, side, Context.make(side, side, "causal", past=past))
+        assert result.memory is not None
+        past = Memory(result.memory.layers, result.memory.token_info.earlier(LENGTH))
+        hidden.append(result.last)
         if encoder.language_head is not None:
-            chances.append(encoder.language_head.logits(found.last).log_softmax(-1))
+            chances.append(encoder.language_head.logits(result.last).log_softmax(-1))
     return torch.cat(hidden, 1), torch.cat(chances, 1) if chances else torch.zeros(0)
 
 
@@ -70,9 +70,9 @@ def same_as_frozen(encoder: TextEncoder, case: str) -> None:
     encoder.model.encoder.stack.start = "zeros"  # as their class does
     hidden, chances = read(encoder)
     nll = -chances.gather(-1, tokens().roll(-1, 1)[..., None])[..., 0]
-    for found, wanted in ((hidden[0], "hidden"), (nll, "nll")):
-        expected = torch.tensor(FROZEN[case][wanted]).view_as(found)
-        torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
+    for actual, wanted in ((hidden[0], "hidden"), (nll, "nll")):
+        expected = torch.tensor(FROZEN[case][wanted]).view_as(actual)
+        torch.testing.assert_close(actual, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -101,8 +101,8 @@ def test_a_pickle_is_opened_where_that_is_allowed(tmp_path):
 def test_ours_have_their_names_and_come_back(case, tmp_path):
     encoder = load(written(tmp_path / "theirs", stored(case), config(case)))
     save(encoder, tmp_path / "again", format="hf")
-    told = json.loads((tmp_path / "again" / "config.json").read_text())
-    assert {key: told[key] for key in config(case)} == config(case)
+    report = json.loads((tmp_path / "again" / "config.json").read_text())
+    assert {key: report[key] for key in config(case)} == config(case)
     state, expected = load_file(tmp_path / "again" / "model.safetensors"), stored(case)
     frequencies = state.pop("transformer.pos_emb.inv_freq")
     torch.testing.assert_close(frequencies, 1 / 10000 ** (torch.arange(0, 12, 2) / 12))
@@ -121,15 +121,13 @@ def test_a_bare_model_comes_and_goes(case, tmp_path):
     state = {name.removeprefix("transformer."): t for name, t in stored(case).items() if "crit" not in name}
     encoder = load(written(tmp_path / "theirs", state, config(case, "TransfoXLModel")))
     assert encoder.language_head is None
-    encoder.model.encoder.stack.start = "zeros"
+    encoder.recipe.encoder.stack.initial_memory = encoder.model.encoder.stack.start = "zeros"
     hidden, _ = read(encoder)
     expected = torch.tensor(FROZEN[case]["hidden"])
     torch.testing.assert_close(hidden[0], expected, rtol=TOLERANCE, atol=TOLERANCE)
     save(encoder, tmp_path / "again", format="hf")
     assert json.loads((tmp_path / "again" / "config.json").read_text())["architectures"] == ["TransfoXLModel"]
-    other = load(tmp_path / "again")
-    other.model.encoder.stack.start = "zeros"
-    again, _ = read(other)
+    again, _ = read(load(tmp_path / "again"))
     assert torch.equal(again, hidden)
 
 
@@ -154,19 +152,19 @@ def test_what_the_model_is_made_of(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"attn_type": 2}, "attn_type 2; attn_type 0 is supported"),
         ({"d_head": 8}, "d_head 8; d_head 4 is supported"),
         ({"tie_projs": [False, False, True]}, None),
     ],
 )
-def test_what_we_have_no_part_for_is_refused(changes, told, tmp_path):
+def test_what_we_have_no_part_for_is_refused(changes, message, tmp_path):
     folder = written(tmp_path / "theirs", stored("narrower"), config("narrower") | changes)
-    if told is None:  # tied in the file, and free by the config
+    if message is None:  # tied in the file, and free by the config
         assert load(folder).recipe.objective.losses == (AdaptiveNextToken(own=(0, 1)),)
         return
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         load(folder)
 
 

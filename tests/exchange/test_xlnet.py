@@ -62,8 +62,8 @@ def test_their_directories_load(name, tmp_path, ids):
     with torch.no_grad():
         expected = theirs(input_ids=ids, output_hidden_states=True)
     out = ours.forward(ids)
-    for found, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=0, atol=TOLERANCE)
+    for actual, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(actual, wanted, rtol=0, atol=TOLERANCE)
     if name != "XLNetModel":
         torch.testing.assert_close(out.logits, expected.logits, rtol=0, atol=TOLERANCE)
     else:
@@ -79,8 +79,8 @@ def test_one_stream_is_theirs(pair, ids, padding, segments):
         expected = theirs(input_ids=ids, attention_mask=mask, token_type_ids=types, output_hidden_states=True)
     out = ours.forward(ids, mask, types)
     real = torch.ones_like(ids).bool() if mask is None else mask.bool()
-    for found, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
-        torch.testing.assert_close(found[real], wanted[real], rtol=0, atol=TOLERANCE)
+    for actual, wanted in zip(out.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(actual[real], wanted[real], rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(out.logits[real], expected.logits[real], rtol=0, atol=TOLERANCE)
 
 
@@ -125,17 +125,17 @@ def test_two_streams_are_theirs(pair, ids, padding, segments, memory, permuted):
     past_here = None if past is None else Memory(past, older.earlier(LENGTH))
     context = Context.make(side, side, "order", past=past_here, targets=TARGETS)
     with torch.no_grad():
-        found = ours.model.encoder(ids, side, context, layers=True)
-        logits = ours.language_head.logits(found.query_stream)
+        actual = ours.model.encoder(ids, side, context, layers=True)
+        logits = ours.language_head.logits(actual.query_stream)
     compared = document == 0
     if not permuted:  # of equal order: here they see each other, under their mask they cannot
         compared &= order == 0
-    for mine, wanted in zip(found.layers, expected.hidden_states[::2], strict=True):
+    for mine, wanted in zip(actual.layers, expected.hidden_states[::2], strict=True):
         torch.testing.assert_close(mine[compared], wanted[compared], rtol=0, atol=TOLERANCE)
     by_place = TARGETS.argsort()
     rows, columns = map(torch.tensor, zip(*places, strict=True))
     wanted = expected.hidden_states[-1][rows, columns]
-    torch.testing.assert_close(found.query_stream[by_place], wanted, rtol=0, atol=TOLERANCE)
+    torch.testing.assert_close(actual.query_stream[by_place], wanted, rtol=0, atol=TOLERANCE)
     torch.testing.assert_close(logits[by_place], expected.logits[rows, columns], rtol=0, atol=TOLERANCE)
 
 
@@ -157,8 +157,8 @@ def test_their_loss_is_ours(pair, ids):
     hidden = ((order[:, None, :] > order[:, :, None]) | own).float()
     with torch.no_grad():
         expected = theirs(ids, perm_mask=hidden, target_mapping=mapping, labels=labels.view(ROWS, LENGTH)).loss
-    found = output.losses["permuted_lm"] / ours.model.count(batch)["permuted_lm"]
-    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+    actual = output.losses["permuted_lm"] / ours.model.count(batch)["permuted_lm"]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("losses", [True, False])
@@ -166,14 +166,14 @@ def test_ours_load_there_and_come_back(losses, tmp_path, ids):
     ours = small(losses)
     save(ours, tmp_path / "hf", format="hf")
     name = "XLNetLMHeadModel" if losses else "XLNetModel"
-    theirs, told = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
-    assert not told["missing_keys"]
-    assert not told["unexpected_keys"]
-    assert not told["mismatched_keys"]
+    theirs, loading = getattr(transformers, name).from_pretrained(tmp_path / "hf", output_loading_info=True)
+    assert not loading["missing_keys"]
+    assert not loading["unexpected_keys"]
+    assert not loading["mismatched_keys"]
     with torch.no_grad():
         expected = theirs.eval()(input_ids=ids, token_type_ids=SEGMENTS, output_hidden_states=True).hidden_states[-1]
-    found = ours.forward(ids, token_type_ids=SEGMENTS).last_hidden_state
-    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+    actual = ours.forward(ids, token_type_ids=SEGMENTS).last_hidden_state
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)
     again = load(tmp_path / "hf")
     for key, value in ours.model.state_dict().items():
         assert torch.equal(again.model.state_dict()[key], value), key
@@ -215,5 +215,5 @@ def test_distances_are_bounded_as_theirs(tmp_path, ids):
     theirs.save_pretrained(tmp_path / "theirs")
     with torch.no_grad():
         expected = theirs(input_ids=ids).last_hidden_state
-    found = load(tmp_path / "theirs").forward(ids).last_hidden_state
-    torch.testing.assert_close(found, expected, rtol=0, atol=TOLERANCE)
+    actual = load(tmp_path / "theirs").forward(ids).last_hidden_state
+    torch.testing.assert_close(actual, expected, rtol=0, atol=TOLERANCE)

@@ -17,13 +17,13 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures; what it has of other kinds stays")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the table into a page")
     options = parser.parse_args()
-    told = matrix.run(options.only, options.quick)
-    broken = [sentence for one in told["kinds"].values() for sentence in one["broken"]]
+    results = matrix.run(options.only, options.quick)
+    broken = [sentence for one in results["kinds"].values() for sentence in one["broken"]]
     if options.json:
-        told = page.write_json(options.json, told)
+        results = page.write_json(options.json, results)
     if options.page:
-        page.write(options.page, told)
-    print(page.table(told))
+        page.write(options.page, results)
+    print(page.table(results))
     for sentence in broken:
         print(f"broken: {sentence}", file=sys.stderr)
     return 1 if broken else 0

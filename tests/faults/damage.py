@@ -39,16 +39,16 @@ def run(place: Scene, cases: int = 1000, commands: int = 30) -> Figures:
     words = place.pretrain(out, steps=STEPS, save_every=SAVE_EVERY)
     assert place.run(words).status == 0
     figures = Figures()
-    told = place.folder / "told.json"
-    done = scene.fork(lambda: _look(place, out, cases, told), place.folder / "look.log")
+    results_file = place.folder / "results.json"
+    done = scene.fork(lambda: _look(place, out, cases, results_file), place.folder / "look.log")
     assert done.wait(3600) == 0, done.says()
-    seen = json.loads(told.read_text())
+    seen = json.loads(results_file.read_text())
     figures.cases, figures.figures, figures.broken = cases, seen["figures"], seen["broken"]
     _commands(place, out, words, commands, figures)
     return figures
 
 
-def _look(place: Scene, out: Path, cases: int, told: Path) -> int:
+def _look(place: Scene, out: Path, cases: int, results_file: Path) -> int:
     """In a fork, for readers may start threads."""
     figures, draw, targets = Figures(), random.Random(5), _targets(place, out)
     for case in range(cases):
@@ -63,7 +63,7 @@ def _look(place: Scene, out: Path, cases: int, told: Path) -> int:
         figures.add(f"{target.kind} {way}")
         where = f"{target.kind} {target.file.name} {about}"
         figures.expect(came in ("detected", "harmless"), f"{where}: {came}")
-    told.write_text(json.dumps({"figures": figures.figures, "broken": figures.broken}))
+    results_file.write_text(json.dumps({"figures": figures.figures, "broken": figures.broken}))
     return 0
 
 
@@ -71,8 +71,8 @@ def _targets(place: Scene, out: Path) -> list[Target]:
     """Every file of two checkpoints, every file of the prepared directory, and what says which run it is."""
 
     def newest_but(path: Path) -> None:
-        found = checkpoint.find(out)
-        if found.checkpoint is not None and found.checkpoint.path == path:
+        result = checkpoint.find(out)
+        if result.checkpoint is not None and result.checkpoint.path == path:
             return
         checkpoint.verify(path)  # an older one is not looked at until it is needed
 
@@ -125,7 +125,7 @@ def _same(file: Path, before: bytes) -> bool:
 
 
 def _commands(place: Scene, out: Path, words: list[str], count: int, figures: Figures) -> None:
-    """The same by `pretrain`: damaged text is refused; of damaged checkpoints an older one is gone on from."""
+    """The same by `pretrain`: damaged text is refused; instead of a damaged checkpoint an older one is resumed from."""
     whole, base, draw = scene.end_of(out), place.folder / "base", random.Random(6)
     shutil.copytree(out, base)
     for case in range(count):
@@ -143,7 +143,7 @@ def _commands(place: Scene, out: Path, words: list[str], count: int, figures: Fi
             figures.expect(refused, f"{about}: pretrain gave {done.status}: {done.says()[-500:]}")
         elif not text:
             same = done.status == 0 and not scene.unlike(whole, scene.end_of(out))
-            figures.add("gone on from an older checkpoint" if same else "not gone on")
+            figures.add("resumed from an older checkpoint" if same else "not resumed")
             figures.expect(same, f"{about}: pretrain gave {done.status}: {done.says()[-500:]}")
         if text:
             file.write_bytes(before)

@@ -52,7 +52,7 @@ def run(
         workers.append((folder, subprocess.Popen(words, env={**os.environ, "LD_PRELOAD": str(library)})))
     for folder, worker in workers:
         assert worker.wait() == 0
-        for case in json.loads((folder / "told.json").read_text()):
+        for case in json.loads((folder / "results.json").read_text()):
             figures.cases += 1
             figures.add(case["kind"])
             figures.add(case["came"])
@@ -72,7 +72,7 @@ class Kind:
 
 
 def kinds(place: Scene) -> list[Kind]:
-    """A save, a new run, a run that goes on from a checkpoint and deletes it in the end, and text that is prepared."""
+    """A save, a new run, a run that resumes from a checkpoint and deletes it in the end, and text that is prepared."""
     whole, base = place.folder / "whole", place.folder / "base"
     assert place.run(place.pretrain(whole, steps=STEPS, save_every=STEPS - 2)).status == 0
     shutil.copytree(whole, base)
@@ -80,7 +80,7 @@ def kinds(place: Scene) -> list[Kind]:
     return [
         Kind("save", _save, base, lambda out: _damaged(out, STEPS - 2), scene.end_of),
         Kind("begin", lambda out: main(place.pretrain(out, steps=2, save_every=1)), None, _damaged, scene.end_of),
-        Kind("go on", lambda out: main(place.pretrain(out, steps=STEPS, save_every=1)), base,
+        Kind("resume", lambda out: main(place.pretrain(out, steps=STEPS, save_every=1)), base,
              lambda out: _damaged(out, STEPS - 2), scene.end_of),
         Kind("prepare", lambda out: main(place.prepare(out)), None, _half_prepared, _content),
     ]  # fmt: skip
@@ -98,16 +98,16 @@ def _save(run: Path) -> int:
 
 def _damaged(run: Path, least: int = 0) -> list[str]:
     """Checkpoints that are not what was saved, except such as are being deleted, and the loss of the one before."""
-    found = checkpoint.newest(run)
-    step = found.step if found else 0
-    told = [] if step >= least else [f"the checkpoint of step {least} is gone"]
+    newest = checkpoint.newest(run)
+    step = newest.step if newest else 0
+    problems = [] if step >= least else [f"the checkpoint of step {least} is gone"]
     for path in run.glob("step-*"):
         try:
             checkpoint.verify(path)
         except checkpoint.DamagedError as error:
             deleted = int(path.name.removeprefix("step-")) < step and not (path / checkpoint.MANIFEST).exists()
-            told += [] if deleted else [f"a damaged checkpoint has its final name: {error}"]
-    return told
+            problems += [] if deleted else [f"a damaged checkpoint has its final name: {error}"]
+    return problems
 
 
 def _half_prepared(data: Path) -> list[str]:
@@ -141,13 +141,13 @@ def work(
     folder: Path, library: str, *, every: int, saves: int, errors: list[str], lasting: list[bool], number: int, of: int
 ) -> list[Any]:
     """This worker's share of all cases: it is `number` of so many."""
-    place, disk, told = Scene(folder), Disk(library), []
+    place, disk, results = Scene(folder), Disk(library), []
     for kind in kinds(place):
         count, end = _counted(place, disk, kind)
         each = saves if kind.name == "save" else every
         cases = [(at, error, last) for error in errors for last in lasting for at in range(1, count + 1, each)]
-        told += [_case(place, disk, kind, end, *case) for case in cases[number::of]]
-    return told
+        results += [_case(place, disk, kind, end, *case) for case in cases[number::of]]
+    return results
 
 
 def _counted(place: Scene, disk: Disk, kind: Kind) -> tuple[int, dict[str, Any]]:
@@ -176,7 +176,7 @@ def _case(
 ) -> dict[str, Any]:
     child, _, what, out = _disturbed(place, disk, kind, at, getattr(errno, error), lasting)
     says, broken = child.says(), []
-    came = {0: "went on", 2: "refused"}.get(child.status or 0, "broken") if what else "not reached"
+    came = {0: "continued", 2: "refused"}.get(child.status or 0, "broken") if what else "not reached"
     if child.status == 2 and (says.count("\n") != 1 or not says.startswith("error: ")):
         broken.append(f"not one sentence: {says[-2000:]}")
     elif child.status not in (0, 2):
@@ -198,4 +198,4 @@ def _case(
 
 if __name__ == "__main__":
     here = Path(sys.argv[1])
-    (here / "told.json").write_text(json.dumps(work(here, **json.loads(sys.argv[2]))))
+    (here / "results.json").write_text(json.dumps(work(here, **json.loads(sys.argv[2]))))

@@ -20,16 +20,16 @@ def run(place: Scene, runs: int = 20, kills: int = 10, steps: int = STEPS) -> Fi
     words = place.pretrain(place.folder / "whole", steps=steps, save_every=SAVE_EVERY)
     assert place.run(words).status == 0
     whole = scene.end_of(place.folder / "whole")
-    told = scene.each(lambda number: _killed(place, number, kills, steps), range(runs), place.folder)
-    figures = Figures(cases=sum(one["kills"] for one in told))
+    results = scene.each(lambda number: _killed(place, number, kills, steps), range(runs), place.folder)
+    figures = Figures(cases=sum(one["kills"] for one in results))
     figures.figures = {
         "runs": runs,
         "kills": figures.cases,
-        "during_a_save": sum(one["during"] for one in told),
-        "unresumable": sum(one["status"] != 0 for one in told),
+        "during_a_save": sum(one["during"] for one in results),
+        "unresumable": sum(one["status"] != 0 for one in results),
         "identical": 0,
     }
-    for number, one in enumerate(told):
+    for number, one in enumerate(results):
         differs = scene.unlike(whole, one["end"])
         figures.figures["identical"] += not differs
         figures.expect(one["status"] == 0, f"run {number}: it could not be resumed: {one['says']}")
@@ -41,7 +41,7 @@ def run(place: Scene, runs: int = 20, kills: int = 10, steps: int = STEPS) -> Fi
 
 
 def _killed(place: Scene, number: int, kills: int, steps: int) -> dict[str, Any]:
-    """One run: killed again and again, then let go on to its end."""
+    """One run: killed again and again, then resumed to its end."""
     draw, out = random.Random(number), place.folder / f"killed-{number}"
     words = place.pretrain(out, steps=steps, save_every=SAVE_EVERY)
     done = during = 0
@@ -67,7 +67,7 @@ def _killed(place: Scene, number: int, kills: int, steps: int) -> dict[str, Any]
 
 def saving(run: Path, pid: int) -> bool:
     """Whether this process has a checkpoint half written; once it is dead, whether it died doing so."""
-    return any((found := _UNFINISHED.fullmatch(name)) and int(found["pid"]) == pid for name in scene.names(run))
+    return any((result := _UNFINISHED.fullmatch(name)) and int(result["pid"]) == pid for name in scene.names(run))
 
 
 def _wait(child: Child, run: Path, save: bool, draw: random.Random) -> bool:

@@ -24,12 +24,12 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] 
 
 def run(only: Sequence[str], quick: bool) -> dict[str, Any]:
     """The figures of these kinds, with the machine and versions they were seen on."""
-    told: dict[str, Any] = {}
+    kinds: dict[str, Any] = {}
     for name in only:
         act, full, small = KINDS[name]
         begin = time.monotonic()
         with scene.scene() as place:
             figures = act(place, **(small if quick else full))
-        told[name] = {**asdict(figures), "seconds": round(time.monotonic() - begin, 1)}
+        kinds[name] = {**asdict(figures), "seconds": round(time.monotonic() - begin, 1)}
     about = {name: value for name, value in doctor.machine().items() if name in MACHINE}
-    return {"machine": about, "versions": run_dir.versions(), "quick": quick, "kinds": told}
+    return {"machine": about, "versions": run_dir.versions(), "quick": quick, "kinds": kinds}

@@ -55,17 +55,19 @@ def run(place: Scene, cases: int = 5, kinds: tuple[str, ...] = tuple(KINDS), ste
     sound = _loss(place.folder / "sound")
     chosen = [(kind, number) for kind in kinds for number in range(cases)]
     figures = Figures(figures={"recovered": 0, "identical_after_a_kill": 0, "sound_loss": round(sound, 4)})
-    for told in scene.each(lambda case: _case(place, *case, steps), chosen, place.folder):
+    for result in scene.each(lambda case: _case(place, *case, steps), chosen, place.folder):
         figures.cases += 1
-        well = told["status"] == 0 and abs(told["loss"] - sound) < 0.1 * sound
+        well = result["status"] == 0 and abs(result["loss"] - sound) < 0.1 * sound
         figures.figures["recovered"] += well
-        figures.figures["identical_after_a_kill"] += told["identical"]
-        figures.add(f"{told['kind']}_steps_skipped", told["skipped"])
-        figures.add("rollbacks", told["rollbacks"])
-        figures.figures["worst_loss"] = max(figures.figures.get("worst_loss", 0.0), told["loss"])
-        figures.expect(well, f"{told['label']}: exit code {told['status']}, loss {told['loss']}: {told['says']}")
-        figures.expect(told["identical"], f"{told['label']}: killed and resumed, it ends otherwise")
-        figures.expect(told["skipped"] + told["rollbacks"] > 0, f"{told['label']}: no step was skipped")
+        figures.figures["identical_after_a_kill"] += result["identical"]
+        figures.add(f"{result['kind']}_steps_skipped", result["skipped"])
+        figures.add("rollbacks", result["rollbacks"])
+        figures.figures["worst_loss"] = max(figures.figures.get("worst_loss", 0.0), result["loss"])
+        figures.expect(
+            well, f"{result['label']}: exit code {result['status']}, loss {result['loss']}: {result['says']}"
+        )
+        figures.expect(result["identical"], f"{result['label']}: killed and resumed, it ends otherwise")
+        figures.expect(result["skipped"] + result["rollbacks"] > 0, f"{result['label']}: no step was skipped")
     return figures
 
 
@@ -97,8 +99,8 @@ def _case(place: Scene, kind: str, number: int, steps: int) -> dict[str, object]
 
 
 def _state(run: Path) -> dict[str, Any]:
-    found = checkpoint.newest(run)
-    return found.state if found else {}
+    newest = checkpoint.newest(run)
+    return newest.state if newest else {}
 
 
 def _loss(run: Path) -> float:

@@ -53,8 +53,8 @@ class Group:
     """A command that starts processes."""
 
     def __init__(self, place: Scene, words: Sequence[str]):
-        self.told = place.folder / f"group-{time.monotonic_ns()}.log"
-        with self.told.open("wb") as out:
+        self.log = place.folder / f"group-{time.monotonic_ns()}.log"
+        with self.log.open("wb") as out:
             command = [sys.executable, "-m", "clozeworks", *words]
             self.process = subprocess.Popen(command, stdout=out, stderr=out, start_new_session=True)
 
@@ -69,7 +69,7 @@ class Group:
         return self.process.wait(5 * scene.SECONDS)
 
     def says(self) -> str:
-        return self.told.read_text(errors="replace")[-500:]
+        return self.log.read_text(errors="replace")[-500:]
 
     def ranks(self) -> list[int]:
         """The processes that train."""
@@ -143,7 +143,7 @@ def _resized(place: Scene, alone: Path, settings: dict[str, Any], figures: Figur
 
 def _distance(one: Path, other: Path) -> float:
     """The largest difference of a weight, by the largest weight of its tensor."""
-    ends = [found.tensors() for path in (one, other) if (found := checkpoint.newest(path))]
+    ends = [newest.tensors() for path in (one, other) if (newest := checkpoint.newest(path))]
     parts = [
         float((ends[0][name] - ends[1][name]).abs().max() / ends[0][name].abs().max().clamp(min=1)) for name in ends[0]
     ]

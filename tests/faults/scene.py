@@ -42,7 +42,7 @@ class Child:
     """A command in a process of its own."""
 
     pid: int
-    told: Path  # its standard output and error
+    log: Path  # its standard output and error
     status: int | None = None  # as a shell would say it, but a signal is negative
 
     def ended(self) -> bool:
@@ -61,7 +61,7 @@ class Child:
             os.kill(self.pid, number)
 
     def says(self) -> str:
-        return self.told.read_text(errors="replace")
+        return self.log.read_text(errors="replace")
 
 
 @dataclass(slots=True)
@@ -121,16 +121,16 @@ def scene() -> Iterator[Scene]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fork(act: Callable[[], int], told: Path) -> Child:
+def fork(act: Callable[[], int], log: Path) -> Child:
     """Call in a forked process; what it returns is the exit code, what it raises a traceback and 1."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
     if pid:
-        return Child(pid, told)
+        return Child(pid, log)
     status = 1
     try:
-        handle = os.open(told, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         torch.set_num_threads(1)
@@ -189,17 +189,17 @@ def left(run: Path) -> list[str]:
 
 def end_of(run: Path) -> dict[str, Any]:
     """All a run ended with apart from timings: hashes of its newest checkpoint's files, state and metrics."""
-    found = checkpoint.newest(run)
-    if found is None:
+    newest = checkpoint.newest(run)
+    if newest is None:
         return {"checkpoint": None}
-    exact = [path for path in sorted(found.path.iterdir()) if path.suffix == ".safetensors"]
+    exact = [path for path in sorted(newest.path.iterdir()) if path.suffix == ".safetensors"]
     files = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in exact}
-    state = {name: value for name, value in found.state.items() if name != "seconds"}
+    state = {name: value for name, value in newest.state.items() if name != "seconds"}
     rows = [
         {k: v for k, v in row.items() if k not in metrics_log.TIMINGS}
         for row in metrics_log.read(run / "metrics.jsonl")
     ]
-    return {"checkpoint": found.path.name, "files": files, "state": state, "metrics": rows}
+    return {"checkpoint": newest.path.name, "files": files, "state": state, "metrics": rows}
 
 
 def unlike(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

@@ -31,8 +31,8 @@ def run(place: Scene, stops: int = 10, steps: int = STEPS) -> Figures:
         child.signal(signal.SIGTERM)
         status = child.wait()
         seconds.append(time.monotonic() - begin)
-        found, rows = checkpoint.newest(out), _rows(out)
-        lost = rows[-1]["step"] - (found.step if found else 0)
+        newest, rows = checkpoint.newest(out), _rows(out)
+        lost = rows[-1]["step"] - (newest.step if newest else 0)
         figures.cases += 1
         figures.add("steps_lost", lost)
         figures.add(f"exit_{status}")
@@ -40,7 +40,7 @@ def run(place: Scene, stops: int = 10, steps: int = STEPS) -> Figures:
         figures.expect(lost == 0, f"stop {number}: {lost} steps were lost")
     last = place.run(words)
     differs = scene.unlike(scene.end_of(place.folder / "whole"), scene.end_of(out))
-    figures.expect(last.status == 0, f"it did not go on: {last.says()[-300:]}")
+    figures.expect(last.status == 0, f"it was not resumed: {last.says()[-300:]}")
     figures.expect(not differs, f"{', '.join(differs)} differ from the uninterrupted run's")
     figures.figures |= {"longest_seconds": round(max(seconds), 2), "identical": not differs}
     return figures

@@ -13,12 +13,9 @@ from tests.faults import matrix, page
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "kinds",
-    [pytest.param(("kills", "stops", "damage", "poison"), marks=pytest.mark.slow), ("disk",)],
-    ids=" ".join,
-)
+@pytest.mark.parametrize("kinds", [("kills", "stops", "damage", "poison"), ("disk",)], ids=" ".join)
 def test_nothing_breaks(kinds: tuple[str, ...], tmp_path: Path):
     for figures in _figures(kinds, tmp_path):
         assert figures["cases"] > 0
@@ -55,8 +52,13 @@ def test_a_page_gets_its_table(tmp_path: Path):
     figures = {"during_a_save": 2, "unresumable": 0, "identical": 1, "runs": 1}
     one = {"cases": 3, "figures": figures, "broken": [], "skipped": "", "seconds": 6}
     none = {"cases": 0, "figures": {}, "broken": [], "skipped": "no compiler", "seconds": 0}
-    told = {"machine": {"cores": 2}, "versions": {"python": "3"}, "quick": False, "kinds": {"kills": one, "disk": none}}
-    page.write(file, told)
+    results = {
+        "machine": {"cores": 2},
+        "versions": {"python": "3"},
+        "quick": False,
+        "kinds": {"kills": one, "disk": none},
+    }
+    page.write(file, results)
     text = file.read_text()
     assert text.startswith("above\n")
     assert text.endswith("below\n")

@@ -85,9 +85,9 @@ def test_enough_beams_find_the_best_of_all_texts(how: BeamSearch):
             if end not in text[:-1] and (n == most or text[-1] == end):
                 worths[text] = value
     best = sorted(worths, key=lambda text: -worths[text])
-    found = beam_search(IncrementalReader(ours, source=source), [4], most, how, end=end)
-    assert [tuple(one.tokens) for one in found[:10]] == best[:10]
-    assert how.worth(found[0].score, len(found[0].tokens)) == pytest.approx(worths[best[0]], abs=1e-4)
+    result = beam_search(IncrementalReader(ours, source=source), [4], most, how, end=end)
+    assert [tuple(one.tokens) for one in result[:10]] == best[:10]
+    assert how.worth(result[0].score, len(result[0].tokens)) == pytest.approx(worths[best[0]], abs=1e-4)
 
 
 def test_texts_of_different_room_are_as_alone():
@@ -134,6 +134,7 @@ def reversals(count: int, generator: torch.Generator) -> Batch:
     return batch
 
 
+@pytest.mark.slow
 def test_it_learns_to_write_backwards():
     """In seconds to a loss near 0, then without a fault, one source or many at once."""
     r = small(encoder__vocab="12", encoder__init="0.15", objective__losses="[NextToken]")
@@ -153,8 +154,8 @@ def test_it_learns_to_write_backwards():
     assert float(loss.detach()) < 0.15
     fresh = torch.Generator().manual_seed(7)
     sources = [torch.randint(2, 12, (2 + n % 3,), generator=fresh).tolist() for n in range(40)]
-    found = dict(translations(ours, sources, start=START, end=END, how=PUBLISHED, batch_tokens=200))
-    right = sum(found[at][0].tokens == [*source[::-1], END] for at, source in enumerate(sources))
+    result = dict(translations(ours, sources, start=START, end=END, how=PUBLISHED, batch_tokens=200))
+    right = sum(result[at][0].tokens == [*source[::-1], END] for at, source in enumerate(sources))
     assert right >= 38
     greedy = sample(IncrementalReader(ours, source=pad_sources(sources[:1])), [START], 10, Sampling(0), end=END)[0]
-    assert greedy.tokens == found[0][0].tokens
+    assert greedy.tokens == result[0][0].tokens

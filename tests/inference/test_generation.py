@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+import clozeworks as cw
+from clozeworks.core.errors import InputError
 from clozeworks.inference.beam_search import BeamSearch, beam_search
 from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from tests.core.test_segment_memory import VOCAB, batch_of, model_of, read
@@ -25,20 +27,27 @@ def test_reading_one_by_one_is_reading_in_rows_of_one(start: str):
 @pytest.mark.parametrize("memory", [0, 3, 99])
 def test_without_a_cache_the_same_comes_out(memory: int):
     model = model_of(memory=memory)
-    found = [
+    results = [
         sample(IncrementalReader(model, cache, length=4), [1, 2, 3, 4, 5, 6], 12, Sampling(0))
         for cache in (True, False)
     ]
-    assert found[0][0].tokens == found[1][0].tokens
-    assert found[0][0].score == pytest.approx(found[1][0].score, rel=1e-5)
+    assert results[0][0].tokens == results[1][0].tokens
+    assert results[0][0].score == pytest.approx(results[1][0].score, rel=1e-5)
 
 
 def test_a_memory_of_everything_is_the_cache_of_keys():
     remembering, caching = model_of(3, memory=99), model_of(3, memory=0)
     caching.load_state_dict(remembering.state_dict())
     prompt = [3, 1, 4, 1, 5]
-    found = [sample(IncrementalReader(model), prompt, 20, Sampling(0))[0] for model in (remembering, caching)]
-    assert found[0].tokens == found[1].tokens
-    assert found[0].score == pytest.approx(found[1].score, rel=1e-5)
+    results = [sample(IncrementalReader(model), prompt, 20, Sampling(0))[0] for model in (remembering, caching)]
+    assert results[0].tokens == results[1].tokens
+    assert results[0].score == pytest.approx(results[1].score, rel=1e-5)
     beams = [beam_search(IncrementalReader(model), prompt, 8, BeamSearch(3))[0] for model in (remembering, caching)]
     assert beams[0].tokens == beams[1].tokens
+
+
+def test_a_model_that_reads_both_ways_continues_nothing():
+    r = cw.recipe("elmo_mini")
+    r.encoder.vocab = 50
+    with pytest.raises(InputError, match="one that reads both ways; a text is continued by one that reads it one way"):
+        IncrementalReader(cw.build(r))

@@ -14,6 +14,11 @@ import clozeworks as cw
 from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import TextEncoder, load, save
+from clozeworks.nn.block import Block
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.stack import Stack
+from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from tests.conftest import SHARED
@@ -107,13 +112,13 @@ def test_two_streams_fill_masks_without_reading_them(asking):
     assert begin == (0 if tokenizer.class_last else 1)
     holes = [at for at, token in enumerate(ids) if token == tokenizer.mask]
     with torch.no_grad():
-        found = asking._at_holes(ids, holes)
+        result = asking._at_holes(ids, holes)
         other = asking._at_holes([word[0] if at in holes else token for at, token in enumerate(ids)], holes)
         changed = asking._at_holes([word[0] if token == ids[begin] else token for token in ids], holes)
-    assert torch.equal(found, other)
-    assert not torch.allclose(found, changed, atol=1e-3)
+    assert torch.equal(result, other)
+    assert not torch.allclose(result, changed, atol=1e-3)
     torch.testing.assert_close(
-        asking.model.head("permuted_lm").logits(found).softmax(-1)[0].max().item(), guesses[0]["score"]
+        asking.model.head("permuted_lm").logits(result).softmax(-1)[0].max().item(), guesses[0]["score"]
     )
 
 
@@ -152,7 +157,7 @@ def test_transformers_reads_the_same_ids_and_fills_the_same_mask(encoder, tmp_pa
 
 def real_lines() -> list[str]:
     """1,000 lines, English and Chinese, where the shared data is at hand."""
-    found: list[str] = []
+    results: list[str] = []
     for name in ("en_wiki", "zh_wiki"):
         file = SHARED / name / "train.jsonl"
         if file.is_file():
@@ -162,8 +167,8 @@ def real_lines() -> list[str]:
                     for _, row in zip(range(200), rows, strict=False)
                     for line in json.loads(row)["text"].split("\n")
                 ]
-            found += [text[:400] for text in texts if text.strip()][:500]
-    return found
+            results += [text[:400] for text in texts if text.strip()][:500]
+    return results
 
 
 def test_a_model_without_a_tokenizer_works_on_ids(encoder, tmp_path):
@@ -187,6 +192,9 @@ def test_bad_arguments_get_a_sentence(encoder):
 def test_bad_directories_get_a_sentence(tmp_path, encoder):
     with pytest.raises(InputError, match="no such directory"):
         load(tmp_path / "nowhere")
+    for name in ("bert-base-uncased", "google/bert_uncased_L-2_H-128_A-2"):
+        with pytest.raises(InputError, match=f"nothing is downloaded here.*hf download {name}"):
+            load(name)
     with pytest.raises(InputError, match=r"recipe\.json or config\.json is needed"):
         load(tmp_path)
     save(encoder, tmp_path / "model")
@@ -211,6 +219,7 @@ def test_weights_of_another_recipe_are_named(tmp_path, encoder):
         load(tmp_path / "model")
 
 
+@pytest.mark.slow
 def test_an_own_part_trains_saves_and_loads(tmp_path):
     """From a user's script: a mixer of theirs, through pretraining, and back through cw.load(parts=...)."""
     (tmp_path / "text.txt").write_text("\n\n".join("\n".join(lines(200)[n : n + 5]) for n in range(0, 200, 5)))
@@ -277,3 +286,15 @@ def test_the_recipe_of_a_run_is_the_one_its_checkpoint_has_verified(road: Path, 
     recipe.write_text(recipe.read_text().replace('"eps": 1e-12', '"eps": 1e-02'))
     tokenizer.write_text("damaged")
     assert load(tmp_path / "run").recipe == before
+
+
+def test_convolutions_behind_rows_of_zeros_read_padded_texts_as_alone():
+    r = recipe("transformer_xl_mini")
+    r.encoder.vocab, r.encoder.width, r.encoder.embed.words = 40, 16, None
+    block = Block(LightConv(2, 3), FeedForward(16))
+    r.encoder.stack = Stack(2, block, memory=4, initial_memory="zeros")
+    r.objective.losses = (NextToken(),)
+    encoder = TextEncoder(build(r).eval(), None, r)
+    ids = torch.arange(14).view(2, 7) + 5
+    mask = torch.tensor([[1] * 3 + [0] * 4, [1] * 7])
+    torch.testing.assert_close(encoder(ids, mask).last_hidden_state[0, :3], encoder(ids[:1, :3]).last_hidden_state[0])

@@ -143,8 +143,8 @@ def test_thread_counts(cores: int, counts: list[int]):
 
 @pytest.mark.parametrize("late", ["software", "threads", "bf16", "bf16_safe_isa"])
 def test_a_machine_too_busy_to_be_measured_gets_the_safe_choices(late: str):
-    found = facts(bf16=DIES, bf16_safe_isa={"fp32_ms": 150.0, "bf16_ms": 100.0}) | {late: {"late": "no answer"}}
-    verdict = doctor.decide(found)
+    report = facts(bf16=DIES, bf16_safe_isa={"fp32_ms": 150.0, "bf16_ms": 100.0}) | {late: {"late": "no answer"}}
+    verdict = doctor.decide(report)
     assert (verdict.isa, verdict.precision, verdict.threads) == (None, "fp32", doctor.cores())
     assert "too busy" in verdict.reasons[0]
 
@@ -176,7 +176,7 @@ def test_cores_respect_affinity():
         os.sched_setaffinity(0, before)
 
 
-def test_a_busy_machine_is_seen_and_told():
+def test_a_busy_machine_is_seen_and_reported():
     spinning = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
         assert doctor.busy_share() > 0.5
@@ -189,10 +189,10 @@ def test_a_busy_machine_is_seen_and_told():
 
 
 def test_machine_facts_are_plausible():
-    found = doctor.machine()
-    assert 0 < found["memory_available_gb"] <= found["memory_gb"]
-    assert found["disk_free_gb"] > 0
-    assert found["processor"]
+    result = doctor.machine()
+    assert 0 < result["memory_available_gb"] <= result["memory_gb"]
+    assert result["disk_free_gb"] > 0
+    assert result["processor"]
 
 
 def test_extras_are_those_of_the_project():

@@ -40,19 +40,19 @@ def test_the_border_of_the_environment_counts_without_a_key_alone(given, fast, m
 def test_a_border_changes_no_number_but_by_rounding(monkeypatch: pytest.MonkeyPatch):
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 2, 3, 100, 8, dtype=torch.float64).unbind(0)
-    context, found = packed([[100], [30, 60]], 100), []
+    context, results = packed([[100], [30, 60]], 100), []
     for given in ("0", "1000"):
         monkeypatch.setenv(windowed.BORDER, given)
-        found.append(backends.attend(q, KVCache(k, v), context.replace(scratch={}), window=Window(3)))
-    torch.testing.assert_close(*found, rtol=1e-12, atol=1e-12)
+        results.append(backends.attend(q, KVCache(k, v), context.replace(scratch={}), window=Window(3)))
+    torch.testing.assert_close(*results, rtol=1e-12, atol=1e-12)
 
 
 def test_what_is_dropped_does_not_depend_on_the_machine(monkeypatch: pytest.MonkeyPatch):
     torch.manual_seed(0)
     q, k, v = torch.randn(3, 1, 3, 100, 8).unbind(0)
-    found = []
+    results = []
     for given in ("0", "1000"):
         monkeypatch.setenv(windowed.BORDER, given)
         context = packed([[100]], 100, key=DropoutKey.make(1))
-        found.append(backends.attend(q, KVCache(k, v), context, rate=0.3, window=Window(3)))
-    assert torch.equal(*found)
+        results.append(backends.attend(q, KVCache(k, v), context, rate=0.3, window=Window(3)))
+    assert torch.equal(*results)

@@ -45,16 +45,16 @@ CHINESE = [
 ]
 
 
-@pytest.mark.parametrize(("told", "right", "same", "near"), ENGLISH)
-def test_english(told: str, right: list[str], same: float, near: float):
-    assert exact(told, right) == same
-    assert f1(told, right) == pytest.approx(near, abs=1e-9)
+@pytest.mark.parametrize(("answer", "right", "same", "near"), ENGLISH)
+def test_english(answer: str, right: list[str], same: float, near: float):
+    assert exact(answer, right) == same
+    assert f1(answer, right) == pytest.approx(near, abs=1e-9)
 
 
-@pytest.mark.parametrize(("told", "right", "same", "near"), CHINESE)
-def test_chinese(told: str, right: list[str], same: float, near: float):
-    assert exact(told, right, "zh") == same
-    assert f1(told, right, "zh") == pytest.approx(near, abs=1e-9)
+@pytest.mark.parametrize(("answer", "right", "same", "near"), CHINESE)
+def test_chinese(answer: str, right: list[str], same: float, near: float):
+    assert exact(answer, right, "zh") == same
+    assert f1(answer, right, "zh") == pytest.approx(near, abs=1e-9)
 
 
 def test_a_question_without_an_answer_is_answered_by_nothing():
@@ -74,14 +74,14 @@ def test_the_language_of_the_answers_chooses():
     assert language_of(["天津市", "Nexon", "1990"]) == "en"
     assert language_of(["天津市人", "Nexo", "1990"]) == "zh"
     assert language_of(["1990", ""]) == language_of([]) == "en"
-    told, right = ["天津", "1990年"], [["天津市"], ["1990年"]]
-    assert figures(told, right) == {"exact_match": 0.5, "f1": pytest.approx((4 / 5 + 1) / 2)}
-    assert figures(told, right, "en")["f1"] == 0.5
+    answers, right = ["天津", "1990年"], [["天津市"], ["1990年"]]
+    assert figures(answers, right) == {"exact_match": 0.5, "f1": pytest.approx((4 / 5 + 1) / 2)}
+    assert figures(answers, right, "en")["f1"] == 0.5
 
 
 def test_both_kinds_of_questions_apart():
-    found = figures(["cat", "", "dog", "big cat"], [["the cat"], [], [], ["cat"]])
-    assert found == {
+    result = figures(["cat", "", "dog", "big cat"], [["the cat"], [], [], ["cat"]])
+    assert result == {
         "exact_match": 0.5,
         "f1": pytest.approx((1 + 1 + 0 + 2 / 3) / 4),
         "HasAns_exact": 0.5,

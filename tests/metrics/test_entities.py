@@ -27,8 +27,8 @@ def test_every_short_sequence_is_read_as_seqeval_reads_it(scheme: Scheme, strict
     lines = []
     for length in (1, 2, 3, 4) if len(names) == 5 else (1, 2, 3):
         for tags in itertools.product(names, repeat=length):
-            found = " ".join(f"{one.type} {one.start} {one.end}" for one in entities(tags, scheme, strict))
-            lines.append(f"{' '.join(tags)}: {found}")
+            result = " ".join(f"{one.type} {one.start} {one.end}" for one in entities(tags, scheme, strict))
+            lines.append(f"{' '.join(tags)}: {result}")
     assert hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16] == SEQEVAL[scheme, strict]
 
 

@@ -13,9 +13,9 @@ THEIRS = [
 ]
 
 
-@pytest.mark.parametrize(("found", "wanted", "one", "two", "longest"), THEIRS)
-def test_their_figures(found: str, wanted: str, one: float, two: float, longest: float):
-    assert rouge([found], [wanted]) == pytest.approx({"rouge1": one, "rouge2": two, "rougeL": longest})
+@pytest.mark.parametrize(("text", "wanted", "one", "two", "longest"), THEIRS)
+def test_their_figures(text: str, wanted: str, one: float, two: float, longest: float):
+    assert rouge([text], [wanted]) == pytest.approx({"rouge1": one, "rouge2": two, "rougeL": longest})
 
 
 def test_a_mean_over_texts():

@@ -34,9 +34,9 @@ def test_ranks_are_counted(given):
 @given(pairs)
 def test_any_rising_scale_has_the_same_spearman(given):
     x, y = (list(side) for side in zip(*given, strict=True))
-    found = spearman(x, y)
-    assert spearman([np.exp(a) for a in x], [b**3 for b in y]) == pytest.approx(found, abs=1e-12)
-    assert spearman([-a for a in x], y) == pytest.approx(-found, abs=1e-12)
+    result = spearman(x, y)
+    assert spearman([np.exp(a) for a in x], [b**3 for b in y]) == pytest.approx(result, abs=1e-12)
+    assert spearman([-a for a in x], y) == pytest.approx(-result, abs=1e-12)
 
 
 def test_what_does_not_vary_goes_with_nothing():

@@ -14,9 +14,12 @@ from clozeworks.core.token_info import visible
 from clozeworks.model import initialise
 from clozeworks.nn.bidirectional import Bidirectional, BidirectionalLayer, mirrored
 from clozeworks.nn.block import Block
+from clozeworks.nn.ffn import FeedForward
 from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lightconv import LightConv
 from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.mixers.lstm import LSTM
+from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import StackLayer
 from tests.toys import packed
@@ -55,6 +58,16 @@ def test_every_document_is_read_both_ways_as_if_alone():
             expected = torch.cat([alone(module, text), alone(module, text, backward=True)], -1)
             torch.testing.assert_close(hidden.last[row, at : at + length], expected[0])
             at += length
+
+
+@pytest.mark.parametrize("mixer", [Attention(2), LightConv(2, 3), Split((Attention(1), LightConv(1, 3)))])
+def test_padding_that_looks_like_any_query_is_turned_round_by_itself(mixer):
+    torch.manual_seed(0)
+    module = Bidirectional(2, Block(mixer, FeedForward(8), dropout=0.0)).build(WIDTH)
+    x, context = torch.randn(2, 7, WIDTH), packed([[3], [7]], 7)
+    free = dataclasses.replace(context.query, document=context.query.document.clamp(min=0))
+    last = module(x, Context.make(free, context.memory, "full", offset=None)).last
+    torch.testing.assert_close(last[0, :3], module(x[:1, :3], packed([[3]], 3)).last[0])
 
 
 def test_who_sees_whom_by_gradient():
@@ -99,7 +112,7 @@ def test_one_direction_may_be_missing_from_a_batch():
 
 
 @pytest.mark.parametrize("kind", ["full", "causal"])
-def test_states_go_on(kind):
+def test_states_continue(kind):
     """Over rows read one way, and, as published code uses it, over texts that are read both ways."""
     module, x = layer(memory=1), torch.randn(2, 8, WIDTH, dtype=torch.double)
     more = {"backward": torch.tensor([False, True])} if kind == "causal" else {}

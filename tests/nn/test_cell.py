@@ -30,13 +30,13 @@ def test_sequences_of_different_lengths_are_those_of_torch(kind: str, how: str):
     expected, last = theirs(packed)
     state = cell.zeros(packed.data, len(rows))
     if how == "at once":
-        out, (found,) = run((cell,), packed.data, packed.batch_sizes, (state,))
+        out, (actual,) = run((cell,), packed.data, packed.batch_sizes, (state,))
     else:
-        out, found = step_by_step(cell.step, cell.inner(packed.data), packed.batch_sizes, state)
+        out, actual = step_by_step(cell.step, cell.inner(packed.data), packed.batch_sizes, state)
     torch.testing.assert_close(out, expected.data)
-    torch.testing.assert_close(found.h, (last[0] if kind == "lstm" else last)[0])
+    torch.testing.assert_close(actual.h, (last[0] if kind == "lstm" else last)[0])
     if kind == "lstm":
-        torch.testing.assert_close(found.c, last[1][0])
+        torch.testing.assert_close(actual.c, last[1][0])
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -26,10 +26,10 @@ def layer(spec: Characters = SPEC, words: list[str] = WORDS) -> CharactersLayer:
 def by_hand(module: CharactersLayer, letters: list[int]) -> torch.Tensor:
     """From the published numbers of characters, each one up, 0 being none."""
     x = module.letters[torch.tensor(letters) + 1].t()[None]
-    found = []
+    results = []
     for each in module.convolutions:
-        found.append(F.conv1d(x, each.weight, each.bias).max(-1).values.relu())
-    x = torch.cat(found, -1)
+        results.append(F.conv1d(x, each.weight, each.bias).max(-1).values.relu())
+    x = torch.cat(results, -1)
     for each in module.highways:
         g = torch.sigmoid(x @ each.gate.weight.t() + each.gate.bias)
         x = g * torch.relu(x @ each.change.weight.t() + each.change.bias) + (1 - g) * x
@@ -65,8 +65,8 @@ def test_words_are_told_apart_and_computed_once(monkeypatch):
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=6), st.integers(4, 20))
 def test_a_word_is_its_bytes_between_two_marks(words, length):
-    found, long = spelled(words, length, {})
-    for row, word in zip(found, words, strict=True):
+    result, long = spelled(words, length, {})
+    for row, word in zip(result, words, strict=True):
         letters = word.encode("utf-8", "replace")
         kept = letters[: length - 2]
         assert bytes(row[: len(kept) + 2]) == bytes([BEGIN]) + kept + bytes([END])
@@ -74,7 +74,7 @@ def test_a_word_is_its_bytes_between_two_marks(words, length):
         assert (word in long) == (len(letters) > length - 2)
 
 
-def test_what_is_too_long_is_cut_and_told():
+def test_what_is_too_long_is_cut_and_reported():
     module = layer()
     assert module.spell(WORDS, 1, 2) == ["internationalisation"]
     same = layer(words=[*WORDS[:-1], "internatio"])

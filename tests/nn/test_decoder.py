@@ -11,12 +11,12 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check, from_dict, set_path, to_dict
 from clozeworks.model import Model
+from clozeworks.nn.bidirectional import Bidirectional
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.mixers.attention import Attention
-from clozeworks.nn.mixers.global_window import GlobalWindow
+from clozeworks.nn.mixers.lightconv import LightConv
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Share
-from clozeworks.nn.window import Window
 from clozeworks.objectives.mask import MaskTokens
 from clozeworks.objectives.permute import Permute
 from clozeworks.recipe import Recipe, build, count_parameters
@@ -125,7 +125,7 @@ def test_loss_and_gradients_are_those_of_torchs_layers():
     loss.backward()
     assert table.grad is not None
     torch.testing.assert_close(table.grad, theirs[0], rtol=1e-4, atol=1e-4)
-    found = dict(zip(
+    actual = dict(zip(
         [f"e.{n}" for n, _ in encoder.named_parameters()] + [f"d.{n}" for n, _ in decoder.named_parameters()],
         theirs[1:], strict=True))  # fmt: skip
     assert model.decoder is not None
@@ -134,9 +134,9 @@ def test_loss_and_gradients_are_those_of_torchs_layers():
             for name, there in (("mixer", "self_attn"), ("cross", "multihead_attn")):
                 if (attention := getattr(block, name)) is not None:
                     three = [attention.query.weight.grad, attention.key.weight.grad, attention.value.weight.grad]
-                    joined = found[f"{side}.layers.{number}.{there}.in_proj_weight"]
+                    joined = actual[f"{side}.layers.{number}.{there}.in_proj_weight"]
                     torch.testing.assert_close(torch.cat(three), joined, rtol=1e-3, atol=1e-4)
-            up = found[f"{side}.layers.{number}.linear1.weight"]
+            up = actual[f"{side}.layers.{number}.linear1.weight"]
             torch.testing.assert_close(block.ffn.up.weight.grad, up, rtol=1e-3, atol=1e-4)
 
 
@@ -201,14 +201,14 @@ def test_nothing_leaks_from_later_words_or_other_rows():
 
 def test_recomputing_gives_the_same_gradients():
     model, batch = build(small()), pair([5, 9], [7, 3])
-    found = []
+    results = []
     for recompute in (False, True):
         for stack in model.stacks:
             stack.recompute = recompute
         model.zero_grad()
         model(batch, DropoutKey.make(0, 1, rows=range(2))).losses["next_token"].backward()
-        found.append([parameter.grad for parameter in model.parameters()])
-    torch.testing.assert_close(found[1], found[0], rtol=1e-6, atol=1e-7)
+        results.append([parameter.grad for parameter in model.parameters()])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-6, atol=1e-7)
 
 
 def test_one_table_or_two():
@@ -267,12 +267,12 @@ def test_what_a_decoder_cannot_write_is_refused():
             check(r, r.name)
     r = small()
     assert r.decoder is not None
-    r.decoder.stack.block_at(0).cross = GlobalWindow(4, Window(8))
+    r.decoder.stack.block_at(0).cross = LightConv(4, 3)
     with pytest.raises(RecipeError, match="cannot attend to other rows"):
         check(r, r.name)
 
 
-def test_a_batch_without_a_source_is_told():
+def test_a_batch_without_a_source_is_reported():
     model, batch = build(small()), pair([4], [3])
     with pytest.raises(ValueError, match="has none"):
         model(batch.replace(source=None))
@@ -289,3 +289,16 @@ def test_both_sides_drop(side: str):
     )
     assert dropped == again
     assert len({plain, dropped, other}) == 3
+
+
+def test_words_narrower_than_what_an_encoder_gives_are_refused():
+    r = recipe("transformer_mini")
+    r.encoder.stack = Bidirectional(2, r.encoder.stack.block_at(0))
+    wide = r.encoder.width
+    with pytest.raises(
+        RecipeError, match=rf"decoder\.embed = None: the encoder's words are {wide} wide, .* {2 * wide}"
+    ):
+        check(r, r.name)
+    assert r.decoder is not None
+    r.decoder.embed = copy.deepcopy(r.encoder.embed)
+    check(r, r.name)

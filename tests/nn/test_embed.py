@@ -3,10 +3,13 @@
 import pytest
 import torch
 
+from clozeworks.core import spec
+from clozeworks.core.errors import RecipeError
 from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.positions import LearnedPositions
+from clozeworks.recipes import recipe
 from tests.toys import packed
 
 VOCAB, WIDTH, LENGTH = 30, 16, 9
@@ -86,3 +89,12 @@ def test_words_alone_are_taken_times_the_root_of_the_models_width(fields):
     with torch.no_grad():
         plain.words.table.weight *= 4
     assert torch.equal(scaled(tokens, side, context), plain(tokens, side, context))
+
+
+def test_dropped_words_need_something_beside_them_where_norms_follow():
+    r = recipe("bert_tiny")
+    r.encoder.embed.word_dropout = 0.1
+    spec.check(r)
+    r.encoder.embed.positions, r.encoder.embed.segments = None, 0
+    with pytest.raises(RecipeError, match=r"embed.word_dropout = 0.1: a word that is dropped is zeros"):
+        spec.check(r)

@@ -54,10 +54,11 @@ def test_bfloat16_is_computed_again_as_it_was():
     whole, pieces = pair(4, dtype=torch.float32)
     x = torch.randn(2, LENGTH, WIDTH)
     with torch.autocast("cpu", torch.bfloat16):
-        found = [module(x) for module in (whole, pieces)]
-    torch.testing.assert_close(*found)
+        results = [module(x) for module in (whole, pieces)]
+    torch.testing.assert_close(*results)
     grads = [
-        torch.autograd.grad(y.float().sum(), list(m.parameters())) for y, m in zip(found, (whole, pieces), strict=True)
+        torch.autograd.grad(y.float().sum(), list(m.parameters()))
+        for y, m in zip(results, (whole, pieces), strict=True)
     ]
     for left, right in zip(*grads, strict=True):
         torch.testing.assert_close(left, right, rtol=0.02, atol=0.02)

@@ -5,12 +5,14 @@ import torch
 
 import clozeworks as cw
 from clozeworks.core.batch import from_padded
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
+from clozeworks.core.token_info import TokenInfo
 from clozeworks.nn.bias.relative import Relative
 from clozeworks.nn.mixers.attention import Attention
-from clozeworks.nn.positions import AxialPositions, SinusoidalPositions
+from clozeworks.nn.positions import AxialPositions, Rotary, SinusoidalPositions
 from clozeworks.recipe import build
 
 WIDTH = 10
@@ -23,9 +25,9 @@ def test_sines_and_cosines_are_the_formula():
     for place, p in enumerate(position[0].tolist()):
         for i in range(WIDTH // 2):
             angle = p / 10_000 ** (2 * i / WIDTH)
-            for found, at in ((halves, (i, WIDTH // 2 + i)), (pairs, (2 * i, 2 * i + 1))):
-                assert found[0, place, at[0]].item() == pytest.approx(math.sin(angle), abs=5e-5)
-                assert found[0, place, at[1]].item() == pytest.approx(math.cos(angle), abs=5e-5)
+            for result, at in ((halves, (i, WIDTH // 2 + i)), (pairs, (2 * i, 2 * i + 1))):
+                assert result[0, place, at[0]].item() == pytest.approx(math.sin(angle), abs=5e-5)
+                assert result[0, place, at[1]].item() == pytest.approx(math.cos(angle), abs=5e-5)
 
 
 def test_they_are_added_to_the_words_and_have_no_weights():
@@ -56,11 +58,11 @@ def test_a_position_is_its_row_beside_its_column():
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     position = torch.arange(12).expand(2, 12)
-    found = layer(position)
-    assert (spec.limit, found.shape) == (12, (2, 12, 7))
+    result = layer(position)
+    assert (spec.limit, result.shape) == (12, (2, 12, 7))
     for p in range(12):
-        assert torch.equal(found[1, p], torch.cat([layer.rows[p // 4], layer.columns[p % 4]]))
-    assert torch.equal(layer(position[:, 3:8]), found[:, 3:8])  # any length, from anywhere
+        assert torch.equal(result[1, p], torch.cat([layer.rows[p // 4], layer.columns[p % 4]]))
+    assert torch.equal(layer(position[:, 3:8]), result[:, 3:8])  # any length, from anywhere
     assert sum(parameter.numel() for parameter in layer.parameters()) == 3 * 2 + 4 * 5
 
 
@@ -69,15 +71,15 @@ def test_a_column_of_the_grid_is_dropped_whole_in_each_row_of_the_batch_another(
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)
     position = torch.arange(200).expand(3, 200)
-    found, plain = layer(position, DropoutKey.make(1, rows=range(3))), layer(position)
-    kept = (found != 0).all(-1)
-    torch.testing.assert_close(found[kept], 2 * plain[kept])
-    assert not bool(found[~kept].any())
+    result, plain = layer(position, DropoutKey.make(1, rows=range(3))), layer(position)
+    kept = (result != 0).all(-1)
+    torch.testing.assert_close(result[kept], 2 * plain[kept])
+    assert not bool(result[~kept].any())
     grid = kept.view(3, 5, 40)
     assert torch.equal(grid, grid[:, :1].expand_as(grid))
     assert not torch.equal(grid[0], grid[1])
     assert 0.3 < float(grid.float().mean()) < 0.7
-    assert torch.equal(layer(position[1:2], DropoutKey.make(1, rows=range(1, 2))), found[1:2])
+    assert torch.equal(layer(position[1:2], DropoutKey.make(1, rows=range(1, 2))), result[1:2])
 
 
 def axial_recipe(**fields):
@@ -118,3 +120,40 @@ def test_grids_that_do_not_fit_are_refused(fields, said):
     with pytest.raises(RecipeError, match=said):
         check(axial_recipe(**fields), "r")
     check(axial_recipe(), "r")
+
+
+# ---- rotary positions
+
+
+def context(position: torch.Tensor) -> Context:
+    side = TokenInfo.make(position, torch.zeros_like(position), "full")
+    return Context.make(side, side)
+
+
+def test_rotation_is_the_published_one() -> None:
+    modeling = pytest.importorskip("transformers.models.roformer.modeling_roformer")
+    table = modeling.RoFormerSinusoidalPositionalEmbedding(40, 8).create_weight()
+    torch.manual_seed(0)
+    q, k = torch.randn(2, 2, 3, 7, 8)
+    theirs = modeling.RoFormerSelfAttention.apply_rotary_position_embeddings(table[:7][None, None], q, k)
+    position = torch.arange(7).expand(2, 7)
+    own = [Rotary().rotate(x, position, context(position), "query") for x in (q, k)]
+    torch.testing.assert_close(own[0], theirs[0], rtol=0, atol=2e-6)
+    torch.testing.assert_close(own[1], theirs[1], rtol=0, atol=2e-6)
+
+
+def test_scores_depend_on_distance_alone() -> None:
+    torch.manual_seed(0)
+    mixer, x = Attention(2, rotary=Rotary()).build(16), torch.randn(1, 9, 16)
+    near = torch.arange(9)[None]
+    here, there = (mixer(x, None, context(position))[0] for position in (near, near + 5_000))
+    torch.testing.assert_close(here, there, rtol=0, atol=1e-4)
+    shuffled = mixer(x, None, context(torch.tensor([[3, 1, 0, 2, 8, 7, 5, 6, 4]])))[0]
+    assert (here - shuffled).abs().max() > 1e-3
+
+
+def test_pairs_need_even_heads() -> None:
+    spec = Attention(4, rotary=Rotary())
+    check(spec, "mixer")
+    with pytest.raises(RecipeError, match=r"mixer.rotary = Rotary: units are turned in pairs, and a head has 3"):
+        spec.fit("mixer", 12)

@@ -42,20 +42,20 @@ def built(spec: Reversible, dtype: torch.dtype = torch.float32, width: int = WID
 def both(module: ReversibleLayer, context: Context, x: Tensor, read=lambda last: last) -> list[list[Tensor]]:
     """The last vectors and all gradients, of the inverted stack and of the ordinary one."""
     weight = torch.linspace(-1, 1, 2 * x.shape[-1], dtype=x.dtype)  # a norm's outputs sum to nothing
-    trained, found = [p for p in module.parameters() if p.requires_grad], []
+    trained, results = [p for p in module.parameters() if p.requires_grad], []
     for module.inverts in (True, False):
         x = x.detach().requires_grad_()
         last = read(module(x, context.replace(scratch={})).last)
         loss = (last * weight).sum()  # a mixer may have weights for marked tokens alone, of which there are none
-        found.append([last.detach(), *torch.autograd.grad(loss, [x, *trained], materialize_grads=True)])
-    return found
+        results.append([last.detach(), *torch.autograd.grad(loss, [x, *trained], materialize_grads=True)])
+    return results
 
 
-def agree(found: list[list[Tensor]], tolerance: float) -> None:
-    for inverted, ordinary in zip(*found, strict=True):
+def agree(results: list[list[Tensor]], tolerance: float) -> None:
+    for inverted, ordinary in zip(*results, strict=True):
         assert inverted.dtype == ordinary.dtype
         assert float((inverted - ordinary).abs().max()) <= tolerance * max(1.0, float(ordinary.abs().max()))
-    assert all(bool(each.any()) for each in found[0][:2])
+    assert all(bool(each.any()) for each in results[0][:2])
 
 
 @pytest.mark.parametrize("mixer", MIXERS)
@@ -141,17 +141,17 @@ def test_bfloat16_is_computed_again_as_it_was(outside, mixer):
         pytest.skip("has its way back written out, in single precision")
     module = built(stack(4, mixer, dropout=0.1, rate=0.1))
     context, x = packed(LENGTHS, 7, key=DropoutKey.make(3, rows=range(2))), torch.randn(2, 7, WIDTH)
-    weight, found = torch.linspace(-1, 1, 2 * WIDTH), []
+    weight, results = torch.linspace(-1, 1, 2 * WIDTH), []
     for module.inverts in (True, False):
         with torch.autocast("cpu", torch.bfloat16):
             last = module(x, context.replace(scratch={})).last
-            found.append([last.detach()])
+            results.append([last.detach()])
             if not outside:
-                found[-1] += torch.autograd.grad((last * weight).sum(), list(module.parameters()))
+                results[-1] += torch.autograd.grad((last * weight).sum(), list(module.parameters()))
         if outside:
-            found[-1] += torch.autograd.grad((last * weight).sum(), list(module.parameters()))
+            results[-1] += torch.autograd.grad((last * weight).sum(), list(module.parameters()))
     names = ["last", *(name for name, _ in module.named_parameters())]
-    for name, inverted, ordinary in zip(names, *found, strict=True):
+    for name, inverted, ordinary in zip(names, *results, strict=True):
         assert inverted.dtype == torch.float32
         gap = float((inverted - ordinary).norm() / ordinary.norm().clamp_min(1e-6))
         assert gap < (1e-6 if name == "last" else 0.05), name
@@ -183,17 +183,17 @@ def test_discrete_choices_are_made_once_a_layer_and_pass():
 
 def kept(module: ReversibleLayer, x: Tensor, context: Context) -> int:
     """Bytes of the storages that autograd saves, without those of parameters."""
-    found: dict[int, int] = {}
+    results: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        found[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        results[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         last = module(x, context).last
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     assert last.requires_grad
-    return sum(size for pointer, size in found.items() if pointer not in own)
+    return sum(size for pointer, size in results.items() if pointer not in own)
 
 
 @pytest.mark.parametrize("places", [None, torch.arange(0, 256, 8)])
@@ -241,6 +241,7 @@ def test_a_cached_stack_equals_the_whole():
 REFUSED = [
     ({"place": "post"}, r"stack\.block\.place = post: a norm behind the sum cannot be computed back; use \"pre\""),
     ({"ffn": None}, r"stack\.block\.ffn = None: the second stream is made by it"),
+    ({"residual": False}, r"stack\.block\.residual = False: what a branch is added to is computed back"),
     ({"cross": Attention(2)}, r"stack\.block\.cross = Attention: a third branch"),
     ({"memory": 4}, r"stack\.memory = 4: rows of every layer would have to be kept"),
 ]

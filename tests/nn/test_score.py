@@ -85,9 +85,9 @@ def test_tom_chases_jerry():
 
 def test_who_sees_nothing_gets_nothing_and_no_nan():
     scores = torch.randn(2, 1, 3, requires_grad=True)
-    found = shares(scores, torch.tensor([[[False] * 3], [[True, False, True]]]))
-    assert found[0].tolist() == [[0, 0, 0]]
-    found.square().sum().backward()
+    result = shares(scores, torch.tensor([[[False] * 3], [[True, False, True]]]))
+    assert result[0].tolist() == [[0, 0, 0]]
+    result.square().sum().backward()
     assert scores.grad is not None
     assert bool(scores.grad.isfinite().all())
     assert not bool(scores.grad[0].any())

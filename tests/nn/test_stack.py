@@ -186,11 +186,11 @@ def test_recomputation_changes_no_bit():
     torch.manual_seed(0)
     module = stack(3, dropout=0.3).build(WIDTH)
     x = torch.randn(2, 9, WIDTH, requires_grad=True)
-    found = []
+    results = []
     for module.recompute in (False, True):
         last = module(x, packed([[4, 5], [9]], 9, key=DropoutKey.make(1, rows=range(2)))).last
-        found.append([last, *torch.autograd.grad(last.square().sum(), [x, *module.parameters()])])
-    for kept, again in zip(*found, strict=True):
+        results.append([last, *torch.autograd.grad(last.square().sum(), [x, *module.parameters()])])
+    for kept, again in zip(*results, strict=True):
         assert torch.equal(kept, again)
 
 

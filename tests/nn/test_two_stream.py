@@ -86,9 +86,9 @@ def test_both_streams_equal_a_plain_loop(x):
     module, context = streams(), ordered(LENGTHS, 9, TARGETS)
     with torch.no_grad():
         h, g = by_loop(module, x, context)
-        found = module(x, context)
-    torch.testing.assert_close(found.last, h, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(found.query_stream, g, atol=2e-6, rtol=1e-5)
+        result = module(x, context)
+    torch.testing.assert_close(result.last, h, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(result.query_stream, g, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("targets", [[20, 3, 11, 1, 26, 8], [4], []])
@@ -105,16 +105,16 @@ def test_without_targets_it_is_a_stack(x):
     plain = Stack(3, Block(Attention(4), FeedForward(32), dropout=0.0), norm=LayerNorm()).build(WIDTH)
     plain.load_state_dict({name: value for name, value in module.state_dict().items() if name != "blank"})
     context = packed(LENGTHS, 9)
-    found = module(x, context)
-    assert torch.equal(found.last, plain(x, context).last)
-    assert found.query_stream is None
+    result = module(x, context)
+    assert torch.equal(result.last, plain(x, context).last)
+    assert result.query_stream is None
 
 
 def test_the_first_stream_does_not_depend_on_the_second(x):
     module, context = streams(), ordered(LENGTHS, 9, TARGETS)
-    found = module(x, context, layers=True)
+    result = module(x, context, layers=True)
     alone = module(x, context.replace(targets=None, scratch={}), layers=True)
-    for one, other in zip((found.last, *found.layers), (alone.last, *alone.layers), strict=True):
+    for one, other in zip((result.last, *result.layers), (alone.last, *alone.layers), strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
 
 
@@ -128,16 +128,16 @@ def test_nobody_knows_what_it_may_not(x, backend, mixer):
     module = streams(2, mixer=MIXERS[mixer])
     context = ordered(LENGTHS, 9, TARGETS).replace(backend=backend)
     x.requires_grad_(True)
-    found, weights = module(x, context), torch.randn(WIDTH)
+    result, weights = module(x, context), torch.randn(WIDTH)
     side = context.query
     for t, place in enumerate(TARGETS.tolist()):
         b, i = divmod(place, 9)
-        (gradient,) = torch.autograd.grad((found.query_stream[t] * weights).sum(), x, retain_graph=True)
+        (gradient,) = torch.autograd.grad((result.query_stream[t] * weights).sum(), x, retain_graph=True)
         touched = gradient.abs().sum(-1) > 0
         earlier = (side.document[b] == side.document[b, i]) & (side.appears[b] < side.appears[b, i])
         assert torch.equal(touched[b], earlier)
         assert not touched[[other for other in range(3) if other != b]].any()
-        (gradient,) = torch.autograd.grad((found.last[b, i] * weights).sum(), x, retain_graph=True)
+        (gradient,) = torch.autograd.grad((result.last[b, i] * weights).sum(), x, retain_graph=True)
         assert bool(gradient[b, i].any()), "the first stream knows its own token"
     assert not (side.document == PADDING).flatten()[TARGETS].any()
 
@@ -145,7 +145,7 @@ def test_nobody_knows_what_it_may_not(x, backend, mixer):
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_packed_equals_alone(x, mixer):
     module, context = streams(mixer=MIXERS[mixer]), ordered(LENGTHS, 9, TARGETS)
-    found = module(x, context)
+    result = module(x, context)
     for row, documents in enumerate(LENGTHS):
         at = 0
         for length in documents:
@@ -154,8 +154,8 @@ def test_packed_equals_alone(x, mixer):
             side = context.query.each(lambda v, row=row, at=at, n=length: v[row : row + 1, at : at + n])
             alone = Context.make(side, side, "order", targets=TARGETS[mine] - begin)
             hidden = module(x[row : row + 1, at : at + length], alone)
-            torch.testing.assert_close(found.last[row, at : at + length], hidden.last[0], atol=2e-6, rtol=1e-5)
-            torch.testing.assert_close(found.query_stream[mine], hidden.query_stream, atol=2e-6, rtol=1e-5)
+            torch.testing.assert_close(result.last[row, at : at + length], hidden.last[0], atol=2e-6, rtol=1e-5)
+            torch.testing.assert_close(result.query_stream[mine], hidden.query_stream, atol=2e-6, rtol=1e-5)
             at += length
 
 
@@ -165,9 +165,9 @@ def test_the_last_block_gives_the_first_stream_only_where_it_is_read(x, place):
     whole = module(x, context)
     for places in ([], [2, 13]):
         chosen = torch.tensor(places, dtype=torch.long)
-        found = module(x, context.replace(positions=chosen, scratch={}))
-        torch.testing.assert_close(found.query_stream, whole.query_stream)
-        flat = found.last.flatten(0, 1)
+        result = module(x, context.replace(positions=chosen, scratch={}))
+        torch.testing.assert_close(result.query_stream, whole.query_stream)
+        flat = result.last.flatten(0, 1)
         torch.testing.assert_close(flat[places], whole.last.flatten(0, 1)[places], atol=2e-6, rtol=1e-5)
         assert int(flat.isnan().all(-1).sum()) == 27 - len(places)
 
@@ -180,25 +180,25 @@ def test_both_streams_see_what_was_read_before(x, place, mixer):
     older = torch.randn(3, 9, WIDTH)
     context = ordered([[9]] * 3, 9, TARGETS)
     before = context.query.earlier(9)
-    found = module(x, context.replace(past=Memory((older,), before)))
+    result = module(x, context.replace(past=Memory((older,), before)))
     side = before.cat(context.query)
     row, column = TARGETS // 9, TARGETS % 9
     long = Context.make(side, side, "order", targets=row * 18 + 9 + column)
     whole = module(torch.cat([older, x], 1), long)
-    torch.testing.assert_close(found.query_stream, whole.query_stream, atol=2e-6, rtol=1e-5)
-    torch.testing.assert_close(found.last, whole.last[:, 9:], atol=2e-6, rtol=1e-5)
-    assert found.memory is not None
-    assert torch.equal(found.memory.layers[0], x)
+    torch.testing.assert_close(result.query_stream, whole.query_stream, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(result.last, whole.last[:, 9:], atol=2e-6, rtol=1e-5)
+    assert result.memory is not None
+    assert torch.equal(result.memory.layers[0], x)
 
 
 def test_what_is_remembered_is_what_a_stack_remembers(x):
     module = streams(memory=5)
     context = ordered([[9]] * 3, 9, TARGETS).replace(keep=6)
-    found = module(x, context).memory
+    result = module(x, context).memory
     alone = module(x, context.replace(targets=None, scratch={})).memory
-    for one, other in zip(found.layers, alone.layers, strict=True):
+    for one, other in zip(result.layers, alone.layers, strict=True):
         torch.testing.assert_close(one, other, atol=2e-6, rtol=1e-5)
-    assert torch.equal(found.token_info.position, alone.token_info.position)
+    assert torch.equal(result.token_info.position, alone.token_info.position)
 
 
 def test_recomputing_changes_no_gradient(x):
@@ -206,8 +206,8 @@ def test_recomputing_changes_no_gradient(x):
         module = streams(mixer=Attention(4, dropout=0.2), dropout=0.1)
         module.recompute = again
         context = ordered(LENGTHS, 9, TARGETS).replace(key=DropoutKey.make(3, rows=range(3)))
-        found = module(x, context)
-        (found.query_stream.square().sum() + found.last.square().sum()).backward()
+        result = module(x, context)
+        (result.query_stream.square().sum() + result.last.square().sum()).backward()
         return [parameter.grad for parameter in module.parameters() if parameter.grad is not None]
 
     plain, again = gradients(False), gradients(True)
@@ -231,14 +231,15 @@ def test_a_row_drops_the_same_in_another_batch(x):
 
 def test_layers_may_share_their_weights(x):
     module = streams(share=Share(1, 1))
-    found = module(x, ordered(LENGTHS, 9, TARGETS))
-    assert found.query_stream.shape == (11, WIDTH)
+    result = module(x, ordered(LENGTHS, 9, TARGETS))
+    assert result.query_stream.shape == (11, WIDTH)
     assert sum(p.numel() for p in module.parameters()) == WIDTH + sum(p.numel() for p in module.blocks[0].parameters())
 
 
-def test_taps_are_those_of_the_first_stream(x):
+@pytest.mark.parametrize("places", [None, torch.zeros(0, dtype=torch.long)])
+def test_taps_are_those_of_the_first_stream(x, places):
     taps = AttentionCapture()
-    streams(2)(x, ordered(LENGTHS, 9, TARGETS).replace(capture=taps))
+    streams(2)(x, ordered(LENGTHS, 9, TARGETS).replace(capture=taps, positions=places))
     assert {name: weights.shape for name, weights in taps.captured.items()} == {
         "weights.0": (3, 4, 9, 9),
         "weights.1": (3, 4, 9, 9),
@@ -249,9 +250,9 @@ def test_shapes_flow_without_values():
     with torch.device("meta"):
         module = TwoStream(2, Block(Attention(4), FeedForward(32))).build(WIDTH)
         side = packed([[9]] * 3, 9).query.each(lambda value: value.to("meta"))
-        found: Hidden = module(torch.empty(3, 9, WIDTH), Context.make(side, side, "order", targets=TARGETS.to("meta")))
-    assert found.query_stream is not None
-    assert found.query_stream.shape == (11, WIDTH)
+        result: Hidden = module(torch.empty(3, 9, WIDTH), Context.make(side, side, "order", targets=TARGETS.to("meta")))
+    assert result.query_stream is not None
+    assert result.query_stream.shape == (11, WIDTH)
 
 
 def test_what_cannot_have_two_streams_is_refused():

@@ -37,7 +37,7 @@ def test_each_word_has_the_vector_of_its_cluster(divide, inner):
     torch.manual_seed(0)
     module = Adaptive((5, 12), divide).build(VOCAB, inner, WIDTH)
     tokens = torch.cat([torch.arange(VOCAB), torch.randint(0, VOCAB, (18,))]).view(4, 12)
-    found = module(tokens)
+    actual = module(tokens)
     begins = (0, 5, 12)
     for row, column in torch.cartesian_prod(torch.arange(4), torch.arange(12)).tolist():
         word = int(tokens[row, column])
@@ -45,8 +45,8 @@ def test_each_word_has_the_vector_of_its_cluster(divide, inner):
         vector = module.weights[cluster][word - begins[cluster]]
         project = module.projection(cluster)
         expected = vector if project is None else project @ vector
-        torch.testing.assert_close(found[row, column], expected)
-    found.sum().backward()
+        torch.testing.assert_close(actual[row, column], expected)
+    actual.sum().backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in module.parameters())
 
 
@@ -87,7 +87,7 @@ def test_clusters_are_written_and_read():
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (Adaptive(()), r"words\.cutoffs = \[\]"),
         (Adaptive((20, 10)), r"words\.cutoffs"),
@@ -96,20 +96,20 @@ def test_clusters_are_written_and_read():
         (Adaptive((10, 20, 30), 8), "nothing is left of a width of 256"),
     ],
 )
-def test_what_cannot_be_is_refused(words, told):
+def test_what_cannot_be_is_refused(words, message):
     r = recipe("gpt_mini")
     r.encoder.embed.words, r.objective.losses = words, ()
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
         spec.check(r, r.name)
 
 
-def test_ids_that_are_not_in_order_of_frequency_are_told():
+def test_ids_that_are_not_in_order_of_frequency_are_reported():
     words = Adaptive((3, 6))
     counts = np.array([1, 0, 50, 40, 30, 20, 10, 5, 1])
     assert words.notes(np.sort(counts)[::-1]) == []
     assert words.notes(counts[:3]) == []  # all in one cluster
-    (told,) = words.notes(counts)
-    assert "the first 3 ids are 32% of the tokens, and the most frequent as many would be 76%" in told
+    (note,) = words.notes(counts)
+    assert "the first 3 ids are 32% of the tokens, and the most frequent as many would be 76%" in note
 
 
 def test_ids_of_a_words_tokenizer_are_in_order(tmp_path):

@@ -63,11 +63,11 @@ def loss_of(loss: Loss, layout: tuple[list[list[int]], int] = PACKED, **teacher:
 
 def documents(batch: Batch) -> list[Batch]:
     """Each document in a batch of its own."""
-    found = []
+    results = []
     for start, length in zip(batch.layout.starts, batch.layout.lengths, strict=True):
         row, column = divmod(start, batch.layout.width)
         if batch.token_info.document[row, column] >= 0:
             cut = lambda x, r=row, c=column, n=length: x[r : r + 1, c : c + n]  # noqa: E731
             context = packed([[length]], length)
-            found.append(batch_of(context, cut(batch.tokens)).replace(real=length))
-    return found
+            results.append(batch_of(context, cut(batch.tokens)).replace(real=length))
+    return results

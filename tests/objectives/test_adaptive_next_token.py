@@ -1,5 +1,7 @@
 """The next token by clusters, beside the definition, torch's own class and the plain softmax."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -10,10 +12,13 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.inference.generation import IncrementalReader, Sampling, sample
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.nn.embed import Embed
+from clozeworks.nn.norm import LayerNorm
+from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.words import Adaptive, AdaptiveLayer
 from clozeworks.objectives.losses import MaskedLM
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextToken, AdaptiveNextTokenLayer
 from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.segments import FullSentences
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.train.resources.cost import measure_cost
@@ -74,8 +79,8 @@ def test_it_is_the_definition(divide, inner, own):
     torch.testing.assert_close(loss, wanted)
     assert metrics["next_accuracy"].item() == (expected.argmax(-1) == labels).sum().item()
     leaves = [x, *words.parameters(), *head.parameters()]
-    found = torch.autograd.grad(loss, leaves, allow_unused=True)
-    for mine, other in zip(found, torch.autograd.grad(wanted, leaves, allow_unused=True), strict=True):
+    actual = torch.autograd.grad(loss, leaves, allow_unused=True)
+    for mine, other in zip(actual, torch.autograd.grad(wanted, leaves, allow_unused=True), strict=True):
         assert (mine is None) == (other is None)
         if mine is not None and other is not None:
             torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
@@ -170,7 +175,7 @@ def test_its_cost_is_known_before_it_is_built():
 
 
 @pytest.mark.parametrize(
-    ("losses", "words", "told"),
+    ("losses", "words", "message"),
     [
         ((NextToken(),), Adaptive((40,)), "one table, and encoder.embed.words has clusters; use AdaptiveNextToken"),
         ((MaskedLM(),), Adaptive((40,)), "one table, and encoder.embed.words has clusters"),
@@ -178,8 +183,18 @@ def test_its_cost_is_known_before_it_is_built():
         ((AdaptiveNextToken(own=(-1,)),), Adaptive((40,)), r"own\.0 = -1"),
     ],
 )
-def test_a_head_for_other_words_is_refused(losses, words, told):
+def test_a_head_for_other_words_is_refused(losses, words, message):
     r = clustered()
     r.encoder.embed.words, r.objective.losses = words, losses
-    with pytest.raises(RecipeError, match=told):
+    with pytest.raises(RecipeError, match=message):
+        spec.check(r, r.name)
+
+
+def test_vectors_wider_than_the_words_are_refused():
+    r = clustered()
+    block = dataclasses.replace(r.encoder.stack.block_at(0), place="pre")
+    r.encoder.stack = Reversible(2, block, norm=LayerNorm())
+    r.objective.segments = FullSentences()
+    wide = r.encoder.width
+    with pytest.raises(RecipeError, match=rf"words are as wide as the model, {wide}, and its stack gives {2 * wide}"):
         spec.check(r, r.name)

@@ -35,11 +35,11 @@ def test_it_is_the_formula():
                 for h in range(2):
                     for j in range(each.real):
                         expected = expected + (a[h, i, j] - b[h, i, j]) ** 2 / (2 * each.real)
-    found = student(teach(batch)).losses["attention_scores"]
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    actual = student(teach(batch)).losses["attention_scores"]
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
     parameters = list(student.encoder.parameters())
     for a, b in zip(
-        torch.autograd.grad(found, parameters, allow_unused=True),
+        torch.autograd.grad(actual, parameters, allow_unused=True),
         torch.autograd.grad(expected, parameters, allow_unused=True),
         strict=True,
     ):
@@ -58,8 +58,8 @@ def test_of_full_rows_it_is_the_published_mean():
             for m, n in ((student, mine), (teach.model, theirs))
         )
         mean = mean + torch.nn.functional.mse_loss(a, b)
-    found = student(teach(batch)).losses["attention_scores"] / student.count(batch)["attention_scores"]
-    torch.testing.assert_close(found, mean, rtol=1e-5, atol=1e-6)
+    result = student(teach(batch)).losses["attention_scores"] / student.count(batch)["attention_scores"]
+    torch.testing.assert_close(result, mean, rtol=1e-5, atol=1e-6)
 
 
 def test_packed_is_single():

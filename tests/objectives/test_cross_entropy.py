@@ -97,9 +97,9 @@ def test_under_autocast_it_stays_near_fp32():
 def test_without_a_bias_it_is_a_bias_of_nought():
     torch.manual_seed(0)
     x, table, labels = torch.randn(7, 5, requires_grad=True), torch.randn(11, 5, requires_grad=True), torch.arange(7)
-    found = torch.autograd.grad(cross_entropy(x, table, None, labels)[0], (x, table))
+    actual = torch.autograd.grad(cross_entropy(x, table, None, labels)[0], (x, table))
     expected = torch.autograd.grad(cross_entropy(x, table, torch.zeros(11), labels)[0], (x, table))
-    assert all(map(torch.equal, found, expected))
+    assert all(map(torch.equal, actual, expected))
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])

@@ -22,9 +22,9 @@ def test_it_is_the_formula():
             for i in range(each.real):
                 gap = head.map.weight @ s[mine][0, i] + head.map.bias - t[theirs][0, i]
                 expected = expected + (gap**2).sum() / 12
-    found = student(teach(batch)).losses["hidden_states"]
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
-    ours = torch.autograd.grad(found, list(student.encoder.parameters()) + list(head.parameters()))
+    actual = student(teach(batch)).losses["hidden_states"]
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=1e-6)
+    ours = torch.autograd.grad(actual, list(student.encoder.parameters()) + list(head.parameters()))
     plain = torch.autograd.grad(expected, list(student.encoder.parameters()) + list(head.parameters()))
     for a, b in zip(ours, plain, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)

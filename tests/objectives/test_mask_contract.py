@@ -19,7 +19,7 @@ from clozeworks.objectives.mask.spans import MaskSpans
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
 from clozeworks.objectives.objective import Objective
-from tests.objectives.laid import VOCABULARY, chosen_of, corrupt, lay, layouts
+from tests.objectives.layouts import VOCABULARY, chosen_of, corrupt, lay, layouts
 
 EVERY: list[Masking] = [
     MaskTokens(),

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from clozeworks.objectives.mask.ngrams import MaskNgrams
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
 from tests.objectives import mask_reference
-from tests.objectives.laid import VOCABULARY, alike, budget_of, chi_square, corrupt, flags, lay, layouts, runs
+from tests.objectives.layouts import VOCABULARY, alike, budget_of, chi_square, corrupt, flags, lay, layouts, runs
 
 
 @settings(deadline=None, max_examples=200)
 @given(layouts, st.sampled_from([0.05, 0.15, 0.5, 0.9]), st.integers(1, 5), st.integers(0, 9))
 def test_words_are_hidden_whole_within_the_budget(layout, rate, longest, seed):
     hidden = corrupt(MaskNgrams(rate, longest=longest), lay(layout), seed)
-    for pieces, found in zip(layout, flags(layout, hidden), strict=True):
-        words = [word for piece in found for word in piece]
+    for pieces, result in zip(layout, flags(layout, hidden), strict=True):
+        words = [word for piece in result for word in piece]
         assert all(all(word) or not any(word) for word in words)
         taken, passed = [len(w) for w in words if all(w)], [len(w) for w in words if not any(w)]
         assert taken or not words
@@ -49,9 +49,9 @@ def test_the_longest_run_of_one_proposal():
 def test_a_run_ends_with_its_piece():
     """Pieces of one word: every run is one word, though n is 1 in only 6 of 11."""
     layout = [[[2], [2], [2], [2]]] * 500
-    found = flags(layout, corrupt(MaskNgrams(0.3), lay(layout)))  # 4 of 13 tokens
-    assert {sum(all(piece[0]) for piece in example) for example in found} == {2}
-    first = np.array([[all(piece[0]) for piece in example] for example in found])
+    result = flags(layout, corrupt(MaskNgrams(0.3), lay(layout)))  # 4 of 13 tokens
+    assert {sum(all(piece[0]) for piece in example) for example in result} == {2}
+    first = np.array([[all(piece[0]) for piece in example] for example in result])
     together = (first[:, :-1] & first[:, 1:]).any(axis=1).mean()
     assert together == pytest.approx(0.5, abs=0.08)  # any two of four pieces: 3 of 6 pairs are neighbours
 
@@ -69,7 +69,7 @@ def test_each_token_draws_its_own_replacement():
     assert masked.all(axis=1).mean() == pytest.approx(0.64, abs=0.015)
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.6])
+@pytest.mark.parametrize("rate", [0.15, pytest.param(0.6, marks=pytest.mark.slow)])
 def test_statistics_are_those_of_the_plain_algorithm(rate):
     rng = random.Random(1)
     words = rng.choices(range(1, 6), [60, 20, 10, 7, 3], k=70)

@@ -9,7 +9,7 @@ from clozeworks.core.examples import ENTITY_INSIDE, ENTITY_START, PHRASE_INSIDE,
 from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
-from tests.objectives.laid import budget_of, chosen_of, corrupt, lay
+from tests.objectives.layouts import budget_of, chosen_of, corrupt, lay
 
 # Tokens 1 .. 14 between [CLS] and [SEP], words of 1, 2, 3, ...; phrases 1-3 and 4-6 side by side, entity 4-5.
 WORDS = [1, 2, 3, 1, 2, 1, 4]

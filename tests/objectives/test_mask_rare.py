@@ -9,7 +9,7 @@ from clozeworks.core import counter_rng, spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.objectives.mask.order import raced
 from clozeworks.objectives.mask.tokens import MaskTokens
-from tests.objectives.laid import VOCABULARY, chosen_of, corrupt, lay
+from tests.objectives.layouts import VOCABULARY, chosen_of, corrupt, lay
 
 SPEED = np.array([1.0, 0.2, 3.0, 0.5, 1.0, 0.05])
 
@@ -70,9 +70,9 @@ def test_an_example_draws_by_its_own_key():
             for name in ("tokens", "segment", "special", "word_starts", "labels")
         }
         alone = dataclasses.replace(together, first=np.array([0, end - begin]), **cut)
-        found = mask.corrupt(alone, keys[at : at + 1], VOCABULARY)
-        assert np.array_equal(found.tokens, all_of_them.tokens[begin:end])
-        assert np.array_equal(found.labels, all_of_them.labels[begin:end])
+        result = mask.corrupt(alone, keys[at : at + 1], VOCABULARY)
+        assert np.array_equal(result.tokens, all_of_them.tokens[begin:end])
+        assert np.array_equal(result.labels, all_of_them.labels[begin:end])
 
 
 def test_what_it_needs():

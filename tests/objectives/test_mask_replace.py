@@ -6,7 +6,7 @@ import pytest
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError
 from clozeworks.objectives.mask.replace import Replace
-from tests.objectives.laid import COUNTS, VOCABULARY, chi_square
+from tests.objectives.layouts import COUNTS, VOCABULARY, chi_square
 
 TOKENS = np.full(200_000, 500, dtype=np.int32)
 BITS = counter_rng.bits(counter_rng.fold(7, np.arange(len(TOKENS))))

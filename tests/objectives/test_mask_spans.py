@@ -10,15 +10,26 @@ from clozeworks.core import counter_rng
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.spans import MaskSpans
 from tests.objectives import mask_reference
-from tests.objectives.laid import COUNTS, VOCABULARY, alike, chi_square, chosen_of, corrupt, flags, lay, layouts, runs
+from tests.objectives.layouts import (
+    COUNTS,
+    VOCABULARY,
+    alike,
+    chi_square,
+    chosen_of,
+    corrupt,
+    flags,
+    lay,
+    layouts,
+    runs,
+)
 
 
 @settings(deadline=None, max_examples=200)
 @given(layouts, st.sampled_from([0.05, 0.15, 0.5, 0.9, 0.999]), st.integers(1, 12), st.integers(0, 9))
 def test_the_budget_is_exact_and_at_most_one_word_is_cut(layout, rate, longest, seed):
     hidden = corrupt(MaskSpans(rate, longest=longest), lay(layout), seed)
-    for pieces, found in zip(layout, flags(layout, hidden), strict=True):
-        words = [word for piece in found for word in piece]
+    for pieces, result in zip(layout, flags(layout, hidden), strict=True):
+        words = [word for piece in result for word in piece]
         assert sum(map(sum, words)) == math.ceil(rate * sum(map(sum, pieces)))
         cut = [word for word in words if any(word) and not all(word)]
         assert len(cut) <= 1
@@ -33,8 +44,8 @@ def test_spans_are_the_runs_of_what_is_hidden(layout, rate, seed):
     assert hidden.span.dtype == np.int32
     assert np.array_equal(hidden.span >= 0, hidden.labels != -100)
     for at, (chosen, span) in enumerate(zip(chosen_of(hidden), np.split(hidden.span, hidden.first[1:-1]), strict=True)):
-        told = [(begin, end) for begin, end in hidden.spans(at) if span[begin:end].min() == span[begin:end].max() >= 0]
-        assert [end - begin for begin, end in told] == runs(chosen.tolist())
+        spans = [(begin, end) for begin, end in hidden.spans(at) if span[begin:end].min() == span[begin:end].max() >= 0]
+        assert [end - begin for begin, end in spans] == runs(chosen.tolist())
         expected, number = [], -1
         for place, each in enumerate(chosen.tolist()):
             number += each and not (place and chosen[place - 1])
@@ -120,7 +131,7 @@ def test_random_tokens_follow_the_corpus_one_by_one():
     assert same.mean() < 0.01  # neighbours in a span are not copies of one draw
 
 
-@pytest.mark.parametrize("rate", [0.15, 0.5])
+@pytest.mark.parametrize("rate", [0.15, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_statistics_are_those_of_the_plain_algorithm(rate):
     rng = random.Random(2)
     words = rng.choices(range(1, 6), [60, 20, 10, 7, 3], k=70)
@@ -150,7 +161,7 @@ def test_the_figures_of_the_published_masks():
             words.pop()
         layout.append([words + [1] * (510 - sum(words))])
     hidden = corrupt(MaskSpans(), lay(layout))
-    found = [example[0] for example in flags(layout, hidden)]
-    assert {sum(map(sum, words)) for words in found} == {77}
-    lengths = [length for words in found for length in runs([word[0] for word in words])]
+    results = [example[0] for example in flags(layout, hidden)]
+    assert {sum(map(sum, words)) for words in results} == {77}
+    lengths = [length for words in results for length in runs([word[0] for word in words])]
     assert np.mean(lengths) == pytest.approx(3.95, abs=0.25)

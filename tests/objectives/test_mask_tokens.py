@@ -11,7 +11,7 @@ from clozeworks.data.batches.rows import Source
 from clozeworks.objectives.mask.replace import Replace
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.segments import FullSentences, SegmentPair
-from tests.objectives.laid import chi_square, chosen_of, corrupt, lay
+from tests.objectives.layouts import chi_square, chosen_of, corrupt, lay
 from tests.toys import VOCABULARY, Text
 
 
@@ -72,8 +72,8 @@ def test_every_place_is_chosen_alike():
 def test_every_choice_of_so_many_is_equally_likely():
     hidden = corrupt(MaskTokens(0.3), lay([[[1] * 5]], times=20_000))  # 2 of 5 tokens
     numbers = np.array(chosen_of(hidden))[:, 1:-1] @ (1 << np.arange(5))
-    found, counts = np.unique(numbers, return_counts=True)
-    assert len(found) == 10
+    result, counts = np.unique(numbers, return_counts=True)
+    assert len(result) == 10
     assert chi_square(counts, np.full(10, 2000.0)) < 4
 
 

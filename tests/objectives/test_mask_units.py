@@ -3,7 +3,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.objectives.mask.units import annotated, cut, joined, single, words
-from tests.objectives.laid import lay, layouts
+from tests.objectives.layouts import lay, layouts
 
 SETTINGS = settings(deadline=None, max_examples=100)
 

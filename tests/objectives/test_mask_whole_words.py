@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from clozeworks.objectives.mask.whole_words import MaskWholeWords
 from tests.objectives import mask_reference
-from tests.objectives.laid import VOCABULARY, alike, budget_of, chi_square, chosen_of, corrupt, flags, lay, layouts
+from tests.objectives.layouts import VOCABULARY, alike, budget_of, chi_square, chosen_of, corrupt, flags, lay, layouts
 
 
 @settings(deadline=None, max_examples=200)
 @given(layouts, st.sampled_from([0.05, 0.15, 0.5, 0.9]), st.none() | st.integers(1, 9), st.integers(0, 9))
 def test_words_are_hidden_whole_until_no_word_fits(layout, rate, most, seed):
     hidden = corrupt(MaskWholeWords(rate, most=most), lay(layout), seed)
-    for pieces, found in zip(layout, flags(layout, hidden), strict=True):
-        words = [word for piece in found for word in piece]
+    for pieces, result in zip(layout, flags(layout, hidden), strict=True):
+        words = [word for piece in result for word in piece]
         assert all(all(word) or not any(word) for word in words)
         taken, passed = [len(w) for w in words if all(w)], [len(w) for w in words if not any(w)]
         left = budget_of(pieces, rate, most) - sum(taken)
@@ -52,8 +52,8 @@ def test_words_of_two_scripts():
     (layout,) = segmented("使用|语言|模型|来|预测|下|一个|词|的|probability|。")
     layout[0][9] = 3  # three pieces of a word
     for seed in range(200):
-        found = flags([layout], corrupt(MaskWholeWords(0.4), lay([layout]), seed))[0][0]
-        assert all(len(set(word)) == 1 for word in found)
+        result = flags([layout], corrupt(MaskWholeWords(0.4), lay([layout]), seed))[0][0]
+        assert all(len(set(word)) == 1 for word in result)
 
 
 def test_equal_words_are_equally_likely():

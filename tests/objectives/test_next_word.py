@@ -79,10 +79,10 @@ def test_words_are_drawn_as_often_as_the_formula_says():
     vocab, count, runs = 40, 6, 3000
     there, expected = np.zeros(vocab), np.zeros(vocab)
     for run in range(runs):
-        found = Candidates.draw(DropoutKey.make(run), count, vocab)
-        assert len(set(found.ids.tolist())) == count
-        there[found.ids.numpy()] += 1
-        expected += found.expected(torch.arange(vocab), vocab).exp().numpy()
+        actual = Candidates.draw(DropoutKey.make(run), count, vocab)
+        assert len(set(actual.ids.tolist())) == count
+        there[actual.ids.numpy()] += 1
+        expected += actual.expected(torch.arange(vocab), vocab).exp().numpy()
     # Given the number of tries the chance is a guess, good to a few hundredths; frequent words come more often.
     assert np.abs(there - expected).max() / runs < 0.04
     assert there[0] > there[5] > there[39] > 0

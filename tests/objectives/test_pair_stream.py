@@ -1,17 +1,21 @@
 """Rows that go on where the reused tokens of the last ones ended, forward and backward."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core import counter_rng, spec
-from clozeworks.core.errors import InputError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import PHRASE_INSIDE, PHRASE_START, Columns, ExamplePlan, RaggedBatch, assemble
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Source
+from clozeworks.nn.positions import AxialPositions, LearnedPositions, SinusoidalPositions
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import PairStream
+from clozeworks.recipes import recipe
 from tests.objectives.test_stream import documents, stream_of
 from tests.toys import VOCABULARY, Text
 
@@ -139,7 +143,7 @@ def test_only_the_pairs_depend_on_the_key():
     assert np.array_equal(one.fields["reused"], other.fields["reused"])
 
 
-def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
+def test_the_loader_continues_anywhere_and_tells_what_is_kept():
     def make() -> Loader:
         segments = PairStream(32, streams=4, reuse=12)
         return Loader([(Text.random(12), 1.0)], segments, Permute(), VOCABULARY, seed=3, batch_tokens=128)
@@ -167,7 +171,7 @@ def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (PairStream(streams=0), r"streams = 0: 1 or more"),
         (PairStream(streams=3), r"streams = 3: half of the streams are read backward; use 4, or both = false"),
@@ -175,8 +179,8 @@ def test_the_loader_goes_on_anywhere_and_tells_what_is_kept():
         (PairStream(reuse=1), r"reuse = 1"),
     ],
 )
-def test_what_cannot_be_is_refused(wrong, told):
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_is_refused(wrong, message):
+    with pytest.raises(InputError, match=message):
         spec.check(wrong, "segments")
 
 
@@ -200,9 +204,27 @@ def test_phrases_read_backward_begin_at_their_end():
         opened=np.zeros(2, dtype=bool),
     )
     take = lambda starts, ends: Columns(*(np.tile(each, 2) for each in (tokens, words, marks)))  # noqa: E731
-    found = assemble(plan, np.arange(2), take, VOCABULARY)
-    assert found.tokens.tolist() == [*range(10, 17), SEP, SEP, *range(16, 9, -1)]
-    assert found.units is not None
+    result = assemble(plan, np.arange(2), take, VOCABULARY)
+    assert result.tokens.tolist() == [*range(10, 17), SEP, SEP, *range(16, 9, -1)]
+    assert result.units is not None
     s, i = PHRASE_START, PHRASE_INSIDE
-    assert found.units.tolist() == [*marks.tolist(), 0, 0, s, 0, s, s, i, i, 0]
-    assert found.word_starts.astype(int).tolist() == [*words.tolist(), 0, 0, 1, 1, 0, 1, 1, 0, 1]
+    assert result.units.tolist() == [*marks.tolist(), 0, 0, s, 0, s, s, i, i, 0]
+    assert result.word_starts.astype(int).tolist() == [*words.tolist(), 0, 0, 1, 1, 0, 1, 1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"segments": 2}, r"embed\.segments = 2: examples of PairStream have 3 segments; use 3, or 0 for none"),
+        ({"positions": LearnedPositions(512)}, r"embed\.positions = LearnedPositions: positions of rows .* below 0"),
+        ({"positions": AxialPositions((16, 32), (32, 224))}, r"embed\.positions = AxialPositions"),
+    ],
+)
+def test_an_embedding_without_its_segments_or_positions_is_refused(change, sentence):
+    r = recipe("xlnet_mini")
+    r.objective.segments = PairStream()
+    r.encoder.embed = dataclasses.replace(r.encoder.embed, **change)
+    with pytest.raises(RecipeError, match=sentence):
+        spec.check(r, r.name)
+    r.encoder.embed = dataclasses.replace(r.encoder.embed, segments=3, positions=SinusoidalPositions())
+    spec.check(r, r.name)

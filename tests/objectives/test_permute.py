@@ -21,7 +21,7 @@ from clozeworks.objectives.mask.units import joined, words
 from clozeworks.objectives.objective import Objective
 from clozeworks.objectives.permute import Permute
 from clozeworks.objectives.segments import FullSentences, PairStream
-from tests.objectives.laid import VOCABULARY, Layout, chi_square, chosen_of, lay, layouts
+from tests.objectives.layouts import VOCABULARY, Layout, chi_square, chosen_of, lay, layouts
 from tests.toys import VOCABULARY as TOY
 from tests.toys import Text
 
@@ -50,19 +50,19 @@ def test_the_text_stays_and_its_targets_are_labelled(layout: Layout, context: in
     clean = lay(layout, bare=bare)
     if data.draw(st.booleans()):
         clean = reused(clean, [data.draw(st.integers(0, n + 2)) for n in clean.lengths.tolist()])
-    found = permuted(clean, context=context, block=block)
+    read_rows = permuted(clean, context=context, block=block)
     for name in ("tokens", "first", "segment", "special", "word_starts"):
-        assert getattr(found, name) is getattr(clean, name)
-    target = found.labels != NOTHING
-    assert (found.labels.dtype, found.order.dtype) == (np.int32, np.int32)
-    assert np.array_equal(found.labels[target], clean.tokens[target])
+        assert getattr(read_rows, name) is getattr(clean, name)
+    target = read_rows.labels != NOTHING
+    assert (read_rows.labels.dtype, read_rows.order.dtype) == (np.int32, np.int32)
+    assert np.array_equal(read_rows.labels[target], clean.tokens[target])
     assert not (target & clean.special).any()
-    for at, mine in enumerate(chosen_of(found)):
+    for at, mine in enumerate(chosen_of(read_rows)):
         here = slice(clean.first[at], clean.first[at + 1])
         there = int((~clean.special[here]).sum())
         assert mine.sum() == min(max(1, round(len(mine) / context)), there)
         ranked = (mine | clean.special[here]).nonzero()[0]
-        assert len(set(found.order[here][ranked].tolist())) == len(ranked), "each a number of its own"
+        assert len(set(read_rows.order[here][ranked].tolist())) == len(ranked), "each a number of its own"
 
 
 @settings(deadline=None, max_examples=60)
@@ -86,10 +86,10 @@ def test_an_example_does_not_depend_on_its_company(layout: Layout, seed: int, ha
 def test_the_number_of_the_paper():
     """85 of 512, 43 of them in the half that comes again."""
     clean = lay([[[1] * 509, []]], times=20)
-    found = permuted(clean)
-    assert {int(each.sum()) for each in chosen_of(found)} == {85}
-    found = permuted(reused(clean, [256] * 20))
-    assert {(int(each[:256].sum()), int(each[256:].sum())) for each in chosen_of(found)} == {(43, 42)}
+    read_rows = permuted(clean)
+    assert {int(each.sum()) for each in chosen_of(read_rows)} == {85}
+    read_rows = permuted(reused(clean, [256] * 20))
+    assert {(int(each[:256].sum()), int(each[256:].sum())) for each in chosen_of(read_rows)} == {(43, 42)}
     assert int((permuted(lay([[[2, 1, 3] * 20]])).labels != NOTHING).sum()) == round(122 / 6)
 
 
@@ -161,27 +161,27 @@ def plain_mask(rank: list[int], target: list[bool], special: list[bool]) -> np.n
 def test_sight_is_that_of_the_released_mask(layout: Layout, block: int | None, halves: bool, seed: int):
     clean = lay(layout, seed)
     half = [n // 2 for n in clean.lengths.tolist()] if halves else [0] * len(clean)
-    found = permuted(reused(clean, half) if halves else clean, seed, block=block)
+    read_rows = permuted(reused(clean, half) if halves else clean, seed, block=block)
     for at in range(len(clean)):
         here = slice(clean.first[at], clean.first[at + 1])
-        order, special = found.order[here].tolist(), clean.special[here].tolist()
-        target = (found.labels[here] != NOTHING).tolist()
+        order, special = read_rows.order[here].tolist(), clean.special[here].tolist()
+        target = (read_rows.labels[here] != NOTHING).tolist()
         n, cut = len(order), half[at]
         hidden = np.zeros((n, n), dtype=bool)
         hidden[:cut, cut:] = True
         for part in (slice(0, cut), slice(cut, n)):
             hidden[part, part] = plain_mask(order[part], target[part], special[part])
         # The query stream is the mask as it is; the content stream also sees itself.
-        content, query = sight(found, at), np.array(order)[None, :] < np.array(order)[:, None]
+        content, query = sight(read_rows, at), np.array(order)[None, :] < np.array(order)[:, None]
         assert np.array_equal(content, ~hidden | np.eye(n, dtype=bool))
         assert np.array_equal(query[target], ~hidden[target])
 
 
 def test_the_first_half_never_sees_the_second_which_sees_all_of_it():
     clean = reused(lay([[[1, 2] * 20, [3] * 4]], times=5), [31] * 5)
-    found = permuted(clean)
+    read_rows = permuted(clean)
     for at in range(5):
-        seen = sight(found, at)
+        seen = sight(read_rows, at)
         assert not seen[:31, 31:].any()
         assert seen[31:, :31].all()
 
@@ -200,24 +200,24 @@ def test_packed_examples_have_orders_of_their_own():
     epoch = source.epoch(0)
     batch = collate([Row(epoch, np.arange(3)), Row(epoch, np.array([5]))])
     assert batch.kind == "order"
-    found = epoch.examples(np.array([0, 1, 2, 5]))
-    assert found.order is not None
+    read_rows = epoch.examples(np.array([0, 1, 2, 5]))
+    assert read_rows.order is not None
     assert batch.labels is not None
     assert np.array_equal(
-        batch.token_info.appears.flatten()[batch.token_info.document.flatten() >= 0].numpy(), found.order
+        batch.token_info.appears.flatten()[batch.token_info.document.flatten() >= 0].numpy(), read_rows.order
     )
     assert np.array_equal(batch.labels.numpy(), batch.tokens.flatten()[batch.targets].numpy())
     seen = visible(batch.token_info, batch.token_info)[0]
-    first = int(found.first[1])
+    first = int(read_rows.first[1])
     assert not seen[:first, first:].any()
-    assert not seen[first : int(found.first[2]), :first].any()
+    assert not seen[first : int(read_rows.first[2]), :first].any()
 
 
 @pytest.mark.parametrize("segments", [FullSentences(33), PairStream(33, streams=4, reuse=12)], ids=repr)
 def test_held_out_batches_are_the_same_whatever_their_size(segments):
     objective = Objective(segments, Permute(), ())
 
-    def found(tokens: int) -> list[tuple[list[int], list[int]]]:
+    def read_rows(tokens: int) -> list[tuple[list[int], list[int]]]:
         return [
             (row.tolist(), order.tolist())
             for batch in batches(Text.random(12), objective, TOY, batch_tokens=tokens)
@@ -225,8 +225,8 @@ def test_held_out_batches_are_the_same_whatever_their_size(segments):
             if batch.tokens.shape[1] == 33
         ]
 
-    assert found(66) == found(66)
-    small, large = ({str(each) for each in found(tokens)} for tokens in (33, 33 * 4))
+    assert read_rows(66) == read_rows(66)
+    small, large = ({str(each) for each in read_rows(tokens)} for tokens in (33, 33 * 4))
     assert small <= large
 
 

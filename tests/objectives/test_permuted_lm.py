@@ -1,8 +1,15 @@
+import pytest
 import torch
 
 from clozeworks.core.batch import Hidden
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import check
 from clozeworks.nn.embed import Embed
+from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.permuted_lm import PermutedLM
+from clozeworks.objectives.mask import MaskTokens
+from clozeworks.objectives.segments import DocSentences
+from clozeworks.recipes import recipe
 from tests.toys import batch_of, packed
 
 
@@ -22,3 +29,11 @@ def test_it_reads_the_stream_that_asks_and_nothing_of_the_other():
     torch.testing.assert_close(head.logits(asked), logits)
     assert loss.count(batch) == 3
     assert loss.read_positions(batch).tolist() == []  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_without_an_order_it_is_refused():
+    r = recipe("xlnet_mini")
+    r.encoder.stack = Stack(2, r.encoder.stack.block_at(0))
+    r.objective.segments, r.objective.corruption, r.objective.losses = DocSentences(), MaskTokens(), (PermutedLM(),)
+    with pytest.raises(RecipeError, match=r"PermutedLM: it reads order, which nothing writes; .*corruption=Permute"):
+        check(r, r.name)

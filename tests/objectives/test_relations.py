@@ -33,11 +33,11 @@ def test_it_is_the_formula():
                 for i in range(each.real):
                     p, q = t[h, i].softmax(0), s[h, i].softmax(0)
                     expected = expected + sum(p[j] * (p[j] / q[j]).log() for j in range(each.real)) / 2
-    found = student(teach(batch)).losses["relations"]
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
+    actual = student(teach(batch)).losses["relations"]
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-5)
     parameters = list(student.encoder.parameters())
     for a, b in zip(
-        torch.autograd.grad(found, parameters, allow_unused=True),
+        torch.autograd.grad(actual, parameters, allow_unused=True),
         torch.autograd.grad(expected, parameters, allow_unused=True),
         strict=True,
     ):

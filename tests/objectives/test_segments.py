@@ -84,9 +84,9 @@ def test_statistics_are_those_of_the_published_code():
     source = Source(Text.random(), SegmentPair(length=128), MaskTokens(), VOCABULARY, seed=0)
     epochs = [statistics(source, epoch) for epoch in range(20)]
     for name, (mean, deviation) in PUBLISHED.items():
-        found = np.mean([epoch[name] for epoch in epochs])
+        result = np.mean([epoch[name] for epoch in epochs])
         # the standard error of 60 seeds of theirs and 20 epochs of ours, four times
-        assert found == pytest.approx(mean, abs=4 * deviation * (1 / 60 + 1 / 20) ** 0.5 + 5e-5), name
+        assert result == pytest.approx(mean, abs=4 * deviation * (1 / 60 + 1 / 20) ** 0.5 + 5e-5), name
 
 
 @settings(deadline=None)

@@ -6,7 +6,7 @@ from hypothesis import given
 from clozeworks.core import counter_rng
 from clozeworks.core.examples import NOTHING
 from clozeworks.objectives.shift import Shift
-from tests.objectives.laid import VOCABULARY, Layout, lay, layouts
+from tests.objectives.layouts import VOCABULARY, Layout, lay, layouts
 
 
 @given(layouts)

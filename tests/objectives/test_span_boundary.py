@@ -23,7 +23,7 @@ from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentP
 from clozeworks.recipe import build
 from clozeworks.recipes.bert import bert_tiny
 from clozeworks.train.loop import Policy, accumulate, count_predictions
-from tests.objectives.laid import VOCABULARY, lay
+from tests.objectives.layouts import VOCABULARY, lay
 from tests.toys import Text
 
 
@@ -127,7 +127,7 @@ def test_football():
     span[5:9] = 0
     labels = np.where(span == 0, ragged.tokens, -100).astype(np.int32)
     hidden = dataclasses.replace(ragged, tokens=np.where(span == 0, 4, ragged.tokens), labels=labels, span=span)
-    batch = laid(hidden)
+    batch = to_batch(hidden)
     spans = batch.spans
     assert spans is not None
     third = spans.place.tolist().index(2)  # p_3 is the third place
@@ -143,11 +143,11 @@ def test_football():
     one = torch.tensor([0])
     batch.targets, batch.labels = torch.tensor([7]), torch.tensor([football])
     batch.spans = Spans(one, torch.tensor([4]), torch.tensor([9]), torch.tensor([2]), torch.tensor([4, 9]), (0, 0, 1))
-    found = model(batch).losses
-    torch.testing.assert_close(found["masked_lm"] + found["span_boundary"], expected)
+    actual = model(batch).losses
+    torch.testing.assert_close(actual["masked_lm"] + actual["span_boundary"], expected)
 
 
-def laid(ragged) -> Batch:
+def to_batch(ragged) -> Batch:
     """Hidden examples as a batch, one a row."""
 
     class Told:
@@ -190,7 +190,7 @@ class Twice(ProcessGroup):
     __slots__ = ()
 
     def totals(self, counts: list[int]) -> list[int]:
-        return [2 * found for found in counts]
+        return [2 * result for result in counts]
 
 
 def test_the_one_is_added_once_over_all_processes():

@@ -96,7 +96,7 @@ def _counted(method: Any, waits: list[int]) -> Any:
     return counted
 
 
-def test_a_run_goes_on_bit_for_bit(data: Path, tmp_path: Path):
+def test_a_run_continues_bit_for_bit(data: Path, tmp_path: Path):
     recipe = spanning(steps=4, save_every=2, evaluate_every=4, log_every=1)
     whole = pretrain(recipe, [(data, 1.0)], tmp_path / "whole", progress=False)
     shutil.copytree(tmp_path / "whole", tmp_path / "again")

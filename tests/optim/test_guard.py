@@ -5,11 +5,13 @@ import math
 import random
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from clozeworks.core import spec
-from clozeworks.core.errors import RecipeError
+from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.process_group import ProcessGroup
 from clozeworks.optim.guard import PATIENCE, Guard
 from clozeworks.train.guard import HIGH, NOT_FINITE, SPIKE, SkippedRange, SpikeGuard, Verdict
 from clozeworks.train.step import Step
@@ -113,9 +115,9 @@ def test_going_back_passes_over_more_each_time_and_then_stops():
     )
     watch.load({**begin, "passed": watch.state()["passed"]})
     assert [watch(number, math.nan, 1.0).act for number in (27, 28, 29)] == ["skip", "skip", "stop"]
-    told = str(watch.diverged(step_of(29, math.nan, NOT_FINITE)))
+    message = str(watch.diverged(step_of(29, math.nan, NOT_FINITE)))
     known = "step 29: loss nan, gradient norm 7.5 (not finite), and so for 3 steps in a row, after going back 2 times"
-    assert told.startswith(f"{known} (examples 0, 1, 2, 3, 4, 5, 6, 7, ...); both must be finite")
+    assert message.startswith(f"{known} (examples 0, 1, 2, 3, 4, 5, 6, 7, ...); both must be finite")
 
 
 def test_trouble_after_a_good_stretch_is_another_one():
@@ -135,10 +137,10 @@ def test_what_it_says_names_the_command_and_the_field():
     watch = SpikeGuard(Guard(rollbacks=0, window=8, patience=1), look="clozeworks examples --run 'a run' --step")
     calm(watch, 1, 8)
     assert watch(9, 9.0, 1.0).act == "stop"
-    told = str(watch.diverged(step_of(9, 9.0, SPIKE)))
-    assert "loss 9, gradient norm 7.5 (spike)" in told
-    assert "see `clozeworks examples --run 'a run' --step 9`" in told
-    assert "train.guard.rise" in told
+    message = str(watch.diverged(step_of(9, 9.0, SPIKE)))
+    assert "loss 9, gradient norm 7.5 (spike)" in message
+    assert "see `clozeworks examples --run 'a run' --step 9`" in message
+    assert "train.guard.rise" in message
 
 
 @given(st.integers(0, 2**32), st.integers(1, 119))
@@ -169,3 +171,20 @@ def test_its_memory_is_all_it_needs(seed: int, cut: int):
 def test_settings_that_make_no_sense_are_refused(field: str, value: float):
     with pytest.raises(RecipeError, match=f"guard.{field} = {value}"):
         spec.check(Guard(**{field: value}), "guard")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_short_run_that_learned_nothing_stops_at_its_end():
+    watch = SpikeGuard(None, steps=3)
+    assert [watch(number, math.nan, 1.0).act for number in (1, 2, 3)] == ["skip", "skip", "stop"]
+    watch = SpikeGuard(None, steps=3)
+    assert [watch(number, loss, 1.0).act for number, loss in ((1, 2.0), (2, math.nan), (3, math.nan))][-1] == "skip"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_weights_that_are_not_finite_are_refused_at_the_end(value: float):
+    watch, weights, step = SpikeGuard(None), torch.ones(3), step_of(4, 1.0, "")
+    assert watch.is_sound(step, [weights], ProcessGroup(), ending=True)
+    weights[1] = value
+    assert not watch.is_sound(step, [weights], ProcessGroup(), ending=False)
+    with pytest.raises(InputError, match="step 4: weights that are not finite"):
+        watch.is_sound(step, [weights], ProcessGroup(), ending=True)

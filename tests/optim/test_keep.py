@@ -33,7 +33,7 @@ def test_the_guard_keeps_its_own():
 
 
 @given(every=st.integers(1, 30), reach=st.integers(1, 100), last=st.integers(1, 4))
-def test_as_a_run_goes_on_there_is_one_not_far_before_the_anchor(every: int, reach: int, last: int):
+def test_as_a_run_continues_there_is_one_not_far_before_the_anchor(every: int, reach: int, last: int):
     there: set[int] = set()
     for step in range(every, 600, every):
         there.add(step)

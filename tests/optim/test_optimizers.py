@@ -18,8 +18,9 @@ from clozeworks.exchange import checkpoint
 from clozeworks.exchange.tensors import assign
 from clozeworks.optim import parameter_groups
 from clozeworks.optim.keep import Keep
+from clozeworks.optim.optimizers.muon import orthogonalize
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
-from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates
+from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates, Muon
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
 from clozeworks.train.pretrain import pretrain
@@ -33,6 +34,7 @@ EVERY: dict[str, Optimizer] = {
     "lamb": Lamb(),
     "corrected_lamb": Lamb(correction=True),
     "adagrad": Adagrad(),
+    "muon": Muon(),
     "layer_rates": LayerRates(Adam(correction=True), factor=0.5),
 }
 
@@ -49,11 +51,11 @@ def updated(settings: Optimizer, start: np.ndarray, gradients: list[np.ndarray],
 
 def averages(gradients: list[np.ndarray], b1: float, b2: float) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """(t, m, v) of each step."""
-    found, m, v = [], np.zeros_like(gradients[0]), np.zeros_like(gradients[0])
+    results, m, v = [], np.zeros_like(gradients[0]), np.zeros_like(gradients[0])
     for t, g in enumerate(gradients, 1):
         m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-        found.append((t, m, v))
-    return found
+        results.append((t, m, v))
+    return results
 
 
 def adamw(p: np.ndarray, gradients: list[np.ndarray], decay: float, decays: bool) -> np.ndarray:
@@ -118,9 +120,9 @@ def test_three_steps_by_hand(given: Optimizer, formula: Formula, decays: bool, s
     draw = np.random.default_rng(7)
     start = draw.normal(size=(4, 5)).astype(np.float32).astype(np.float64)
     gradients = [(scale * draw.normal(size=(4, 5))).astype(np.float32).astype(np.float64) for _ in range(STEPS)]
-    found = updated(given, start, gradients, decays)
-    np.testing.assert_allclose(found, formula(start, gradients, 0.1, decays), rtol=1e-6, atol=1e-6)
-    assert np.abs(found - start).max() > 1e-4  # 1e-6 is little beside what the steps do
+    result = updated(given, start, gradients, decays)
+    np.testing.assert_allclose(result, formula(start, gradients, 0.1, decays), rtol=1e-6, atol=1e-6)
+    assert np.abs(result - start).max() > 1e-4  # 1e-6 is little beside what the steps do
 
 
 def test_first_update_without_correction_is_larger():
@@ -270,9 +272,9 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
         checkpoint.OPTIMIZER: parameter_groups.read_state(one, first),
     }
     saved = checkpoint.save(tmp_path, 2, tensors, {})
-    found = checkpoint.verify(saved)
-    assign(other, found.tensors(), found.path)
-    parameter_groups.restore(other, second, found.tensors(checkpoint.OPTIMIZER))
+    verified = checkpoint.verify(saved)
+    assign(other, verified.tensors(), verified.path)
+    parameter_groups.restore(other, second, verified.tensors(checkpoint.OPTIMIZER))
     random_updates(one, first, 2)
     random_updates(other, second, 2)
     for (name, a), b in zip(one.named_parameters(), other.parameters(), strict=True):
@@ -311,3 +313,54 @@ def test_a_part_of_the_recipe(part: Optimizer):
     r.train.optimizer = part
     spec.check(r, r.name)
     assert spec.from_dict(spec.to_dict(r)) == r
+
+
+# ---- Muon
+
+
+def newton_schulz(u: np.ndarray, rounds: int) -> np.ndarray:
+    x = u.T if u.shape[0] > u.shape[1] else u
+    x = x / np.linalg.norm(x)
+    for _ in range(rounds):
+        a = x @ x.T
+        x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+    return x.T if u.shape[0] > u.shape[1] else x
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (4, 9), (9, 4)])
+def test_muon_is_its_formula(shape: tuple[int, int]):
+    rng = np.random.default_rng(0)
+    start, gradients = rng.normal(size=shape), [rng.normal(size=shape) for _ in range(STEPS)]
+    settings = Muon(momentum=0.9, scale=2.0, rounds=3, hidden_decay=0.1)
+    parameter = nn.Parameter(torch.tensor(start, dtype=torch.float32))
+    optimizer = settings.build([Group([parameter], True, hidden=frozenset({id(parameter)}))], RATE)
+    p, m = start, np.zeros(shape)
+    for g in gradients:
+        parameter.grad = torch.tensor(g, dtype=torch.float32)
+        optimizer.step()
+        m = 0.9 * m + g
+        turn = newton_schulz(g + 0.9 * m, 3)
+        p = p * (1 - RATE * 0.1) - RATE * 2.0 * max(1.0, shape[0] / shape[1]) ** 0.5 * turn
+    np.testing.assert_allclose(parameter.detach().numpy(), p, atol=2e-6)
+
+
+def test_muon_turns_every_direction_alike():
+    """Singular values of an update lie about 1, however unlike those of its gradient are."""
+    u, _, v = np.linalg.svd(np.random.default_rng(1).normal(size=(16, 24)), full_matrices=False)
+    gradient = torch.tensor(u * np.geomspace(1, 0.05, 16) @ v, dtype=torch.float32)
+    values = torch.linalg.svdvals(orthogonalize(gradient[None], 5)[0])
+    assert float(values.min()) > 0.5
+    assert float(values.max()) < 1.3
+
+
+def test_muon_leaves_tables_norms_biases_and_heads_to_adamw():
+    r = recipe("bert_tiny")
+    r.encoder.vocab = 50
+    model = build(r)
+    one, other = (parameter_groups.build_optimizer(model, settings, RATE) for settings in (Muon(), AdamW()))
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    turned = {names[id(p)] for group in one.param_groups if group["orthogonal"] for p in group["params"]}
+    assert turned == {name for name in names.values() if ".stack." in name and name.endswith(".weight")
+                      and "norm" not in name}  # fmt: skip
+    every = lambda optimizer: {id(p) for group in optimizer.param_groups for p in group["params"]}  # noqa: E731
+    assert every(one) == every(other)

@@ -24,12 +24,12 @@ def grouped(model: torch.nn.Module, decay: float = 0.01) -> dict[str, float]:
 
 
 def test_matrices_and_embeddings_decay_biases_and_norms_do_not(tiny):
-    found = grouped(build(tiny()), decay=0.25)
-    for name, decay in found.items():
+    result = grouped(build(tiny()), decay=0.25)
+    for name, decay in result.items():
         spared = name.endswith("bias") or "norm" in name
         assert decay == (0.0 if spared else 0.25), name
-    assert found["encoder.embed.words.table.weight"] == 0.25
-    assert found["heads.masked_lm.bias"] == 0.0
+    assert result["encoder.embed.words.table.weight"] == 0.25
+    assert result["heads.masked_lm.bias"] == 0.0
 
 
 def test_shared_parameters_stand_once(tiny):
@@ -60,11 +60,11 @@ def test_rates_fall_by_the_factor_from_the_heads_down(tiny):
     r = tiny()
     r.encoder.stack.depth = 3
     model = build(r)
-    found = shares(model, 0.5)
-    assert found.keys() == dict(model.named_parameters()).keys()
+    actual = shares(model, 0.5)
+    assert actual.keys() == dict(model.named_parameters()).keys()
     expected = {"heads.": 1.0, "encoder.pooler.": 1.0, "encoder.stack.blocks.2.": 0.5, "encoder.stack.blocks.1.": 0.25,
                 "encoder.stack.blocks.0.": 0.125, "encoder.embed.": 0.0625}  # fmt: skip
-    for name, share in found.items():
+    for name, share in actual.items():
         (wanted,) = {share for start, share in expected.items() if name.startswith(start)}
         assert share == wanted, name
     for name, share in shares(model, 1 / 2.6).items():
@@ -76,20 +76,20 @@ def test_what_layers_share_has_the_rate_of_the_first_of_them(tiny):
     r = tiny()
     r.encoder.stack.depth = 4
     r.encoder.stack.share = Share(attention=2, ffn=1)
-    found = shares(build(r), 0.5)
-    assert found["encoder.stack.blocks.0.mixer.query.weight"] == 0.5**4
-    assert found["encoder.stack.blocks.2.mixer.query.weight"] == 0.5**2
-    assert found["encoder.stack.blocks.0.ffn.up.weight"] == 0.5**4
-    assert not any(name.startswith(("encoder.stack.blocks.1.", "encoder.stack.blocks.3.")) for name in found)
+    result = shares(build(r), 0.5)
+    assert result["encoder.stack.blocks.0.mixer.query.weight"] == 0.5**4
+    assert result["encoder.stack.blocks.2.mixer.query.weight"] == 0.5**2
+    assert result["encoder.stack.blocks.0.ffn.up.weight"] == 0.5**4
+    assert not any(name.startswith(("encoder.stack.blocks.1.", "encoder.stack.blocks.3.")) for name in result)
 
 
 def test_layers_of_ten_and_more_are_numbers(tiny):
     r = tiny()
     r.encoder.stack.depth = 12
-    found = shares(build(r), 0.9)
-    assert found["encoder.stack.blocks.11.ffn.up.bias"] == pytest.approx(0.9)
-    assert found["encoder.stack.blocks.2.ffn.up.bias"] == pytest.approx(0.9**10)
-    assert found["encoder.embed.words.table.weight"] == pytest.approx(0.9**13)
+    result = shares(build(r), 0.9)
+    assert result["encoder.stack.blocks.11.ffn.up.bias"] == pytest.approx(0.9)
+    assert result["encoder.stack.blocks.2.ffn.up.bias"] == pytest.approx(0.9**10)
+    assert result["encoder.embed.words.table.weight"] == pytest.approx(0.9**13)
 
 
 def test_layer_rates_keep_what_decays_and_what_is_adapted(tiny):

@@ -101,7 +101,7 @@ def test_warmup_linear_falls_during_the_warmup_too():
     )
 
 
-def test_polynomial_bends_and_ends_where_it_is_told():
+def test_polynomial_bends_and_ends_where_it_is_reported():
     train = Train(steps=109, learning_rate=1.0, warmup=10, schedule=Polynomial(power=2.0, end=0.2))
     assert [learning_rate(step, train) for step in (1, 5, 10)] == pytest.approx([0.1, 0.5, 1.0])
     assert learning_rate(60, train) == pytest.approx(0.2 + 0.8 * 0.25)

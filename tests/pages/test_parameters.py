@@ -87,7 +87,7 @@ def test_the_largest_is_the_published_one_to_three_digits():
     assert largest.by_rule() == pytest.approx(1271.10e6, abs=5e3)
 
 
-def test_the_factor_that_is_told():
+def test_the_factor_that_is_reported():
     """30,000 x 100 + 100 x 768 instead of 30,000 x 768: 86.6 % less."""
     r = cw.recipe("albert_base")
     r.encoder.embed.width = 100

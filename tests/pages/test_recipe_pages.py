@@ -25,13 +25,13 @@ MEASUREMENT = {
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, str]:
+def written() -> dict[str, str]:
     return pages(json.loads((DOCS / MEASURED).read_text()))
 
 
-def test_the_pages_are_what_the_recipes_say(found: dict[str, str]):
-    wanted = {name: (DOCS / name).read_text(encoding="utf-8") for name in found if (DOCS / name).exists()}
-    assert wanted == found, "run `python -m docs.tools.recipe_pages docs`"
+def test_the_pages_are_what_the_recipes_say(written: dict[str, str]):
+    wanted = {name: (DOCS / name).read_text(encoding="utf-8") for name in written if (DOCS / name).exists()}
+    assert wanted == written, "run `python -m docs.tools.recipe_pages docs`"
 
 
 def test_no_page_outlives_its_recipe():
@@ -39,21 +39,21 @@ def test_no_page_outlives_its_recipe():
     assert there == set(named())
 
 
-def test_every_page_has_its_sections_and_the_index_leads_to_it(found: dict[str, str]):
+def test_every_page_has_its_sections_and_the_index_leads_to_it(written: dict[str, str]):
     for name in named():
-        text = found[f"recipes/{name}.md"]
+        text = written[f"recipes/{name}.md"]
         sections = re.findall(r"^## (.*)$", text, re.MULTILINE)
         assert sections[-4:] == ["Parameters", "Training", "On a laptop", "What to expect"]
         assert len(text.split("\n")[2]) > 20, f"{name} says nothing about itself"
-        assert f"[{name}](recipes/{name}.md)" in found["recipes.md"]
+        assert f"[{name}](recipes/{name}.md)" in written["recipes.md"]
         assert max(map(len, text.splitlines())) < 1000
         for link in re.findall(r"\]\(([^)#]+\.md)", text):
             path = (DOCS / "recipes" / link).resolve()
             assert path.exists() or link == "../distillation.md", link
 
 
-def test_printed_commands_are_commands_of_ours(found: dict[str, str]):
-    lines = {line for text in found.values() for line in re.findall(r"^clozeworks .*$", text, re.MULTILINE)}
+def test_printed_commands_are_commands_of_ours(written: dict[str, str]):
+    lines = {line for text in written.values() for line in re.findall(r"^clozeworks .*$", text, re.MULTILINE)}
     assert len(lines) > len(named())
     for line in lines:
         words = shlex.split(line)[1:]
@@ -82,24 +82,24 @@ def test_a_large_recipe_is_stood_for_by_the_small_one_of_its_family():
 
 def test_settings_in_words():
     train = Train(steps=2000, batch_tokens=512 * 8, warmup=100, phases=(Phase(0.9, 128), Phase(0.1, 512)), clip=None)
-    told = dict(schedule(train, 512))
-    assert told["batch"] == "4,096 tokens, 8 rows of 512"
-    assert told["lengths"] == "90% of the steps with rows of 128, then 10% of the steps with rows of 512"
-    assert "warm-up over 100 steps" in told["learning rate"]
-    assert told["gradient"] == "not clipped"
+    settings = dict(schedule(train, 512))
+    assert settings["batch"] == "4,096 tokens, 8 rows of 512"
+    assert settings["lengths"] == "90% of the steps with rows of 128, then 10% of the steps with rows of 512"
+    assert "warm-up over 100 steps" in settings["learning rate"]
+    assert settings["gradient"] == "not clipped"
     assert "warm-up over 5% of the steps" in dict(schedule(Train(), 128))["learning rate"]
 
 
-def test_what_was_measured_is_told_and_nothing_else():
+def test_what_was_measured_is_reported_and_nothing_else():
     measured = {"bert_mini": {"zh": MEASUREMENT, "en": MEASUREMENT}}
-    told = {name: page(MADE[name], MADE, family(), measured) for name in ("bert_tiny", "bert_mini", "bert_large")}
+    texts = {name: page(MADE[name], MADE, family(), measured) for name in ("bert_tiny", "bert_mini", "bert_large")}
     for name in ("bert_mini", "bert_large"):
-        assert "| en | 1,200 | 4,000,000 | 9.5 | 31.4% | 5.1% |" in told[name]
-    assert "No run of `bert_tiny` has been measured" in told["bert_tiny"]
+        assert "| en | 1,200 | 4,000,000 | 9.5 | 31.4% | 5.1% |" in texts[name]
+    assert "No run of `bert_tiny` has been measured" in texts["bert_tiny"]
 
 
-def test_writing_deletes_pages_of_recipes_that_are_gone(found: dict[str, str], tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("docs.tools.recipe_pages.pages", lambda measured: found)
+def test_writing_deletes_pages_of_recipes_that_are_gone(written: dict[str, str], tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("docs.tools.recipe_pages.pages", lambda measured: written)
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "gone.md").write_text("x")
     write(tmp_path)

@@ -59,11 +59,11 @@ def boxes(figure: Figure) -> str:
             for name in text.get_fontfamily()
             if name != "sans-serif"
         ] or [font_manager.findfont("sans-serif")]
-        found = [font_manager.get_font(file) for file in files]
+        results = [font_manager.get_font(file) for file in files]
         missing += "".join(
             character
             for character in text.get_text()
-            if character != "\n" and not any(font.get_char_index(ord(character)) for font in found)
+            if character != "\n" and not any(font.get_char_index(ord(character)) for font in results)
         )
     return missing
 
@@ -194,9 +194,9 @@ def test_names_stand_in_the_legend_as_they_are(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(charts, "write", lambda figure, path: drawn.append(figure))
     charts.layer_lines(LINES, tmp_path / "x.svg", "Layers", "layer")
     figures.grouped_bars(BARS, tmp_path / "x.svg", "Bars", "accuracy", 0.5, "a coin")
-    told = [{text.get_text() for text in texts(figure)} for figure in drawn]
-    assert {"./_run", "costs $5_$6", "distance", "cosine", "layer"} <= told[0]
-    assert {"asked a", "asked b", "a coin", "0.95", "0.45", "trained on a"} <= told[1]
+    drawn_texts = [{text.get_text() for text in texts(figure)} for figure in drawn]
+    assert {"./_run", "costs $5_$6", "distance", "cosine", "layer"} <= drawn_texts[0]
+    assert {"asked a", "asked b", "a coin", "0.95", "0.45", "trained on a"} <= drawn_texts[1]
 
 
 def test_an_ending_that_is_no_format_is_refused_before_anything_is_drawn(tmp_path: Path):

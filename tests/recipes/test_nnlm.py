@@ -45,8 +45,8 @@ def test_it_learns_words_from_shards_is_measured_and_writes(tmp_path: Path, caps
     assert main(["pretrain", "nnlm", "--data", data, "--out", out, *changed]) == 0
     capsys.readouterr()
     assert main(["evaluate", out, "--data", data, "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["perplexity"] < 1.8 < 3 < math.exp(found["unigram_loss"])
+    report = json.loads(capsys.readouterr().out)
+    assert report["perplexity"] < 1.8 < 3 < math.exp(report["unigram_loss"])
     encoder = cw.load(out)
     ids = torch.tensor([encoder.tokenizer.encode(["ox elk hen ox"])[0].ids.tolist()])
     cached, again, logits = (

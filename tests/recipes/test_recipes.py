@@ -49,6 +49,7 @@ def test_the_count_of_the_largest_model_of_letters():
 
 
 def test_three_clusters_of_words_cost_three_entries_of_the_softmax():
+    """The published code counts both numbers: with its run's `--adaptive`, and without it."""
     r = recipe("transformer_xl_base")
     r.encoder.embed.words, r.objective.losses = None, (NextToken(bias=True),)
     assert count_parameters(r) == 151_106_305 == 151_107_538 - 3 * (410 + 1)

@@ -68,14 +68,14 @@ def test_a_reversible_stack_is_one_line_of_any_recipe(r):
     batch = from_padded(torch.randint(0, 60, (2, 20)), kind=kind)
     if "GlobalWindow" in str(r):
         batch = from_padded(batch.tokens, kind=kind, marked=torch.arange(20).expand(2, 20) == 0)
-    found = []
+    results = []
     for stack.inverts in (True, False):
         context = batch.context(key=DropoutKey.make(1, rows=range(2)))
         last = model.encoder(batch.tokens, batch.token_info, context).last
         weight = torch.linspace(-1, 1, last.shape[-1])
-        found.append([last.detach(), *torch.autograd.grad((last * weight).sum(), list(stack.parameters()))])
-    largest = max(float(each.abs().max()) for each in found[1])
-    for inverted, ordinary in zip(*found, strict=True):
+        results.append([last.detach(), *torch.autograd.grad((last * weight).sum(), list(stack.parameters()))])
+    largest = max(float(each.abs().max()) for each in results[1])
+    for inverted, ordinary in zip(*results, strict=True):
         assert float((inverted - ordinary).abs().max()) < 1e-5 * largest
     if r.name == "albert_mini":
         sets = {id(block.mixer.query.weight) for block in stack.blocks}

@@ -42,18 +42,18 @@ def attending(data: Path) -> Path:
 
 @pytest.mark.slow
 def test_it_translates_and_is_scored_as_others_are(data: Path, attending: Path, capsys: pytest.CaptureFixture[str]):
-    told = facts(capsys, "evaluate", attending, "--test", data / "test.jsonl", "--pairs", "en,de")
-    assert told["bleu"] > 60
-    told = facts(capsys, "translate", attending, "the red fox runs.", "a cat.")
-    assert [one["text"] for one in told["translations"]] == ["das rot fuchs rennt!", "ein katze!"]
+    report = facts(capsys, "evaluate", attending, "--test", data / "test.jsonl", "--pairs", "en,de")
+    assert report["bleu"] > 60
+    report = facts(capsys, "translate", attending, "the red fox runs.", "a cat.")
+    assert [one["text"] for one in report["translations"]] == ["das rot fuchs rennt!", "ein katze!"]
     greedy = facts(capsys, "translate", attending, "the red fox runs.", "--beams", "1")
     assert greedy["translations"][0]["text"] == "das rot fuchs rennt!"
 
 
-def test_where_it_looked_is_drawn_and_told(attending: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
+def test_where_it_looked_is_drawn_and_reported(attending: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):
     picture = tmp_path / "alignment.svg"
-    told = facts(capsys, "translate", attending, "the red fox runs.", "--alignment", picture)
-    looked = told["translations"][0]["alignment"]
+    report = facts(capsys, "translate", attending, "the red fox runs.", "--alignment", picture)
+    looked = report["translations"][0]["alignment"]
     assert looked["source"] == ["the", "red", "fox", "runs", ".", "[SEP]"]
     assert looked["target"] == ["das", "rot", "fuchs", "rennt", "!", "[SEP]"]
     weights = torch.tensor(looked["weights"])
@@ -64,7 +64,7 @@ def test_where_it_looked_is_drawn_and_told(attending: Path, capsys: pytest.Captu
     assert f"wrote  {picture}" in capsys.readouterr().out
 
 
-def test_what_cannot_be_drawn_is_told(data: Path, attending: Path, capsys: pytest.CaptureFixture[str]):
+def test_what_cannot_be_drawn_is_reported(data: Path, attending: Path, capsys: pytest.CaptureFixture[str]):
     assert "one text is drawn" in refused(capsys, "translate", attending, "a cat.", "a dog.", "--alignment", "x.svg")
     assert "the ending chooses the format" in refused(capsys, "translate", attending, "a cat.", "--alignment", "x.txt")
     fixed = trained(data, "rnn_fixed_mini", 2)
@@ -73,9 +73,9 @@ def test_what_cannot_be_drawn_is_told(data: Path, attending: Path, capsys: pytes
 
 def test_attention_of_the_transformer_is_drawn_by_the_same_words(data: Path):
     encoder = cw.load(trained(data, "transformer_mini", 2))
-    found = encoder.translations("a small dog.")[0]
-    looked = encoder.alignment(found)
-    assert len(looked.weights) == len(found.tokens)
+    result = encoder.translations("a small dog.")[0]
+    looked = encoder.alignment(result)
+    assert len(looked.weights) == len(result.tokens)
     assert all(len(row) == len(looked.source) == 5 for row in looked.weights)
     assert sum(looked.weights[0]) == pytest.approx(1, abs=1e-5)
 

@@ -9,7 +9,7 @@ from clozeworks.data.batches.loader import Loader
 from clozeworks.objectives.objective import Segments
 from clozeworks.objectives.segments import DocSentences, FullSentences, SegmentPair, SentencePair
 from clozeworks.recipes import recipe
-from tests.objectives.laid import VOCABULARY
+from tests.objectives.layouts import VOCABULARY
 from tests.toys import Text
 
 FORMATS: dict[str, tuple[type[Segments], bool]] = {  # and whether they learn from pairs

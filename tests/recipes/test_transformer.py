@@ -36,10 +36,10 @@ def test_a_word_is_read_as_section_3_says():
     assert model.decoder.embed is model.encoder.embed
     x = model.encoder.embed.positions
     assert x is not None
-    found = x(torch.tensor([3]))[0]
+    result = x(torch.tensor([3]))[0]
     for unit in (0, 1, 10, 255):
         angle = 3 / 10_000 ** (unit // 2 * 2 / 256)
-        assert found[unit].item() == pytest.approx((math.cos if unit % 2 else math.sin)(angle), abs=1e-6)
+        assert result[unit].item() == pytest.approx((math.cos if unit % 2 else math.sin)(angle), abs=1e-6)
     assert model.encoder.embed.scale == 16
     assert all(stack.norm is None for stack in model.stacks)
 

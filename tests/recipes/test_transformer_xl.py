@@ -38,7 +38,7 @@ def test_it_reads_on_with_memory_as_it_reads_at_once():
 
 
 def test_no_vector_of_a_bias_decays():
-    found = {name: decays(name, p) for name, p in build(cw.recipe("transformer_xl_mini")).named_parameters()}
-    assert not found["encoder.stack.blocks.0.mixer.bias.u"]
-    assert found["encoder.stack.blocks.0.mixer.bias.position.weight"]
-    assert not any(".query.bias" in name for name in found)
+    results = {name: decays(name, p) for name, p in build(cw.recipe("transformer_xl_mini")).named_parameters()}
+    assert not results["encoder.stack.blocks.0.mixer.bias.u"]
+    assert results["encoder.stack.blocks.0.mixer.bias.position.weight"]
+    assert not any(".query.bias" in name for name in results)

@@ -7,7 +7,8 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from clozeworks.screen.console import SafeConsole, emit, facts, show_controls
+from clozeworks.core.characters import show_controls
+from clozeworks.screen.console import SafeConsole, emit, facts
 
 HOSTILE = "a\x1b[2Jb\x1b]0;title\x07c\x9bd\x7fe\u202ef\u2066g\rh\x00"
 

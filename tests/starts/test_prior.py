@@ -1,6 +1,5 @@
 """Heads that know how frequent words are before they learn anything."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +14,11 @@ from clozeworks.evaluate.heldout import batches, measure
 from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.shift import Shift
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
+from clozeworks.starts.prior import FrequencyPrior
 from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
 from clozeworks.train.startup.setup import Start, set_up
@@ -33,7 +35,7 @@ def begins(recipe: Recipe, data: list[tuple[Path, float]], run: Path, **how: obj
 def small(name: str) -> Recipe:
     r = named(name)
     r.encoder.width, r.encoder.init = 16, 1e-8  # so that nothing but the bias says anything
-    r.objective.losses = (dataclasses.replace(r.objective.losses[0], prior=True),)
+    r.objective.losses, r.start = r.objective.losses[:1], (FrequencyPrior(),)
     r.objective.segments.length = 16
     return r
 
@@ -42,10 +44,10 @@ def small(name: str) -> Recipe:
 def test_before_the_first_step_a_model_is_as_good_as_frequencies(data: Path, tmp_path: Path, name: str):
     setup = begins(small(name), [(data, 1.0)], tmp_path / "run")
     setting = (Corpus.open(data, "heldout"), setup.recipe.objective, setup.tokenizer.vocabulary())
-    found = unigram_baseline(Corpus.open(data).unigram(), collect_labels(batches(*setting)))
-    told = measure(setup.model, batches(*setting))
+    baseline = unigram_baseline(Corpus.open(data).unigram(), collect_labels(batches(*setting)))
+    losses = measure(setup.model, batches(*setting))
     loss = setup.recipe.objective.losses[0]
-    assert told[loss.name] == pytest.approx(found["unigram_loss"], abs=1e-4)
+    assert losses[loss.name] == pytest.approx(baseline["unigram_loss"], abs=1e-4)
 
 
 def test_corpora_count_as_they_are_mixed(data: Path, tmp_path: Path):
@@ -69,7 +71,10 @@ def test_weights_that_were_learned_before_stay(data: Path, tmp_path: Path):
 
 
 def test_a_head_without_a_bias_is_refused():
-    for loss in (NextToken(prior=True), MaskedLM(plain=True, prior=True)):
-        with pytest.raises(RecipeError, match="prior"):
-            spec.check(loss)
-    assert spec.to_dict(MaskedLM())["prior"] is False
+    r = small("roberta_mini")
+    for loss in (NextToken(), MaskedLM(plain=True)):
+        with pytest.raises(RecipeError, match="a bias of words is what begins so"):
+            FrequencyPrior().check_model("start.0", r.architecture, Objective(r.objective.segments, Shift(), (loss,)))
+    r.objective.losses = (MaskedLM(plain=True),)
+    with pytest.raises(RecipeError, match=r"start\.0 = FrequencyPrior"):
+        spec.check(r, "r")

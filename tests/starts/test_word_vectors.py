@@ -56,7 +56,7 @@ def test_rows_are_the_vectors_and_frozen_ones_stay(data, tmp_path, frozen):
     assert np.abs(learned[places] - vectors.table).max() < 0.05  # a few steps from where they began
 
 
-def test_a_run_goes_on_with_the_same_vectors_only(data, tmp_path):
+def test_a_run_continues_with_the_same_vectors_only(data, tmp_path):
     recipe = tiny_recipe(8)
     recipe.encoder.embed.frozen = True
     whole = pretrain(recipe, [(data, 1.0)], tmp_path / "whole", progress=False, words=made())
@@ -77,7 +77,7 @@ def test_the_others_begin_with_the_same_spread(data):
     recipe.encoder.vocab = tokenizer.size
     one, again, other = (build(recipe) for _ in range(3))
     wide = made(32, [*KNOWN, *(f"w{k}" for k in range(5))])
-    told = begin_words(one, tokenizer, wide, 0)
+    started = begin_words(one, tokenizer, wide, 0)
     begin_words(again, tokenizer, wide, 0)
     begin_words(other, tokenizer, wide, 1)
     weights = [model.encoder.embed.words.table.weight.detach() for model in (one, again, other)]
@@ -88,7 +88,9 @@ def test_the_others_begin_with_the_same_spread(data):
     assert float(rest.std()) == pytest.approx(float(weights[0][known].std()), rel=0.1)
     assert float(rest.mean()) == pytest.approx(float(weights[0][known].mean()), abs=0.1)
     plain = tokenizer.size - len(tokenizer.special_ids)
-    assert told == [f"{len(KNOWN)} of {plain} tokens begin as vectors ({len(KNOWN) / plain:.1%}), the others by chance"]
+    assert started == [
+        f"{len(KNOWN)} of {plain} tokens begin as vectors ({len(KNOWN) / plain:.1%}), the others by chance"
+    ]
 
 
 def test_capitals_and_accents_are_those_of_the_tokenizer(data):
@@ -111,11 +113,11 @@ def test_narrow_tables_take_narrow_vectors(data, tmp_path):
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(data, tmp_path):
-    for vectors, told in [
+    for vectors, message in [
         (made(8), "vectors of 8 numbers; the recipe's table of words has 32; .*encoder.embed.width=8"),
         (made(32, ["Unheard"]), "none of its words is a token"),
     ]:
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             pretrain(tiny_recipe(2), [(data, 1.0)], tmp_path / "run", progress=False, words=vectors)
     assert not (tmp_path / "run").exists()
     recipe = tiny_recipe()
@@ -132,15 +134,15 @@ def test_on_the_command_line(data, tmp_path, capsys):
     small = ["--set", "train.steps=2", "--set", "train.batch_tokens=256", "--set", "objective.segments.length=32"]
     run, begin = str(tmp_path / "run"), ["--word-vectors", str(tmp_path / "words.txt"), "--freeze-word-vectors"]
     assert main(["pretrain", "bert_tiny", "--data", str(data), "--out", run, *small, *begin, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert any("tokens begin as vectors" in note for note in told["notes"])
+    report = json.loads(capsys.readouterr().out)
+    assert any("tokens begin as vectors" in note for note in report["notes"])
     assert table(tmp_path / "run")[ids(data, KNOWN)].tobytes() == made(128).table.tobytes()
 
     file = write(tmp_path / "rows.jsonl", rows(24))
     tune = ["finetune", "classify", "--model", run, "--train", str(file), "--epochs", "1", "--batch-size", "8"]
     assert main([*tune, "--out", str(tmp_path / "task"), "--from-scratch", *begin, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert any("tokens begin as vectors" in note for note in told["notes"])
+    report = json.loads(capsys.readouterr().out)
+    assert any("tokens begin as vectors" in note for note in report["notes"])
     assert table(tmp_path / "task")[ids(data, KNOWN)].tobytes() == made(128).table.tobytes()
 
     assert "add --from-scratch" in refused(capsys, *tune, "--out", "x", *begin)

@@ -25,13 +25,13 @@ def test_attention_alone_costs_as_much_and_no_narrower_one_would():
 
 
 def test_all_are_trained_alike_and_differ_in_their_blocks():
-    found = {kind: recipe_for(kind, 4, 70, 2e-3) for kind in BASES}
-    assert len({str(r.train) for r in found.values()}) == len({str(r.objective) for r in found.values()}) == 1
+    results = {kind: recipe_for(kind, 4, 70, 2e-3) for kind in BASES}
+    assert len({str(r.train) for r in results.values()}) == len({str(r.objective) for r in results.values()}) == 1
     for kind, wider in branches.WIDER.items():
-        inner = {part.inner for _, part in walk(found[kind]) if hasattr(part, "inner")}
-        assert inner == {wider * found[kind].encoder.width}
-    assert found["branches"].train.seed == 4
-    assert found["branches"].train.learning_rate == 2e-3
+        inner = {part.inner for _, part in walk(results[kind]) if hasattr(part, "inner")}
+        assert inner == {wider * results[kind].encoder.width}
+    assert results["branches"].train.seed == 4
+    assert results["branches"].train.learning_rate == 2e-3
 
 
 def test_what_falls_on_neighbours_is_counted_within_a_text():
@@ -62,14 +62,14 @@ def test_means_and_gaps_are_those_of_what_was_learnt(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(branches, "train_kind", train_kind)
     monkeypatch.setattr(branches, "texts", lambda *given: (tmp_path, tmp_path))
     (tmp_path / "test.jsonl").write_text('{"en": "a dog", "de": "ein Hund"}\n')
-    found = branches.run((0, 1, 2), 5, "train.jsonl", str(tmp_path / "test.jsonl"))
-    assert found["loss"]["flat"] == [2.25, 3.25, 4.25]  # at the better rate
-    assert found["heldout_loss_by_rate"]["flat"] == {"0.001": 3.25, "0.002": 2.25}
-    assert found["mean_loss_less_that_of_branches"] == {"attention": (0.5, 0.0), "flat": (0.25, 0.0)}
-    assert found["mean"]["bleu"]["branches"][0] == 31
-    branches.draw(found, str(tmp_path / "figure.svg"))
+    result = branches.run((0, 1, 2), 5, "train.jsonl", str(tmp_path / "test.jsonl"))
+    assert result["loss"]["flat"] == [2.25, 3.25, 4.25]  # at the better rate
+    assert result["heldout_loss_by_rate"]["flat"] == {"0.001": 3.25, "0.002": 2.25}
+    assert result["mean_loss_less_that_of_branches"] == {"attention": (0.5, 0.0), "flat": (0.25, 0.0)}
+    assert result["mean"]["bleu"]["branches"][0] == 31
+    branches.draw(result, str(tmp_path / "figure.svg"))
     assert "two branches" in (tmp_path / "figure.svg").read_text()
-    json.dumps(found)
+    json.dumps(result)
 
 
 def test_pairs_that_are_none_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -96,9 +96,9 @@ def test_a_small_run_learns_and_measures(monkeypatch: pytest.MonkeyPatch, tmp_pa
     for name, part in (("train", pairs[:100]), ("test", pairs[100:])):
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
     monkeypatch.setattr(branches, "VOCAB", 100)
-    found = branches.run((0,), 3, str(tmp_path / "train.jsonl"), str(tmp_path / "test.jsonl"), rates=(1e-3,))
-    assert set(found["loss"]) == set(BASES)
+    result = branches.run((0,), 3, str(tmp_path / "train.jsonl"), str(tmp_path / "test.jsonl"), rates=(1e-3,))
+    assert set(result["loss"]) == set(BASES)
     for kind in BASES:
-        assert found["loss"][kind][0] > 0
-        assert 0 <= found["bleu"][kind][0] <= 100
-        assert 0 < found["near"][kind][0] < 1
+        assert result["loss"][kind][0] > 0
+        assert 0 <= result["bleu"][kind][0] <= 100
+        assert 0 < result["near"][kind][0] < 1

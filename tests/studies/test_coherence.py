@@ -28,7 +28,7 @@ def pairs(task: str, heldout: Path) -> list[Pair]:
     tokenizer = Tokenizer.load(heldout)
     source = Source(Corpus.open(heldout), coherence.TASKS[task], None, tokenizer.vocabulary(), 0).epoch(0)
     ragged = source.examples(np.arange(len(source.plan)))
-    found = []
+    results = []
     for at in range(len(ragged)):
         words = [tokenizer.token(int(token)) for token in ragged.tokens[ragged.first[at] : ragged.first[at + 1]]]
         assert [words[0], words[WORDS + 1], words[-1]] == ["[CLS]", "[SEP]", "[SEP]"]
@@ -39,23 +39,23 @@ def pairs(task: str, heldout: Path) -> list[Pair]:
             (stage,) = [STAGES.index(word) for word in side if word in STAGES]
             (topic,) = {TOPIC[word] for word in side if word in TOPIC}
             facts += [topic, stage]
-        found.append((*facts, int(ragged.fields["pair_label"][at])))
-    return found
+        results.append((*facts, int(ragged.fields["pair_label"][at])))
+    return results
 
 
 def test_a_next_sentence_is_of_the_same_topic_and_another_never(heldout: Path):
-    found = pairs("next", heldout)
-    assert all((a == b) == (label == 0) for a, _, b, _, label in found)
-    assert np.mean([label for *_, label in found]) == pytest.approx(0.5, abs=0.03)
-    follows = [second == first + 1 for _, first, _, second, label in found if label == 0]
+    result = pairs("next", heldout)
+    assert all((a == b) == (label == 0) for a, _, b, _, label in result)
+    assert np.mean([label for *_, label in result]) == pytest.approx(0.5, abs=0.03)
+    follows = [second == first + 1 for _, first, _, second, label in result if label == 0]
     assert 0.8 < np.mean(follows) < 0.95  # the others are the last sentence of a story and the first of the next
 
 
 def test_sentences_in_order_are_neighbours_whichever_comes_first(heldout: Path):
-    found = pairs("order", heldout)
-    assert all(a == b and second - first == (1, -1)[label] for a, first, b, second, label in found)
-    assert np.mean([label for *_, label in found]) == pytest.approx(0.5, abs=0.04)
-    assert {first for _, first, *_, label in found if label == 0} == set(range(len(STAGES) - 1))
+    result = pairs("order", heldout)
+    assert all(a == b and second - first == (1, -1)[label] for a, first, b, second, label in result)
+    assert np.mean([label for *_, label in result]) == pytest.approx(0.5, abs=0.04)
+    assert {first for _, first, *_, label in result if label == 0} == set(range(len(STAGES) - 1))
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_the_script_prints_one_object_and_draws(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--seeds", "a"], "--seeds: a; whole numbers from 0 on"),
         (["--steps", "0"], "--steps: 0; whole numbers from 1 on"),
@@ -81,17 +81,17 @@ def test_the_script_prints_one_object_and_draws(tmp_path: Path):
         (["--sedes", "1"], "arguments as --help tells"),
     ],
 )
-def test_a_mistake_is_one_sentence(words: list[str], told: str, capsys: pytest.CaptureFixture[str]):
+def test_a_mistake_is_one_sentence(words: list[str], message: str, capsys: pytest.CaptureFixture[str]):
     assert coherence.main(words) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.slow
 @pytest.mark.long
 def test_order_teaches_what_next_sentence_does_not():
     """Lan et al. 2019, table 5: trained on the next sentence, order is guessed (52.0); not the other way round."""
-    found = coherence.run(seeds=(0, 1))["accuracy"]
-    for values in (found["next"]["next"], found["order"]["order"]):
+    result = coherence.run(seeds=(0, 1))["accuracy"]
+    for values in (result["next"]["next"], result["order"]["order"]):
         assert min(values) > 0.95
-    assert all(0.42 < value < 0.58 for value in found["next"]["order"])
-    assert min(found["order"]["next"]) > 0.6
+    assert all(0.42 < value < 0.58 for value in result["next"]["order"])
+    assert min(result["order"]["next"]) > 0.6

@@ -8,9 +8,9 @@ from studies.corpora.compounds import ARTICLE, COMPOUNDS, FILLER, SENTENCES, WOR
 
 
 def sentences(count: int, seed: int = 0) -> list[list[str]]:
-    found = [each.split() for document in documents(count, seed) for each in document.sentences or []]
-    assert len(found) == count * SENTENCES
-    return found
+    results = [each.split() for document in documents(count, seed) for each in document.sentences or []]
+    assert len(results) == count * SENTENCES
+    return results
 
 
 def test_no_word_has_two_parts():

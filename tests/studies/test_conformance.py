@@ -27,7 +27,7 @@ from studies.conformance.material import Head, Material
 from studies.conformance.results import LIMIT, Result, exact, mean, share
 from studies.conformance.synthetic import Synthetic, vocabulary
 from tests.conftest import SHARED
-from tests.objectives.laid import corrupt, lay
+from tests.objectives.layouts import corrupt, lay
 
 PAGE = Path(__file__).parents[2] / "docs" / "conformance.md"
 
@@ -139,7 +139,7 @@ BREAKS = {
     "a uniform law": (Permute, "sizes", lambda method: lengths_alike, "Permute, drawn: mean words"),
     "a target more": (Permute, "budget", one_more, "Permute: predictions of 512 tokens (a share of .166)"),
     "a shorter head": (PairStream, "plan", forgetful, "PairStream: tokens not reused once, backward"),
-    "a torn stream": (Stream, "plan", shifted, "Stream: rows that do not go on where their stream stood"),
+    "a torn stream": (Stream, "plan", shifted, "Stream: rows that do not continue where their stream stood"),
 }  # fmt: skip
 
 
@@ -179,9 +179,9 @@ def test_the_verdict_is_about_standard_errors(distance, error):
 
 def test_figures_of_draws_and_counts():
     hits = np.arange(400) < 100
-    found = share("", "", "", hits, 0.3)
-    assert (found.ours, found.n) == (0.25, 400)
-    assert found.error == pytest.approx(np.sqrt(0.3 * 0.7 / 400))
+    result = share("", "", "", hits, 0.3)
+    assert (result.ours, result.n) == (0.25, 400)
+    assert result.error == pytest.approx(np.sqrt(0.3 * 0.7 / 400))
     assert mean("", "", "", np.array([1.0, 3.0]), None).error == pytest.approx(1.0)
     assert exact("", "", "", np.array([4, 4, 5, 4]), 4, 4).verdict == "outside", "one of many differs"
     assert exact("", "", "", np.array([4, 4]), 4, 2).verdict == "exact"
@@ -280,18 +280,18 @@ def test_on_real_text(prepared, capsys, tmp_path):
     assert main(["--real", str(prepared / "data"), "--json", "--out", str(page)]) == 0
     out = capsys.readouterr().out
     assert out.count("\n") == 1
-    found = json.loads(out)
-    assert found["outside"] == 0
-    assert not [each for each in found["results"] if "MaskPhrases" in each["what"] or "Pairs" in each["what"]]
-    assert {each["format"] for each in found["formats"]} >= {"Stream", "SegmentPair"}
+    loaded = json.loads(out)
+    assert loaded["outside"] == 0
+    assert not [each for each in loaded["results"] if "MaskPhrases" in each["what"] or "Pairs" in each["what"]]
+    assert {each["format"] for each in loaded["formats"]} >= {"Stream", "SegmentPair"}
     assert page.read_text().startswith("# Conformance")
 
 
 def test_for_people(prepared, capsys):
     assert main(["--real", str(prepared / "data")]) == 0
-    told = capsys.readouterr().out
-    assert "results agree with the papers" in told
-    assert max(len(line) for line in told.splitlines()) <= 80
+    output = capsys.readouterr().out
+    assert "results agree with the papers" in output
+    assert max(len(line) for line in output.splitlines()) <= 80
 
 
 def test_a_departure_is_a_bug_of_ours(prepared, capsys, monkeypatch):

@@ -69,8 +69,8 @@ def test_who_knows_the_text_by_heart_reaches_the_ideal():
         own, other = (turns.gather(1, each[:, None])[:, 0] for each in (at, partner))
         return torch.where(other < own, 0.0, -math.log(len(COMPOUNDS)))
 
-    found = surprise(knowing, torch.zeros(3, LENGTH, dtype=torch.long), first)
-    assert found == pytest.approx(IDEAL)
+    result = surprise(knowing, torch.zeros(3, LENGTH, dtype=torch.long), first)
+    assert result == pytest.approx(IDEAL)
     assert list(IDEAL.values()) == pytest.approx([2 * math.log(32), math.log(32), 0])
 
 
@@ -104,8 +104,8 @@ def test_a_mistake_is_one_sentence(capsys: pytest.CaptureFixture[str]):
 @pytest.mark.slow
 def test_two_hidden_words_cost_twice_where_they_are_asked_at_once():
     """Yang et al. 2019, 2.6; and whichever model is asked in turn pays once."""
-    found = independence.run(seeds=(0,), steps=600, rates=(3e-3,))["surprise"]
-    for asked in found.values():
+    result = independence.run(seeds=(0,), steps=600, rates=(3e-3,))["surprise"]
+    for asked in result.values():
         (once,), (turn,), (one,) = asked.values()
         assert IDEAL["at once"] - 0.1 < once < IDEAL["at once"] + 1
         assert IDEAL["in turn"] - 0.1 < turn < IDEAL["in turn"] + 0.8

@@ -8,16 +8,16 @@ from studies import kept
 def test_a_reversible_stack_keeps_as_much_at_any_depth(capsys, tmp_path):
     assert kept.main(["--depths", "2,4", "--plot", str(tmp_path / "kept.svg")]) == 0
     figures = json.loads(capsys.readouterr().out)
-    found = figures["bytes"]
-    assert found["reversible"]["2"] == found["reversible"]["4"]
+    result = figures["bytes"]
+    assert result["reversible"]["2"] == result["reversible"]["4"]
     pair = 4 * figures["rows"] * figures["length"] * 2 * figures["width"]
-    assert pair < found["reversible"]["2"] < 1.1 * pair
-    assert found["ordinary"]["4"] > 1.8 * found["ordinary"]["2"]
-    assert found["ordinary, feed-forward by 64"]["4"] < 0.75 * found["ordinary"]["4"]
+    assert pair < result["reversible"]["2"] < 1.1 * pair
+    assert result["ordinary"]["4"] > 1.8 * result["ordinary"]["2"]
+    assert result["ordinary, feed-forward by 64"]["4"] < 0.75 * result["ordinary"]["4"]
     assert figures["orders"]["4"] == 2 * figures["orders"]["2"] < 0.2 * pair
     assert (tmp_path / "kept.svg").stat().st_size > 1000
 
 
-def test_bad_input_is_told_in_one_sentence(capsys):
+def test_bad_input_is_reported_in_one_sentence(capsys):
     assert kept.main(["--depths", "two"]) == 2
     assert capsys.readouterr().err.startswith("error: --depths: two")

@@ -18,10 +18,10 @@ def by_hand(text: list[int], history: tuple[int, ...], word: int, order: int) ->
     """The recursion, from sets and lists of n-grams."""
 
     def grams(length: int) -> list[tuple[int, ...]]:
-        found = [tuple(text[at : at + order]) for at in range(len(text) - order + 1)]
-        while len(found[0]) > length:
-            found = [gram[1:] for gram in set(found)]
-        return found
+        results = [tuple(text[at : at + order]) for at in range(len(text) - order + 1)]
+        while len(results[0]) > length:
+            results = [gram[1:] for gram in set(results)]
+        return results
 
     if len(history) + 1 == 0:
         return 1 / VOCAB
@@ -40,11 +40,11 @@ def by_hand(text: list[int], history: tuple[int, ...], word: int, order: int) ->
 @pytest.mark.parametrize("order", [1, 2, 3])
 def test_the_recursion_by_hand(order):
     model, unseen = KneserNey(TEXT, VOCAB, order), np.array([0, 1, 3, 5, 2, 0, 1, 2, 4])
-    found = model.chances(unseen)
+    result = model.chances(unseen)
     for at in range(1, len(unseen)):
         history = tuple(unseen[max(0, at - order + 1) : at].tolist())
-        assert found[at - 1] == pytest.approx(by_hand(TEXT.tolist(), history, int(unseen[at]), order), rel=1e-12)
-    assert model.perplexity(unseen) == pytest.approx(math.exp(-np.log(found).mean()))
+        assert result[at - 1] == pytest.approx(by_hand(TEXT.tolist(), history, int(unseen[at]), order), rel=1e-12)
+    assert model.perplexity(unseen) == pytest.approx(math.exp(-np.log(result).mean()))
 
 
 def test_chances_add_up_to_one():
@@ -60,9 +60,9 @@ def test_more_words_before_help_a_text_with_order():
     for _ in range(6000):
         text.append((2 * text[-1] + text[-2] + int(generator.random() < 0.2)) % 7)
     whole = np.array(text)
-    found = [KneserNey(whole[:5000], 7, order).perplexity(whole[5000:]) for order in (1, 2, 3)]
-    assert found[2] < 0.4 * found[1]
-    assert found[0] == pytest.approx(7, rel=0.02)
+    results = [KneserNey(whole[:5000], 7, order).perplexity(whole[5000:]) for order in (1, 2, 3)]
+    assert results[2] < 0.4 * results[1]
+    assert results[0] == pytest.approx(7, rel=0.02)
 
 
 def test_what_cannot_be_counted_is_refused():
@@ -76,6 +76,6 @@ def test_bad_input_is_one_sentence(road: Path, tmp_path: Path, capsys: pytest.Ca
     assert main([str(tmp_path / "nowhere")]) == 2
     assert "nowhere" in capsys.readouterr().err
     assert main([str(road / "data"), "--order", "0"]) == 2
-    told = capsys.readouterr()
-    assert told.err.startswith("error: order: 0")
-    assert not told.out
+    output = capsys.readouterr()
+    assert output.err.startswith("error: order: 0")
+    assert not output.out

@@ -6,9 +6,9 @@ from studies.corpora.planted import SENTENCES, STAGES, TOPICS, WORDS, documents
 
 
 def test_a_sentence_is_words_of_its_topic_and_a_stage():
-    found = list(documents(20))
-    assert len(found) == len(TOPICS)
-    for document, words in zip(found, TOPICS, strict=True):
+    result = list(documents(20))
+    assert len(result) == len(TOPICS)
+    for document, words in zip(result, TOPICS, strict=True):
         assert document.sentences is not None
         assert len(document.sentences) == 20 * SENTENCES
         for sentence in document.sentences:

@@ -41,12 +41,12 @@ def test_the_page_is_what_is_printed():
 
 def test_the_estimate_is_that_of_the_library():
     """Parameters, blocks and passes of the recipe, and a line through two peaks."""
-    found = __main__.plan_for().model
-    assert found == LARGE
-    assert found.parameters == cw.count_parameters("bert_large")
-    assert found.recomputed.at(16) < found.passes.at(16) / 5
-    assert found.passes.at(32) == found.passes.twice
-    assert found.layers < found.forward
+    result = __main__.plan_for().model
+    assert result == LARGE
+    assert result.parameters == cw.count_parameters("bert_large")
+    assert result.recomputed.at(16) < result.passes.at(16) / 5
+    assert result.passes.at(32) == result.passes.twice
+    assert result.layers < result.forward
 
 
 def test_memory_by_hand():
@@ -152,12 +152,12 @@ def test_every_bucket_pays_its_hops():
 def test_reading_by_hand():
     cluster = assume(["store.disk=3e9", "store.network=1e8", "store.total=1e9"])
     one = step(LARGE, cluster, 16, 256, sharded=False)
-    found = reading(one, cluster, 16, 30522, size=10**9)
+    result = reading(one, cluster, 16, 30522, size=10**9)
     rows = one.tokens_a_second / LENGTH
-    assert found.useful == pytest.approx(rows * LENGTH * 3)
-    assert found.node == pytest.approx(rows / 2 * (2 * 4096 + 1023 + 511))  # two nodes; ids of 2 bytes, starts of 1
-    assert found.disk == pytest.approx(found.node / 3e9)
-    assert found.copy == pytest.approx(10**9 / 5e8)
+    assert result.useful == pytest.approx(rows * LENGTH * 3)
+    assert result.node == pytest.approx(rows / 2 * (2 * 4096 + 1023 + 511))  # two nodes; ids of 2 bytes, starts of 1
+    assert result.disk == pytest.approx(result.node / 3e9)
+    assert result.copy == pytest.approx(10**9 / 5e8)
 
 
 # ---- text, checkpoints, failures
@@ -175,11 +175,11 @@ def test_shards_have_the_bytes_that_prepare_writes(tmp_path):
 
 
 def test_shards_of_the_whole_text():
-    found = shards(Text(size=1e9, token=4.0, sentence=25.0, document=500.0, shard=50_000_000), 30522)
-    assert (found.tokens, found.files) == (250_000_000, 5)
-    assert found.file == 150_000_000 + 8 * 2_000_001 + 8 * 100_001 + 8 * 30522
-    assert found.size == 5 * found.file
-    assert found.borders == 8 * (10_000_001 + 500_001)
+    result = shards(Text(size=1e9, token=4.0, sentence=25.0, document=500.0, shard=50_000_000), 30522)
+    assert (result.tokens, result.files) == (250_000_000, 5)
+    assert result.file == 150_000_000 + 8 * 2_000_001 + 8 * 100_001 + 8 * 30522
+    assert result.size == 5 * result.file
+    assert result.borders == 8 * (10_000_001 + 500_001)
 
 
 def test_planning_takes_the_memory_that_is_stated():
@@ -212,21 +212,21 @@ def test_the_interval_is_the_best_and_its_cost_the_expected_one(pause, restart, 
 def test_failures_by_hand():
     cluster = assume(["failure.rate=1e-3", "store.network=1e9", "store.total=2e9", "store.hash=1e9"])
     model = dataclasses.replace(LARGE, parameters=10**9, tensors=0)
-    found = saving(model, cluster, 8, 360_000.0, sharded=False)
-    assert found.size == 12e9
-    assert found.pause == pytest.approx(12 + 12)  # one writer, then the hash
-    assert found.restart == pytest.approx(60 + 120 + 48 + 12)  # eight readers share 2 GB a second
-    assert found.between == pytest.approx(3600 / 8e-3)
-    assert found.wasted == pytest.approx(wasted(found.daly, found.pause, found.restart, found.between), rel=0.05)
-    assert found.failures == pytest.approx(360_000 * (1 + found.wasted) / found.between)
-    assert found.lost == pytest.approx(found.failures * found.daly / 2)
+    result = saving(model, cluster, 8, 360_000.0, sharded=False)
+    assert result.size == 12e9
+    assert result.pause == pytest.approx(12 + 12)  # one writer, then the hash
+    assert result.restart == pytest.approx(60 + 120 + 48 + 12)  # eight readers share 2 GB a second
+    assert result.between == pytest.approx(3600 / 8e-3)
+    assert result.wasted == pytest.approx(wasted(result.daly, result.pause, result.restart, result.between), rel=0.05)
+    assert result.failures == pytest.approx(360_000 * (1 + result.wasted) / result.between)
+    assert result.lost == pytest.approx(result.failures * result.daly / 2)
     parts = saving(model, cluster, 8, 360_000.0, sharded=True)
     assert parts.pause == pytest.approx(1.5 / 0.25 + 1.5)
 
 
 def test_without_failures_nothing_is_lost():
-    found = as_json(__main__.plan_for(settings=["failure.rate=0"]))
-    facts = found["layouts"][0]["runs"][0]["saving"]
+    result = as_json(__main__.plan_for(settings=["failure.rate=0"]))
+    facts = result["layouts"][0]["runs"][0]["saving"]
     assert facts["daly"] is None
     assert facts["wasted"] == 0
     assert "never" in page(__main__.plan_for(settings=["failure.rate=0"]))
@@ -237,24 +237,24 @@ def test_without_failures_nothing_is_lost():
 
 def test_json_holds_the_figures_of_the_page(capsys):
     assert __main__.main(["--json", "--gpus", "16", "--recipe", "bert_base", "--set", "gpu.memory=16e9"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["assumptions"]["gpu.memory"] == 16e9
-    assert found["model"]["parameters"] == cw.count_parameters("bert_base")
-    assert [each["gpus"] for each in found["layouts"]] == [16, 16]
-    run = found["layouts"][0]["runs"][1]
+    report = json.loads(capsys.readouterr().out)
+    assert report["assumptions"]["gpu.memory"] == 16e9
+    assert report["model"]["parameters"] == cw.count_parameters("bert_base")
+    assert [each["gpus"] for each in report["layouts"]] == [16, 16]
+    run = report["layouts"][0]["runs"][1]
     assert run["seconds"] == pytest.approx(500_000 * run["step"]["together"])
 
 
 def test_what_follows_follows_from_what_is_set():
     assert "16 rows at once fit in every layout" in page(__main__.plan_for())
-    told = page(__main__.plan_for(settings=["gpu.memory=28e9"]))
-    assert "16 rows at once do not fit: 8 GPUs whole, 64 GPUs whole and 512 GPUs whole." in told.replace("\n  ", " ")
+    printed = page(__main__.plan_for(settings=["gpu.memory=28e9"]))
+    assert "16 rows at once do not fit: 8 GPUs whole, 64 GPUs whole and 512 GPUs whole." in printed.replace("\n  ", " ")
     assert "none" in page(__main__.plan_for(settings=["gpu.memory=1e9"]))
     assert "wait for the network" not in page(__main__.plan_for(gpus=(8,)))
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--gpus", "8,x"], "--gpus: 8,x; whole numbers"),
         (["--gpus", ""], "--gpus: nothing"),
@@ -274,13 +274,13 @@ def test_what_follows_follows_from_what_is_set():
         (["--gups", "8"], "unrecognized arguments"),
     ],
 )
-def test_a_mistake_is_one_sentence(words, told, capsys):
+def test_a_mistake_is_one_sentence(words, message, capsys):
     assert __main__.main(words) == 2
     captured = capsys.readouterr()
     assert not captured.out
     assert captured.err.startswith("error: ")
     assert captured.err.count("\n") == 1
-    assert told in captured.err
+    assert message in captured.err
 
 
 def test_the_module_runs():

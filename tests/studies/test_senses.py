@@ -19,12 +19,12 @@ def test_every_place_of_a_homonym_tells_what_it_was():
     words = Counter(word for sentence in learned for word in sentence)
     assert {"cat", "dog"}.isdisjoint(words)
     assert words["catdog"] == len(learned)
-    found = places["catdog"]
-    assert Counter(place.meaning for place in found) == {0: senses.PLACES, 1: senses.PLACES}
-    assert all(place.sentence[place.at] == "catdog" for place in found)
+    result = places["catdog"]
+    assert Counter(place.meaning for place in result) == {0: senses.PLACES, 1: senses.PLACES}
+    assert all(place.sentence[place.at] == "catdog" for place in result)
     held = [sentence for number, sentence in enumerate(TEXT * 60) if number // senses.TOGETHER % senses.HELD == 0]
     assert len(learned) + len(held) == len(TEXT) * 60
-    first = next(place for place in found if place.meaning == 1)
+    first = next(place for place in result if place.meaning == 1)
     assert [word if word != "catdog" else "dog" for word in first.sentence] in held
 
 
@@ -57,10 +57,10 @@ def test_a_table_says_nothing_of_the_meaning_and_a_direction_all():
 
 def test_cues_tell_the_meaning_of_a_real_word():
     text = [s.split() for s in ("the river bank", "money in the bank", "a bank", "bank by the river of money")] * 3
-    places = senses.told(text, "bank", ("river,shore", "money"))
+    places = senses.by_cues(text, "bank", ("river,shore", "money"))
     assert [(place.at, place.meaning) for place in places] == [(2, 0)] * 3 + [(3, 1)] * 3
     with pytest.raises(InputError, match="0 and 6 places"):
-        senses.told(text, "bank", ("shore", "money"))
+        senses.by_cues(text, "bank", ("shore", "money"))
     with pytest.raises(InputError, match="WORD:CUES:CUES is needed"):
         senses.cues_of("bank:river")
 
@@ -70,12 +70,12 @@ def test_the_experiment_in_miniature(tmp_path: Path, capsys: pytest.CaptureFixtu
     picture = tmp_path / "senses.svg"
     words = ["--steps", "3", "--seeds", "0", "--word", "file:path,open:class,object", "--plot", str(picture)]
     assert senses.main(words) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert list(found["same"]) == ["word2vec", "words around", *(f"elmo {n}" for n in range(3)),
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert list(report["same"]) == ["word2vec", "words around", *(f"elmo {n}" for n in range(3)),
                                    *(f"bert {n}" for n in range(5))]  # fmt: skip
-    assert found["same"]["word2vec"]["planted"][0] < 0.5
-    assert found["same"]["words around"]["planted"][0] > 0.55
-    assert set(found["places"]) == {"planted", "file"}
+    assert report["same"]["word2vec"]["planted"][0] < 0.5
+    assert report["same"]["words around"]["planted"][0] > 0.55
+    assert set(report["places"]) == {"planted", "file"}
     assert picture.is_file()
     assert senses.main(["--text", str(tmp_path / "none.txt")]) == 2
     assert "a text file is needed" in capsys.readouterr().err

@@ -42,12 +42,12 @@ def test_they_differ_in_the_span_alone():
 def test_figures_and_plot(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--text", str(small), "--seeds", "0", "--steps", "4", "--plot", str(tmp_path / "spans.svg")]
     assert spans.main(words) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["metrics"]["fixed"]["span"] == [64]
-    assert 16 <= found["metrics"]["1e-4"]["span"][0] < 64
-    assert set(found["bits_more_than_fixed"]) == {"1e-4"}
-    assert len(found["spans_of_the_first_seed"]["1e-4"][0]) == 4
-    for each in found["metrics"].values():
+    report = json.loads(capsys.readouterr().out)
+    assert report["metrics"]["fixed"]["span"] == [64]
+    assert 16 <= report["metrics"]["1e-4"]["span"][0] < 64
+    assert set(report["bits_more_than_fixed"]) == {"1e-4"}
+    assert len(report["spans_of_the_first_seed"]["1e-4"][0]) == 4
+    for each in report["metrics"].values():
         assert 0 < each["bits"][0] < 10
         assert each["seconds"][0] > 0
     assert (tmp_path / "spans.svg").stat().st_size > 2000

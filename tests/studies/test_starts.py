@@ -36,8 +36,8 @@ def test_rates_are_numbers():
 def test_four_models_are_compared(road: Path, pairs: Path, monkeypatch: pytest.MonkeyPatch):
     for name, value in {"PAIRS": 16, "MEASURED": 4, "EVERY": 1}.items():
         monkeypatch.setattr(starts, name, value)
-    found = starts.run([0, 1], 2, str(road / "run"), str(pairs), str(pairs), rates="1e-3")
+    result = starts.run([0, 1], 2, str(road / "run"), str(pairs), str(pairs), rates="1e-3")
     arms = {f"{form}, {start}" for form in starts.FORMS for start in starts.STARTS}
-    assert set(found["loss"]) == set(found["steps_to_target"]) == set(found["bleu"]) == arms
-    assert all(len(losses) == 2 for losses in found["loss"].values())
-    assert all(set(curve) == {"1", "2"} for curves in found["curves"].values() for curve in curves)
+    assert set(result["loss"]) == set(result["steps_to_target"]) == set(result["bleu"]) == arms
+    assert all(len(losses) == 2 for losses in result["loss"].values())
+    assert all(set(curve) == {"1", "2"} for curves in result["curves"].values() for curve in curves)

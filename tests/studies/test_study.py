@@ -25,9 +25,9 @@ def test_numbers_are_whole_and_large_enough():
 def test_a_run_that_was_stopped_ends_the_experiment(monkeypatch: pytest.MonkeyPatch):
     stopped = SimpleNamespace(finished=False, signal=int(signal.SIGTERM))
     monkeypatch.setattr(clozeworks, "pretrain", lambda *given, **more: stopped)
-    with pytest.raises(SystemExit) as found:
+    with pytest.raises(SystemExit) as ended:
         study.pretrain(None, Path("data"), Path("out"))
-    assert found.value.code == 143
+    assert ended.value.code == 143
 
 
 def test_results_are_one_object_and_drawn_where_asked(capsys: pytest.CaptureFixture[str]):

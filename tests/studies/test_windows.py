@@ -31,11 +31,11 @@ def test_figures_and_plot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsy
     text.write_text("\n\n".join(f"The {number} foxes sleep under the old tree." for number in range(200)))
     words = ["--text", str(text), "--seeds", "0,1", "--steps", "3", "--plot", str(tmp_path / "windows.svg")]
     assert windows.main(words) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["bits"]) == set(LEFT)
-    assert all(0 < bits < 10 for each in found["bits"].values() for bits in each)
-    less = [a - b for a, b in zip(found["bits"]["alike"], found["bits"]["growing"], strict=True)]
-    assert found["bits_more_than_growing"]["alike"][0] == pytest.approx(sum(less) / 2, abs=1e-3)
+    report = json.loads(capsys.readouterr().out)
+    assert set(report["bits"]) == set(LEFT)
+    assert all(0 < bits < 10 for each in report["bits"].values() for bits in each)
+    less = [a - b for a, b in zip(report["bits"]["alike"], report["bits"]["growing"], strict=True)]
+    assert report["bits_more_than_growing"]["alike"][0] == pytest.approx(sum(less) / 2, abs=1e-3)
     assert (tmp_path / "windows.svg").stat().st_size > 2000
 
 

@@ -16,11 +16,11 @@ def test_both_starts_are_measured_at_every_size(road: Path, tmp_path: Path, caps
     picture = tmp_path / "worth.svg"
     words += ["--set", "finetune.epochs=1"]
     assert worth.main([*words, "--sizes", "8,all", "--seeds", "0,1", "--plot", str(picture)]) == 0
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (found["metric"], found["measured"]) == ("accuracy", 10)
-    assert {size: {start: len(each) for start, each in starts.items()} for size, starts in found["scores"].items()} == {
-        size: {"pretrained": 2, "fresh": 2} for size in ("8", "all")
-    }
+    report = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (report["metric"], report["measured"]) == ("accuracy", 10)
+    assert {
+        size: {start: len(each) for start, each in starts.items()} for size, starts in report["scores"].items()
+    } == {size: {"pretrained": 2, "fresh": 2} for size in ("8", "all")}
     assert picture.is_file()
     assert worth.main([*words, "--set", "epochs"]) == 2
     assert "PATH=VALUE is needed" in capsys.readouterr().err

@@ -66,10 +66,10 @@ def test_it_learns(tokenizer: Tokenizer, tmp_path: Path):
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task == made.task
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    assert task.score(told, dev)["accuracy"] > 0.9
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert task.score(answers, dev)["accuracy"] > 0.9
     assert loss is not None
-    for one, row in zip(told, dev.rows, strict=True):
+    for one, row in zip(answers, dev.rows, strict=True):
         assert sum(one["scores"]) == pytest.approx(1)
         assert one["choice"] == row["choices"][one["answer"]]
 
@@ -168,7 +168,7 @@ def test_text_alone_cannot_train_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("row", "told"),
+    ("row", "message"),
     [
         ({"choices": ["fine"], "answer": 0}, r"a.csv, line 2: choices \['fine'\]; a list of two options"),
         ({"choices": "fine", "answer": 0}, r"a.csv, line 2: choices 'fine'; a list of two options"),
@@ -176,6 +176,6 @@ def test_text_alone_cannot_train_it(tmp_path: Path):
         ({"choices": ["fine", "sour"], "answer": "b"}, "answer 'b'; the number of an option, 0 to 1, is needed"),
     ],
 )
-def test_bad_rows_are_refused(tokenizer: Tokenizer, row, told):
-    with pytest.raises(InputError, match=told):
+def test_bad_rows_are_refused(tokenizer: Tokenizer, row, message):
+    with pytest.raises(InputError, match=message):
         fresh().examples(Table("a.csv", [{"context": "the", "question": "which", **row}], [2]), tokenizer)

@@ -64,10 +64,10 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     task = loaded.recipe.task
     assert task is not None
     assert task.labels == ("bad", "good")
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    assert [one["label"] for one in told] == [row["label"] for row in dev.rows]
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert [one["label"] for one in answers] == [row["label"] for row in dev.rows]
     assert loss is not None
-    assert sum(told[0]["scores"].values()) == pytest.approx(1)
+    assert sum(answers[0]["scores"].values()) == pytest.approx(1)
 
 
 def test_a_resumed_run_ends_with_the_same_weights(tokenizer: Tokenizer, tmp_path: Path):
@@ -146,6 +146,7 @@ def test_micro_batches_change_nothing(tokenizer: Tokenizer):
     assert torch.equal(torch.cat([b.example["class_label"] for b in cut]), whole[0].example["class_label"])
 
 
+@pytest.mark.slow
 def test_several_labels(tokenizer: Tokenizer, tmp_path: Path):
     draw = np.random.default_rng(0)
     rows = []
@@ -192,10 +193,10 @@ def test_a_text_may_have_a_score(tokenizer: Tokenizer):
     rows = Table("rows", [{"text": "fine warm", "score": 2}, {"text": "cold", "score": "0.5"}])
     task = fresh().with_labels(rows)
     model = build(recipe(tokenizer, task, rows)).eval()
-    told, loss = predict_records(model, task, rows, tokenizer, "full", truth=True)
-    wrong = [told[at]["score"] - float(row["score"]) for at, row in enumerate(rows.rows)]
+    answers, loss = predict_records(model, task, rows, tokenizer, "full", truth=True)
+    wrong = [answers[at]["score"] - float(row["score"]) for at, row in enumerate(rows.rows)]
     assert loss == pytest.approx(float(np.mean(np.square(wrong))), rel=1e-5)
-    assert task.score(told, rows)["mse"] == pytest.approx(loss, rel=1e-5)
+    assert task.score(answers, rows)["mse"] == pytest.approx(loss, rel=1e-5)
 
 
 def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
@@ -206,3 +207,11 @@ def test_bad_rows_are_told_apart(tokenizer: Tokenizer):
     strange = Table("dev.csv", [{"text": "fine", "label": "good"}, {"text": "warm", "label": "odd"}], [2, 3])
     with pytest.raises(InputError, match=r"dev.csv, line 3: label 'odd'; the model knows bad, good"):
         task.examples(strange, tokenizer)
+
+
+def test_a_label_for_each_row_is_taken_for_a_slip():
+    table = Table("rows.jsonl", [{"text": "a", "label": f"id {n}"} for n in range(1500)], list(range(1500)))
+    with pytest.raises(InputError, match="1,500 labels for 1,500 rows; a label needs several rows"):
+        Classify().with_labels(table)
+    table.rows.extend(table.rows * 2)
+    assert len(Classify().with_labels(table).labels) == 1500

@@ -10,8 +10,8 @@ DRAW = np.random.default_rng(0)
 
 
 def unit(*shape: int) -> np.ndarray:
-    found = DRAW.normal(size=shape)
-    return found / np.linalg.norm(found, axis=-1, keepdims=True)
+    vectors = DRAW.normal(size=shape)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 def softmax_loss(scores: np.ndarray, hidden: np.ndarray, rows: np.ndarray) -> float:
@@ -57,7 +57,7 @@ def test_what_fits_is_no_wrong_answer():
     right = [True, True, True, True, False]
     names = [b, c, b, a, e, d, c]  # those of the pairs, and two more texts
     hidden = fits(*(torch.tensor(each) for each in zip(*pairs, strict=True)), torch.tensor(right), torch.tensor(names))
-    told = [
+    answers = [
         # b     c      b      a      e      d      c
         [False, True, True, True, False, False, True],  # a: b is its own, c fits, and a is a itself
         [True, False, True, True, False, False, True],
@@ -65,11 +65,11 @@ def test_what_fits_is_no_wrong_answer():
         [False, False, False, False, True, False, False],  # e: a
         [True, True, True, True, False, False, True],  # a: e does not fit it
     ]
-    assert hidden.tolist() == told
+    assert hidden.tolist() == answers
     vectors, text = unit(5, 2, 4), torch.tensor(pairs)
     loss, _ = picked(torch.tensor(vectors), text, torch.tensor(right), 20.0, False)
     scores = 20 * vectors[:, 0] @ vectors[:, 1].T
-    assert loss.item() == pytest.approx(softmax_loss(scores, np.array(told)[:, :5], np.arange(4)))
+    assert loss.item() == pytest.approx(softmax_loss(scores, np.array(answers)[:, :5], np.arange(4)))
 
 
 def test_ranks_are_places_in_a_sorted_list():
@@ -78,14 +78,14 @@ def test_ranks_are_places_in_a_sorted_list():
     vectors[7], vectors[8, 1], vectors[9, 0] = vectors[6], vectors[3, 1], vectors[4, 0]
     text[10, 1], vectors[10, 1] = text[11, 0], vectors[11, 0]  # a text that is asked for stands among the answers
     vectors[12, 1] = vectors[13, 1]  # two texts, one vector
-    found = ranks(vectors, text)
+    result = ranks(vectors, text)
     for i, (a, b) in enumerate(text):
         fitting = {name for other, name in text if other == a} | {a}
         cosines = {name: vectors[i, 0] @ vectors[j, 1] for j, (_, name) in enumerate(text)}
         above = [name for name, value in cosines.items() if value >= cosines[b] and name not in fitting]
-        assert found[i] == 1 + len(above)
-    assert found[12] > 1
-    np.testing.assert_array_equal(ranks(vectors, text, rows=7), found)
+        assert result[i] == 1 + len(above)
+    assert result[12] > 1
+    np.testing.assert_array_equal(ranks(vectors, text, rows=7), result)
     same = ranks(np.ones((4, 2, 1)), np.arange(8).reshape(4, 2))
     assert same.tolist() == [4, 4, 4, 4]  # vectors that are all alike find nothing
     assert len(ranks(np.zeros((0, 2, 3)), np.zeros((0, 2), int))) == 0

@@ -88,9 +88,9 @@ def test_it_is_trained_and_answers(family: str, name: str, tmp_path: Path):
     assert done.finished
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
-    told, loss = predict_records(loaded.model, task, rows, tokenizer, recipe.reading, truth=True)
+    answers, loss = predict_records(loaded.model, task, rows, tokenizer, recipe.reading, truth=True)
     assert loss == pytest.approx(done.heldout["loss"], rel=1e-4)
-    assert task.score(told, rows)[task.metric] == pytest.approx(done.heldout[task.metric])
+    assert task.score(answers, rows)[task.metric] == pytest.approx(done.heldout[task.metric])
     before = build(run).state_dict()
     still = [key for key, value in loaded.model.state_dict().items() if torch.equal(value, before[key])]
     assert not [key for key in still if key.startswith("heads.")]

@@ -16,14 +16,14 @@ def test_a_mix_of_layers_brought_to_one_scale():
     with torch.no_grad():
         module.weights.copy_(torch.tensor([0.1, -0.4, 0.9]))
         module.gamma.fill_(1.7)
-    found = module(Hidden(layers[-1], layers, real=real))
+    actual = module(Hidden(layers[-1], layers, real=real))
     shares, expected = torch.tensor([0.1, -0.4, 0.9]).softmax(0), torch.zeros(2, 4, 5)
     for share, layer in zip(shares, layers, strict=True):
         inside = layer[real]
         expected += 1.7 * share * (layer - inside.mean()) / (inside.var(unbiased=False) + 1e-12).sqrt()
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     all_real = module(Hidden(layers[-1], layers))
-    assert not torch.allclose(all_real, found)
+    assert not torch.allclose(all_real, actual)
 
 
 def test_the_norm_is_written_as_every_field():

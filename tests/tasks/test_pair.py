@@ -61,9 +61,9 @@ def test_it_learns_a_relation(tokenizer: Tokenizer, tmp_path: Path, both: bool):
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task == made.task
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    assert task.score(told, dev)["accuracy"] > 0.9
-    assert len(told) == 24
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert task.score(answers, dev)["accuracy"] > 0.9
+    assert len(answers) == 24
     assert loss is not None
 
 
@@ -79,8 +79,8 @@ def test_it_learns_a_score(tokenizer: Tokenizer, tmp_path: Path):
     done = finetune_run(made, tokenizer, data, data, tmp_path / "run", progress=False)
     assert done.heldout is not None
     assert done.heldout["spearman"] > 0.8
-    told, loss = predict_records(cw.load(tmp_path / "run").model, task, data, tokenizer, "full", truth=True)
-    assert loss == pytest.approx(task.score(told, data)["mse"], rel=1e-4)
+    answers, loss = predict_records(cw.load(tmp_path / "run").model, task, data, tokenizer, "full", truth=True)
+    assert loss == pytest.approx(task.score(answers, data)["mse"], rel=1e-4)
 
 
 def test_a_score_that_is_no_number_is_refused(tokenizer: Tokenizer):

@@ -12,17 +12,17 @@ from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
 @given(st.integers(0, 300), st.integers(1, 60), st.data())
 def test_any_stretch_of_the_overlap_and_one_is_whole_in_a_window(length: int, room: int, data):
     overlap = data.draw(st.integers(0, room - 1))
-    found = windows(length, room, overlap)
-    assert found[0][0] == 0
-    assert found[-1][1] == length
-    assert all(0 < end - begin <= room for begin, end in found) or length == 0
-    for (begin, end), (later, _) in itertools.pairwise(found):
+    cut = windows(length, room, overlap)
+    assert cut[0][0] == 0
+    assert cut[-1][1] == length
+    assert all(0 < end - begin <= room for begin, end in cut) or length == 0
+    for (begin, end), (later, _) in itertools.pairwise(cut):
         assert end - later == overlap
         assert begin < later
         assert end < length  # none is needless
     for begin in range(length):
         last = min(begin + overlap, length - 1)
-        assert any(low <= begin and last < high for low, high in found)
+        assert any(low <= begin and last < high for low, high in cut)
 
 
 def test_a_passage_that_fits_is_one_window():

@@ -83,10 +83,10 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     task = loaded.recipe.task
     assert isinstance(task, QuestionAnswering)
     assert task.threshold is None
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    assert task.score(told, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert task.score(answers, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
     assert loss is not None
-    for answer, row in zip(told, dev.rows, strict=True):
+    for answer, row in zip(answers, dev.rows, strict=True):
         assert row["context"][answer["start"] : answer["end"]] == answer["answer"]
         assert answer["id"] == row["id"]
         assert not answer["no_answer"]
@@ -112,15 +112,15 @@ def test_a_threshold_is_found_on_other_rows_and_stays_with_the_model(tokenizer: 
     f1, loss = (_figures(tmp_path / "run", name) for name in ("f1", "loss"))
     best = max(range(len(f1)), key=lambda step: (f1[step], -loss[step]))
     assert task.threshold == _figures(tmp_path / "run", "threshold")[best] != 0
-    told, _ = predict_records(loaded.model, task, dev, tokenizer, "full")
-    assert task.score(told, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
-    assert any(answer["no_answer"] for answer in told)
-    assert all((answer["answer"] == "") == answer["no_answer"] for answer in told)
+    answers, _ = predict_records(loaded.model, task, dev, tokenizer, "full")
+    assert task.score(answers, dev)["f1"] == pytest.approx(max(_figures(tmp_path / "run", "f1")))
+    assert any(answer["no_answer"] for answer in answers)
+    assert all((answer["answer"] == "") == answer["no_answer"] for answer in answers)
     for threshold in (-99.0, 99.0):
         other = fresh(threshold=threshold)
         result, _ = predict_records(loaded.model, other, dev, tokenizer, "full")
         assert {answer["no_answer"] for answer in result} == {threshold < 0}
-        assert other.score(result, dev)["f1"] <= task.score(told, dev)["f1"]
+        assert other.score(result, dev)["f1"] <= task.score(answers, dev)["f1"]
     again = finetune_run(made, tokenizer, rows, dev, tmp_path / "run", progress=False)
     assert again.step == done.step
     assert cw.load(tmp_path / "run").recipe.task == task
@@ -192,9 +192,9 @@ def test_a_perfect_model_gives_every_answer_back(name: str, data):
     rows = Table("rows", [row])
     labelled = task.examples(rows, tokenizer)
     assert (labelled.examples.lengths <= task.template.length).all()
-    (told,) = task.answers(perfect(task, labelled), labelled, rows)
-    assert (told["answer"], told["start"], told["end"]) == (context[begin:end], begin, end)
-    assert task.score([told], rows) == {"exact_match": 1, "f1": 1} or not any(map(str.isalnum, told["answer"]))
+    (answer,) = task.answers(perfect(task, labelled), labelled, rows)
+    assert (answer["answer"], answer["start"], answer["end"]) == (context[begin:end], begin, end)
+    assert task.score([answer], rows) == {"exact_match": 1, "f1": 1} or not any(map(str.isalnum, answer["answer"]))
 
 
 def test_windows_of_a_long_passage(tokenizer: Tokenizer):
@@ -246,10 +246,10 @@ def test_no_answer_is_cut_from_the_question_or_is_longer_than_allowed(tokenizer:
     logits = np.zeros((len(labelled.examples.tokens), 2), np.float32)
     logits[1:4], logits[-1] = 9, 9  # the question, the last [SEP]
     logits[6, 0], logits[7, 0], logits[8, 1], logits[10, 1] = 4, 2, 2, 5  # ann has tea and milk
-    (told,) = task.answers([logits], labelled, rows)
-    assert told["answer"] == "and milk"  # 5; "ann ... milk" would have 9
-    assert told["others"][0]["answer"] == "milk"
-    assert (told["margin"], told["id"]) == (-5, 0)
+    (answer,) = task.answers([logits], labelled, rows)
+    assert answer["answer"] == "and milk"  # 5; "ann ... milk" would have 9
+    assert answer["others"][0]["answer"] == "milk"
+    assert (answer["margin"], answer["id"]) == (-5, 0)
     (whole,) = fresh().answers([logits], labelled, rows)
     assert whole["answer"] == "ann has tea and milk"
     logits[0] = 4.6, 4.6
@@ -270,15 +270,15 @@ def test_the_lowest_window_decides_that_there_is_no_answer(tokenizer: Tokenizer)
     for result in results[1:]:
         result[0] = 5
     results[0][5] = 2
-    (told,) = task.answers(results, labelled, rows)
-    assert (told["answer"], told["margin"]) == ("bob", -4)
+    (answer,) = task.answers(results, labelled, rows)
+    assert (answer["answer"], answer["margin"]) == ("bob", -4)
 
 
 def test_a_passage_without_tokens_has_no_answer(tokenizer: Tokenizer):
     rows = Table("rows", [{"question": "what ?", "context": " \n", "answers": []}])
     labelled = fresh().examples(rows, tokenizer)
-    (told,) = fresh().answers([np.zeros((5, 2), np.float32)], labelled, rows)
-    assert (told["answer"], told["no_answer"], told["margin"], told["score"]) == ("", True, None, 1)
+    (answer,) = fresh().answers([np.zeros((5, 2), np.float32)], labelled, rows)
+    assert (answer["answer"], answer["no_answer"], answer["margin"], answer["score"]) == ("", True, None, 1)
 
 
 def test_rows_beside_it_change_no_answer_and_no_loss(tokenizer: Tokenizer):

@@ -23,7 +23,8 @@ from clozeworks.inference.answers import predict_outputs, predict_records
 from clozeworks.model import Model
 from clozeworks.optim.settings import Finetune, Train
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.seq2seq import Search, Seq2Seq, Seq2SeqLayer
+from clozeworks.tasks.generation import Search
+from clozeworks.tasks.seq2seq import Seq2Seq, Seq2SeqLayer
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.recipe import make_finetune_recipe
 from clozeworks.train.finetune.train import finetune_run
@@ -85,26 +86,26 @@ def logits(model: Model, task: Seq2Seq, rows: Table, tokenizer: Tokenizer) -> li
     head = model.head("seq2seq")
     assert isinstance(head, Seq2SeqLayer)
     with torch.no_grad():
-        found = head.logits(model.read(batch, (task,)).at(batch))
+        result = head.logits(model.read(batch, (task,)).at(batch))
     owner = batch.token_info.document.flatten()[batch.targets]
     places = [(owner == place).nonzero()[:, 0] for place in np.argsort(np.array(batch.index))]
-    return [(found[at], batch.labels[at]) for at in places]
+    return [(result[at], batch.labels[at]) for at in places]
 
 
 def test_what_is_read_and_what_is_predicted(tokenizer: Tokenizer):
     rows = Table("rows", [{"source": "red old sad", "target": "big new"}])
-    read, told = {}, {}
+    read, predicted = {}, {}
     for form in FORMS:
         one = task_of(form).examples(rows, tokenizer).examples
         read[form] = " ".join(tokenizer.token(t) for t in one.tokens)
-        told[form] = [
+        predicted[form] = [
             (tokenizer.token(t), tokenizer.token(y)) for t, y in zip(one.tokens, one.labels, strict=True) if y >= 0
         ]
         assert one.segment.tolist() == ([0] * 5 + [1] * 3 if form == "decoder" else [0] * 5 + [1] * 2)
     assert read["decoder"] == "[CLS] red old sad [SEP] [CLS] big new"
     assert read["prefix"] == read["causal"] == "[CLS] red old sad [SEP] big new"
-    assert told["decoder"] == [("[CLS]", "big"), ("big", "new"), ("new", "[SEP]")]
-    assert told["prefix"] == told["causal"] == [("[SEP]", "big"), ("big", "new"), ("new", "[SEP]")]
+    assert predicted["decoder"] == [("[CLS]", "big"), ("big", "new"), ("new", "[SEP]")]
+    assert predicted["prefix"] == predicted["causal"] == [("[SEP]", "big"), ("big", "new"), ("new", "[SEP]")]
     order = task_of("prefix").examples(rows, tokenizer).examples.order
     assert order is not None
     assert order.tolist() == [0, 0, 0, 0, 0, 1, 2]
@@ -162,10 +163,10 @@ def test_what_is_written_is_as_likely_as_it_was_read(tokenizer: Tokenizer, form:
     task = task_of(form, search=Search(beams=2)).with_labels(rows)
     model = lively(recipe(tokenizer, task, rows), 3)
     written, _ = predict_outputs(model, task, task.examples(rows, tokenizer, truth=False), "full", 0)
-    told = task.answers(written, task.examples(rows, tokenizer, truth=False), rows)
+    answers = task.answers(written, task.examples(rows, tokenizer, truth=False), rows)
     longer = dataclasses.replace(task, target_length=12)
-    assert sum(one["text"] != "" for one in told) > 4
-    for row, one, answer in zip(rows.rows, written, told, strict=True):
+    assert sum(one["text"] != "" for one in answers) > 4
+    for row, one, answer in zip(rows.rows, written, answers, strict=True):
         if answer["text"]:
             read = Table("x", [{"source": row["source"], "target": answer["text"]}])
             scores, tokens = logits(model, longer, read, tokenizer)[0][0], torch.from_numpy(one[1:]).long()
@@ -184,10 +185,10 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     loaded = cw.load(tmp_path / "run")
     task = loaded.recipe.task
     assert task is not None
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    assert np.mean([one["text"] == row["target"] for one, row in zip(told, dev.rows, strict=True)]) > 0.9
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    assert np.mean([one["text"] == row["target"] for one, row in zip(answers, dev.rows, strict=True)]) > 0.9
     assert loss is not None
-    assert set(told[0]) == {"text", "score"}
+    assert set(answers[0]) == {"text", "score"}
     blank, nothing = predict_records(loaded.model, task, Table("x", [{"source": " "}]), tokenizer, "full")
     assert (blank, nothing) == ([{"text": "", "score": 0.0}], None)
 
@@ -283,8 +284,8 @@ def test_figures(tokenizer: Tokenizer):
     rows = Table(
         "x", [{"source": "a", "target": "The cat sat on the mat."}, {"source": "b", "target": "A dog ran off."}]
     )
-    told = [{"text": "the cat sat on the mat.", "score": 0.0}, {"text": "a dog ran.", "score": 0.0}]
-    figures = Seq2Seq().score(told, rows)
+    answers = [{"text": "the cat sat on the mat.", "score": 0.0}, {"text": "a dog ran.", "score": 0.0}]
+    figures = Seq2Seq().score(answers, rows)
     assert set(figures) == {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
     assert figures["exact_match"] == 0.5
     assert figures["rougeL"] == pytest.approx((1 + 6 / 7) / 2)
@@ -319,13 +320,13 @@ def theirs(ours: Model, name: str, prefix: str, **config: object):
         )
     )  # fmt: skip
     names += tuple((mine.replace("heads.masked_lm", "heads.seq2seq.words"), other) for mine, other in HEAD_NAMES)
-    found = {}
+    results = {}
     for mine, other in names:
         mine = mine.replace("{i}", "0").replace("encoder.", prefix + ".", 1) if mine.startswith("encoder.") else mine
         for end in ("weight", "bias"):
             if f"{mine}.{end}" in state and "pooler" not in mine:
-                found[f"{other.replace('{i}', '0')}.{end}"] = state[f"{mine}.{end}"]
-    missing, unexpected = model.load_state_dict(found, strict=False)
+                results[f"{other.replace('{i}', '0')}.{end}"] = state[f"{mine}.{end}"]
+    missing, unexpected = model.load_state_dict(results, strict=False)
     assert not [key for key in unexpected if not key.startswith("cls.")]
     assert not [key for key in missing if "position_ids" not in key and "pooler" not in key and ".decoder." not in key]
     model.tie_weights()

@@ -34,10 +34,10 @@ def batch():
 def test_the_last_the_largest_and_the_mean():
     x, texts = read()
     expected = torch.stack([torch.cat([text[-1], text.amax(0), text.mean(0)]) for text in texts])
-    found = Summary("concat", None).build(WIDTH)(x, Hidden(x), batch())
-    torch.testing.assert_close(found, expected)
-    slopes = torch.randn_like(found)
-    torch.testing.assert_close(*(torch.autograd.grad((each * slopes).sum(), x)[0] for each in (found, expected)))
+    actual = Summary("concat", None).build(WIDTH)(x, Hidden(x), batch())
+    torch.testing.assert_close(actual, expected)
+    slopes = torch.randn_like(actual)
+    torch.testing.assert_close(*(torch.autograd.grad((each * slopes).sum(), x)[0] for each in (actual, expected)))
     assert Summary("concat", None).out_width(WIDTH) == 3 * WIDTH
     assert Summary("concat", None).read_positions(batch()) is None
 

@@ -89,11 +89,11 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     assert isinstance(task, Tag)
     assert task.labels == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert (task.scheme, task.metric) == ("BIO", "f1")
-    told, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    figures = task.score(told, dev)
+    answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
+    figures = task.score(answers, dev)
     assert figures == {name: done.heldout[name] for name in ("accuracy", "precision", "recall", "f1")}
     assert loss is not None
-    assert all(0 < score <= 1 for one in told for score in one["scores"])
+    assert all(0 < score <= 1 for one in answers for score in one["scores"])
     (again,), none = predict_records(
         loaded.model, task, Table("t", [{"tokens": ["the", "york", "city"]}]), tokenizer, "full"
     )
@@ -162,8 +162,8 @@ def test_no_word_is_lost_and_none_counts_twice(tokenizer: Tokenizer, kind: str, 
     assert not examples.special[asked].any()
     assert (len(labelled) > 10) == (length < 64 and kind != "chain")
     model = build(recipe(tokenizer, task, rows)).eval()
-    told, _ = predict_records(model, task, rows, tokenizer, "full")
-    assert [len(one["tags"]) for one in told] == [len(row["tokens"]) for row in rows.rows]
+    answers, _ = predict_records(model, task, rows, tokenizer, "full")
+    assert [len(one["tags"]) for one in answers] == [len(row["tokens"]) for row in rows.rows]
 
 
 def test_a_chain_goes_through_all_windows_of_its_row(tokenizer: Tokenizer):
@@ -206,8 +206,8 @@ def test_the_first_piece_is_believed(tokenizer: Tokenizer):
     task = fresh(pieces="all").with_labels(rows)
     labelled = task.examples(rows, tokenizer)
     many = int((labelled.examples.labels != NOTHING).sum())
-    told = np.array([[0, 0.9], *[[1, 0.5]] * (many - 2), [1, 0.8]])
-    (answer,) = task.answers([told], labelled, rows)
+    outputs = np.array([[0, 0.9], *[[1, 0.5]] * (many - 2), [1, 0.8]])
+    (answer,) = task.answers([outputs], labelled, rows)
     assert answer == {"tags": ["A", "C"], "scores": [0.9, 0.8]}
 
 
@@ -219,8 +219,8 @@ def test_a_chain_keeps_to_the_scheme(tokenizer: Tokenizer):
     for task in (free, bound):
         model = build(recipe(tokenizer, task, rows)).eval()
         torch.nn.init.normal_(model.get_parameter("heads.tag.out.weight"), 0, 3)
-        told, _ = predict_records(model, task, rows, tokenizer, "full")
-        tags = [["O", *one["tags"]] for one in told]
+        answers, _ = predict_records(model, task, rows, tokenizer, "full")
+        tags = [["O", *one["tags"]] for one in answers]
         pairs = [(a, b) for row in tags for a, b in itertools.pairwise(row)]
         broken[task is bound] = sum(b[0] == "I" and a[1:] != b[1:] for a, b in pairs)
     assert broken[False] > 0
@@ -269,8 +269,8 @@ def test_plain_tags_have_no_entities(tokenizer: Tokenizer, tmp_path: Path):
     assert done.heldout is not None
     assert done.heldout["accuracy"] > 0.95
     assert done.heldout["f1"] > 0.95
-    told, _ = predict_records(cw.load(tmp_path / "run").model, task, rows, tokenizer, "full")
-    assert set(told[0]) == {"tags", "scores"}
+    answers, _ = predict_records(cw.load(tmp_path / "run").model, task, rows, tokenizer, "full")
+    assert set(answers[0]) == {"tags", "scores"}
 
 
 def test_the_scheme_is_read_off_the_rows():
@@ -285,8 +285,8 @@ def test_rows_with_little_in_them(tokenizer: Tokenizer):
     rows = [{"tokens": []}, {"tokens": ["the", "\x01", ""]}, {"tokens": ["the", "york" * 40, "in"]}, {"tokens": "a b"}]
     task = fresh(12).with_labels(table())
     model = build(recipe(tokenizer, task, table())).eval()
-    told, _ = predict_records(model, task, Table("rows", rows), tokenizer, "full")
-    assert [len(one["tags"]) for one in told] == [0, 3, 3, 2]
+    answers, _ = predict_records(model, task, Table("rows", rows), tokenizer, "full")
+    assert [len(one["tags"]) for one in answers] == [0, 3, 3, 2]
     assert predict_records(model, task, Table("rows", rows[:1]), tokenizer, "full")[0] == [
         {"tags": [], "scores": [], "entities": []}
     ]
@@ -325,12 +325,12 @@ def test_every_family_is_trained_and_answers(family: str, tmp_path: Path):
     assert done.heldout is not None
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
-    told, loss = predict_records(loaded.model, task, data, tokenizer, given.reading, truth=True)
+    answers, loss = predict_records(loaded.model, task, data, tokenizer, given.reading, truth=True)
     assert loss == pytest.approx(done.heldout["loss"], rel=1e-4)
-    assert [len(one["tags"]) for one in told] == list(map(len, rows))
+    assert [len(one["tags"]) for one in answers] == list(map(len, rows))
     (alone,), _ = predict_records(loaded.model, task, data.some([7]), tokenizer, given.reading)
     hashed = family.startswith("reformer")  # tokens of the rows beside it may push some out of a chunk
-    np.testing.assert_allclose(alone["scores"], told[7]["scores"], atol=1e-2 if hashed else 1e-5)
+    np.testing.assert_allclose(alone["scores"], answers[7]["scores"], atol=1e-2 if hashed else 1e-5)
 
 
 def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_path: Path):
@@ -388,8 +388,8 @@ def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path:
     changed = {name for (name, a), b in pairs if not a.equal(b)}
     assert any(name.startswith("heads.tag.task_encoder.readers.1.back.") for name in changed)
     assert all(name.startswith("heads.tag.") for name in changed)
-    told = after.predict([{"tokens": row["tokens"]} for row in rows.rows])
-    assert task.score(told, rows)["f1"] > 0.9
+    answers = after.predict([{"tokens": row["tokens"]} for row in rows.rows])
+    assert task.score(answers, rows)["f1"] > 0.9
     ids = torch.tensor([tokenizer.encode(["the anna sees"])[0].ids.tolist()])
     assert after.forward(ids).logits.shape == (1, ids.shape[1], len(task.labels))
 

@@ -20,14 +20,14 @@ def test_one_text_and_two(tokenizer: Tokenizer):
     one = InputTemplate().lay(tokenizer, [a]).examples
     assert [tokenizer.token(t) for t in one.tokens] == ["[CLS]", "a", "b", "c", "[SEP]"]
     assert one.segment.tolist() == [0] * 5
-    laid = InputTemplate().lay(tokenizer, [a, b], [b, a])
-    two = laid.examples
+    filled = InputTemplate().lay(tokenizer, [a, b], [b, a])
+    two = filled.examples
     assert [tokenizer.token(t) for t in two.tokens[:8]] == ["[CLS]", "a", "b", "c", "[SEP]", "d", "e", "[SEP]"]
     assert two.segment[:8].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert two.first.tolist() == [0, 8, 16]
-    assert laid.side[:8].tolist() == [-1, 0, 0, 0, -1, 1, 1, -1]
-    assert laid.at[:8].tolist() == [-1, 0, 1, 2, -1, 0, 1, -1]
-    assert two.special.tolist() == (laid.side < 0).tolist()
+    assert filled.side[:8].tolist() == [-1, 0, 0, 0, -1, 1, 1, -1]
+    assert filled.at[:8].tolist() == [-1, 0, 1, 2, -1, 0, 1, -1]
+    assert two.special.tolist() == (filled.side < 0).tolist()
 
 
 def test_a_summary_that_comes_last_has_a_segment_of_its_own(tokenizer: Tokenizer):

@@ -12,10 +12,10 @@ def test_every_word_is_answered_once_and_has_words_beside_it(data: st.DataObject
     room = data.draw(st.integers(1, 40))
     sizes = np.array(data.draw(st.lists(st.integers(1, room), max_size=60)), np.int64)
     overlap = data.draw(st.integers(0, room // 2))
-    found = windows(sizes, room, overlap)
-    assert [word for each in found for word in range(each.own, each.done)] == list(range(len(sizes)))
+    cut = windows(sizes, room, overlap)
+    assert [word for each in cut for word in range(each.own, each.done)] == list(range(len(sizes)))
     longest = sizes.max(initial=0)
-    for each in found:
+    for each in cut:
         assert each.begin <= each.own < each.done <= each.end
         assert sizes[each.begin : each.end].sum() <= room
         if longest <= room - overlap:  # words that are no longer than what two windows do not share

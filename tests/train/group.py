@@ -59,17 +59,17 @@ def trained(world: ProcessGroup, data: str, name: str, **train: object) -> tuple
     world.place(model)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
-    found: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
+    results: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
     policy = Policy(clip=1.0, seed=3, group=world)
     for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, policy=policy):
-        found["loss"].append(step.loss)
-        found["norm"].append(step.grad_norm)
-        found["tokens"].append(step.tokens)
-        found["metrics"].append(step.metrics)
-        found["examples"].append(world.joined(step.examples))
+        results["loss"].append(step.loss)
+        results["norm"].append(step.grad_norm)
+        results["tokens"].append(step.tokens)
+        results["metrics"].append(step.metrics)
+        results["examples"].append(world.joined(step.examples))
     batch = next(feed)[0]
     feed.close()  # pyright: ignore[reportAttributeAccessIssue]
-    return found, model, adam, batch
+    return results, model, adam, batch
 
 
 def main(data: str, out: str) -> None:
@@ -81,7 +81,7 @@ def main(data: str, out: str) -> None:
 
 
 def checked(world: ProcessGroup, way: str, names: list[str], data: str, out: str) -> None:
-    report: dict[str, Any] = {"told": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
+    report: dict[str, Any] = {"first": world.first(lambda: {"rank": world.rank}), "joined": world.joined((world.rank,))}
     for name in names:
         report[name], model, adam, batch = trained(world, data, name)
         run = Path(out) / f"{way}-{name}"

@@ -65,12 +65,12 @@ def group(size: int, *words: object) -> None:
 def alone(data: Path) -> dict[str, Any]:
     """Each optimizer in one process: (figures, weights, state of the optimizer)."""
     torch.set_num_threads(1)
-    found = {}
+    results = {}
     for name in EACH:
         figures, model, adam, _ = trained(ProcessGroup(), str(data), name)
         weights = {key: value.detach() for key, value in model.named_parameters()}
-        found[name] = figures, weights, parameter_groups.read_state(model, adam)
-    return found
+        results[name] = figures, weights, parameter_groups.read_state(model, adam)
+    return results
 
 
 @pytest.fixture(scope="module")
@@ -83,19 +83,19 @@ def two(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("way", ["replicate", "shard"])
 def test_two_processes_give_what_one_gives(way: str, two: Path, alone: dict[str, Any]):
     report = json.loads((two / f"{way}.json").read_text())
-    assert report["told"] == {"rank": 0}
+    assert report["first"] == {"rank": 0}
     assert report["joined"] == [0, 1]
     assert report["totals"] == [1, 2]
     assert report["stopping"] == signal.SIGTERM, "a process that is asked to stop stops all"
     for name in EACH:
         if name not in report:
             continue
-        (one, weights, state), found = alone[name], report[name]
-        assert found["tokens"] == one["tokens"]
-        assert [tuple(each) for each in found["examples"]] == one["examples"], "another order"
-        assert found["loss"] == pytest.approx(one["loss"], abs=1e-5), name
-        assert found["norm"] == pytest.approx(one["norm"], abs=1e-5), name
-        for a, b in zip(found["metrics"], one["metrics"], strict=True):
+        (one, weights, state), result = alone[name], report[name]
+        assert result["tokens"] == one["tokens"]
+        assert [tuple(each) for each in result["examples"]] == one["examples"], "another order"
+        assert result["loss"] == pytest.approx(one["loss"], abs=1e-5), name
+        assert result["norm"] == pytest.approx(one["norm"], abs=1e-5), name
+        for a, b in zip(result["metrics"], one["metrics"], strict=True):
             assert a == pytest.approx(b, abs=1e-5)
         saved = checkpoint.newest(two / f"{way}-{name}")
         assert saved is not None
@@ -195,13 +195,13 @@ def reference(recipe_file: Path, data: Path, tmp_path_factory: pytest.TempPathFa
 
 def same(run: Path, reference: Path) -> None:
     """Weights and logged losses, whatever happened on the way."""
-    found, wanted = checkpoint.newest(run), checkpoint.newest(reference)
-    assert found is not None
+    newest, wanted = checkpoint.newest(run), checkpoint.newest(reference)
+    assert newest is not None
     assert wanted is not None
-    assert (found.step, found.state["position"]) == (wanted.step, wanted.state["position"])
+    assert (newest.step, newest.state["position"]) == (wanted.step, wanted.state["position"])
     for file in (checkpoint.MODEL, checkpoint.OPTIMIZER):
         for key, value in wanted.tensors(file).items():
-            torch.testing.assert_close(found.tensors(file)[key], value, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(newest.tensors(file)[key], value, rtol=1e-5, atol=1e-5)
     rows = [{row["step"]: row["loss"] for row in metrics_log.read(each / "metrics.jsonl")} for each in (run, reference)]
     assert rows[0] == pytest.approx(rows[1], abs=1e-5)
 
@@ -222,16 +222,16 @@ def until(child: subprocess.Popen[str], run: Path, step: int) -> None:
 
 def ranks(child: subprocess.Popen[str]) -> dict[int, int]:
     """Process ids of its children by rank."""
-    found = {}
+    results = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if int((folder / "stat").read_text().rpartition(")")[2].split()[1]) != child.pid:
                 continue
             values = dict(v.split("=", 1) for v in (folder / "environ").read_text().split("\0") if "=" in v)
-            found[int(values["RANK"])] = int(folder.name)
+            results[int(values["RANK"])] = int(folder.name)
         except (OSError, KeyError):
             continue
-    return found
+    return results
 
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are found in /proc")
@@ -240,7 +240,7 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="pr
 @pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("way", ["replicate", "shard"])
-def test_a_run_goes_on_after_a_lost_process(way, recipe_file, data, reference, tmp_path):
+def test_a_run_continues_after_a_lost_process(way, recipe_file, data, reference, tmp_path):
     run = tmp_path / "run"
     child = started(command(run, data, recipe_file, "--processes", 2, "--set", f"train.parallel={way}"))
     try:
@@ -259,7 +259,7 @@ def test_a_run_goes_on_after_a_lost_process(way, recipe_file, data, reference, t
 @pytest.mark.slow
 @needs_proc
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_stopped_it_saves_and_another_number_of_processes_goes_on(number, recipe_file, data, reference, tmp_path):
+def test_stopped_it_saves_and_another_number_of_processes_continues(number, recipe_file, data, reference, tmp_path):
     run = tmp_path / "run"
     words = [(2, "replicate", None), (3, "shard", None), (2, "shard", 1), (1, "replicate", None)]
     for at, (size, way, rank) in enumerate(words):
@@ -299,7 +299,7 @@ def test_torchrun_starts_it_too(recipe_file, data, reference, tmp_path):
 
 
 @pytest.mark.slow
-def test_bad_input_is_told_once(recipe_file, data, reference, tmp_path):
+def test_bad_input_is_reported_once(recipe_file, data, reference, tmp_path):
     child = started(command(reference, data, recipe_file, "--processes", 2, "--set", "train.learning_rate=5"))
     out, err = child.communicate(timeout=LIMIT)
     assert (child.returncode, out) == (2, "")

@@ -81,7 +81,7 @@ def test_skipped_steps_to_the_end_are_a_run_that_diverged(run: Path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "message"),
     [
         ("run.json", b"{", "run.json cannot be read"),
         ("run.json", b"[]", "run.json is no object"),
@@ -93,11 +93,11 @@ def test_skipped_steps_to_the_end_are_a_run_that_diverged(run: Path):
         ("metrics.jsonl", b'{"step": 1}\nnonsense\n{"step": 2, "loss": NaN}\n', "metrics.jsonl has 1 damaged line"),
     ],
 )
-def test_damage_is_told_and_the_rest_still_read(run: Path, name: str, content: bytes | None, told: str):
+def test_damage_is_reported_and_the_rest_still_read(run: Path, name: str, content: bytes | None, message: str):
     (run / name).unlink() if content is None else (run / name).write_bytes(content)
     one = only(run)
     assert one.state == "damaged"
-    assert told in " ".join(one.damage)
+    assert message in " ".join(one.damage)
     assert one.checkpoint == 12
     json.dumps(one.loss, allow_nan=False)
 

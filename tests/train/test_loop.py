@@ -1,6 +1,9 @@
 """One step is one step however it is cut, laid out or padded; what is not finite changes nothing."""
 
+import contextlib
 import copy
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +11,7 @@ import pytest
 import torch
 
 from clozeworks.core.batch import Batch
+from clozeworks.core.dropout import DropoutKey
 from clozeworks.core.errors import InputError
 from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Epoch, Row, Source, collate
@@ -19,9 +23,11 @@ from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.optim import parameter_groups
 from clozeworks.optim.guard import PATIENCE
 from clozeworks.recipe import Recipe, build
-from clozeworks.train.loop import Policy, accumulate, fit
+from clozeworks.recipes import named
+from clozeworks.train.loop import Policy, accumulate, fit, make_dropout_keys
 from clozeworks.train.pretrain import fit_to_data
 from clozeworks.train.step import Step
+from tests.test_golden import shrink
 
 
 def loader(recipe: Recipe, data: Path, micro_tokens: int | None) -> Loader:
@@ -50,9 +56,11 @@ def distance(one: Model, other: Model) -> float:
     return max(float((a - b).detach().abs().max()) for a, b in pairs)
 
 
-def gradients(model: Model, micro: list[Batch]) -> tuple[dict[str, float], list[torch.Tensor]]:
+def gradients(
+    model: Model, micro: list[Batch], keys: Sequence[DropoutKey | None] | None = None
+) -> tuple[dict[str, float], list[torch.Tensor]]:
     model.zero_grad(set_to_none=True)
-    means = accumulate(model, micro, [None] * len(micro))
+    means = accumulate(model, micro, keys or [None] * len(micro))
     grads = [p.grad if p.grad is not None else torch.zeros_like(p) for p in model.parameters()]
     return {name: float(value) for name, value in means.items()}, [g.clone() for g in grads]
 
@@ -83,6 +91,22 @@ def test_accumulation_is_one_big_batch(tiny, data: Path, dropout: bool):
             assert a.metrics == pytest.approx(b.metrics, rel=1e-6)
             assert (a.loss, a.grad_norm) == pytest.approx((b.loss, b.grad_norm), rel=1e-5)
             assert (a.tokens, a.examples) == (b.tokens, b.examples)
+
+
+@pytest.mark.parametrize(
+    "name", ["bert_mini", "spanbert_mini", "xlnet_mini", "gpt_mini", "longformer_mini", "reformer_mini"]
+)
+def test_a_step_drops_the_same_however_it_is_cut(name: str, data: Path):
+    recipe = fit_to_data(shrink(named()[name]()), Tokenizer.load(data))
+    model, results, widths = build(recipe), [], []
+    for pieces in (1, 8):
+        with contextlib.closing(loader(recipe, data, recipe.train.batch_tokens // pieces).steps()) as steps:  # pyright: ignore[reportArgumentType]
+            micro = next(itertools.islice(steps, 2, None))[0]
+        assert len(micro) == pieces
+        widths.append({batch.tokens.shape[1] for batch in micro})
+        results.append(gradients(model, micro, make_dropout_keys(micro, 0, 1)))
+    assert widths[0] == widths[1]
+    assert_same(*results)
 
 
 @pytest.mark.parametrize("length", [32, 300])  # beyond 256 packed rows take the path by document
@@ -281,9 +305,9 @@ print(json.dumps({"types": sorted(types), **out}))
 
 def test_bf16_is_near_fp32_and_leaves_the_weights_in_fp32():
     # In a child: on some machines bf16 is an illegal instruction unless the instruction set is capped.
-    found = doctor.run_child(BF16, isa=doctor.SAFE_ISA)
-    if found.get("died", "").startswith("SIG"):
-        pytest.skip(f"no bf16 here: {found['died']}")
-    assert found["types"] == ["torch.float32"]
-    assert found["bf16"] == pytest.approx(found["fp32"], rel=0.02)
-    assert found["bf16"] != found["fp32"]
+    result = doctor.run_child(BF16, isa=doctor.SAFE_ISA)
+    if result.get("died", "").startswith("SIG"):
+        pytest.skip(f"no bf16 here: {result['died']}")
+    assert result["types"] == ["torch.float32"]
+    assert result["bf16"] == pytest.approx(result["fp32"], rel=0.02)
+    assert result["bf16"] != result["fp32"]

@@ -77,7 +77,7 @@ def streamed(tiny, **train):
     return recipe
 
 
-def test_a_stream_goes_on_from_any_step(tiny, data: Path):
+def test_a_stream_continues_from_any_step(tiny, data: Path):
     corpora, vocabulary = [(Corpus.open(data), 1.0)], Tokenizer.load(data).vocabulary()
     recipe = streamed(tiny, batch_tokens=256, micro_tokens=64)
     whole = list(PretrainingBatches(recipe, corpora, vocabulary))
@@ -121,7 +121,7 @@ def test_held_out_rows_of_a_stream_keep_their_lanes(tiny, data: Path):
         assert limit is None or len(flat) == max(limit // 16 // 8, 1) * 8
 
 
-def test_pairs_that_are_cut_are_told(tiny, tmp_path: Path):
+def test_pairs_that_are_cut_are_reported(tiny, tmp_path: Path):
     words = TEXT.split()[:14]
     documents = [Document(sentences=[" ".join(words[: 3 + n % 9]), " ".join(words[n % 4 :])]) for n in range(40)]
     prepare(documents, tmp_path / "pairs", vocab=330, heldout=0)

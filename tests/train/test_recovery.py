@@ -217,19 +217,19 @@ def test_the_best_is_found_again_after_a_restart(tiny: Tiny, data: Path, tmp_pat
 def test_a_hopeless_run_stops_with_all_it_knows(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setattr(setup, "learning_rate", ruinous(set(range(18, STEPS)), math.nan))
     out = tmp_path / "run"
-    with pytest.raises(InputError) as told:
+    with pytest.raises(InputError) as refused:
         pretrain(made(tiny), [(data, 1.0)], out, progress=False)
-    assert "(not finite), and so for 3 steps in a row, after going back 2 times (examples " in str(told.value)
-    step = int(told.value.where.removeprefix("step "))
-    assert f"see `clozeworks examples --run {out} --step {step}`" in told.value.todo
+    assert "(not finite), and so for 3 steps in a row, after going back 2 times (examples " in str(refused.value)
+    step = int(refused.value.where.removeprefix("step "))
+    assert f"see `clozeworks examples --run {out} --step {step}`" in refused.value.todo
     last = rows(out)[-1]
     assert (last["step"], last["reason"]) == (step, "not finite")
-    found = checkpoint.newest(out)
-    assert found is not None
-    assert all(tensor.isfinite().all() for tensor in found.tensors().values()), "what is kept is sound"
+    newest = checkpoint.newest(out)
+    assert newest is not None
+    assert all(tensor.isfinite().all() for tensor in newest.tensors().values()), "what is kept is sound"
     with pytest.raises(InputError) as again:
         pretrain(made(tiny), [(data, 1.0)], out, progress=False)
-    assert str(again.value) == str(told.value)
+    assert str(again.value) == str(refused.value)
 
 
 def test_without_a_guard_a_spike_is_trained_on(tiny: Tiny, data: Path, tmp_path: Path):

@@ -79,10 +79,10 @@ def test_a_run_writes_what_it_promises(whole: Path, data: Path, tiny: Tiny):
 
 
 def test_metrics_say_what_the_design_lists(whole: Path):
-    found = metrics_log.read(whole / "metrics.jsonl")
-    trained = [row for row in found if "split" not in row]
+    result = metrics_log.read(whole / "metrics.jsonl")
+    trained = [row for row in result if "split" not in row]
     assert [row["step"] for row in trained] == [1, 2, 4, 6, 8, 10, 12, 14]
-    assert [row["step"] for row in found if row.get("split") == "heldout"] == [6, 12, 14]
+    assert [row["step"] for row in result if row.get("split") == "heldout"] == [6, 12, 14]
     fields = {"step", "loss", "learning_rate", "tokens", "tokens_per_second", "tokens_per_cpu_second",
               "data_wait_share", "peak_memory_mb", "masked_lm", "sentence_pair", "masked_accuracy",
               "pair_accuracy"}  # fmt: skip
@@ -312,7 +312,7 @@ def command(recipe: Recipe, data: Path, out: Path, steps: int, code: str = RUN) 
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
 )
-def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
+def test_a_signal_finishes_the_step_saves_and_says_how_to_continue(
     data: Path, tiny: Tiny, tmp_path: Path, number: signal.Signals, code: int
 ):
     run = tmp_path / "run"
@@ -320,11 +320,11 @@ def test_a_signal_finishes_the_step_saves_and_says_how_to_go_on(
     child.send_signal(number)
     out, error = child.communicate(timeout=60)
     assert child.returncode == code, error
-    found = checkpoint.newest(run)
-    assert found is not None
-    assert 3 <= found.step < 40_000
-    assert rows(run)[-1]["step"] == found.step
-    assert f"stopped at step {found.step:,} of 40,000; run the same command again to resume" in out
+    newest = checkpoint.newest(run)
+    assert newest is not None
+    assert 3 <= newest.step < 40_000
+    assert rows(run)[-1]["step"] == newest.step
+    assert f"stopped at step {newest.step:,} of 40,000; run the same command again to resume" in out
 
 
 @pytest.mark.slow

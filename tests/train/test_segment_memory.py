@@ -76,7 +76,7 @@ def test_accumulation_is_one_batch(data: Path):
         torch.testing.assert_close(theirs.state(), recall.state(), atol=1e-5, rtol=1e-4)
 
 
-def test_the_memory_is_of_use_and_goes_on_within_a_step(data: Path):
+def test_the_memory_is_of_use_and_continues_within_a_step(data: Path):
     """Two time steps in one update: the second remembers the first."""
     losses = [trained(remembering(memory=memory, batch_tokens=2 * LANES * LENGTH), data, 1, dropout=False)[1][0].loss
               for memory in (0, LENGTH)]  # fmt: skip
@@ -288,9 +288,9 @@ def steady(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 def same(run: Path, reference: Path) -> None:
-    found, wanted = run / "step-00000012", reference / "step-00000012"
+    result, wanted = run / "step-00000012", reference / "step-00000012"
     names = (checkpoint.MODEL, checkpoint.MEMORY)
-    kept = [checkpoint.verify(found).tensors(name) for name in names]
+    kept = [checkpoint.verify(result).tensors(name) for name in names]
     torch.testing.assert_close(kept, [checkpoint.verify(wanted).tensors(name) for name in names], atol=1e-5, rtol=1e-4)
     rows = [{row["step"]: row["loss"] for row in metrics_log.read(each / "metrics.jsonl")} for each in (run, reference)]
     assert rows[0] == pytest.approx(rows[1], abs=1e-5)

@@ -41,8 +41,8 @@ def test_all_that_they_try_on_an_estimator_of_texts():
 
 
 def data(count: int = 64, seed: int = 0) -> tuple[list[str], list[str]]:
-    found = rows(count, seed)
-    return [row["text"] for row in found], [row["label"] for row in found]
+    result = rows(count, seed)
+    return [row["text"] for row in result], [row["label"] for row in result]
 
 
 def made(road: Path, **more: object) -> "cw.TextClassifier":
@@ -93,9 +93,9 @@ def test_it_survives_a_copy(fitted: "cw.TextClassifier"):
 def test_classes_of_any_type_keep_their_order(road: Path):
     texts = [f"the {word}" for word in ("fox", "hen", "tree", "stone") * 3]
     for classes in (list(range(-1, 11)), [True, False] * 6, np.arange(12) * 1.0):
-        found = made(road, epochs=1).fit(texts, classes)
-        assert found.classes_.tolist() == sorted(set(np.asarray(classes).tolist()))
-        assert found.predict(texts).dtype == np.asarray(classes).dtype
+        result = made(road, epochs=1).fit(texts, classes)
+        assert result.classes_.tolist() == sorted(set(np.asarray(classes).tolist()))
+        assert result.predict(texts).dtype == np.asarray(classes).dtype
 
 
 def test_it_goes_into_a_search_and_a_pipeline(road: Path):

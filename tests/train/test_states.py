@@ -53,7 +53,7 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(whole: Path, data: Path, tmp_path: Path):
+def test_a_stopped_run_continues_bit_for_bit(whole: Path, data: Path, tmp_path: Path):
     kept = load_file(whole / "step-00000005" / checkpoint.MEMORY)
     assert kept["stream"].tolist() == list(range(LANES))
     assert kept["layer.0.h"].shape == (LANES, WIDTH)
@@ -133,7 +133,7 @@ def test_one_way_alone_is_an_ordinary_language_model(data: Path):
     """A recurrent stack with a table of words and the usual loss."""
     r = reading()
     r.encoder.stack = Stack(2, Block(LSTM(), None, norm=None, dropout=0.0), memory=1)
-    r.encoder.embed.words, r.objective.losses = None, (NextToken(),)
+    r.encoder.embed.words, r.objective.losses, r.start = None, (NextToken(),), ()  # without a bias that has a prior
     r.objective.segments = Stream(LENGTH, LANES)
     spec.check(r, "r")
     assert r.reading == "causal"

@@ -17,7 +17,9 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.text import evaluate_text
 from clozeworks.exchange import checkpoint
 from clozeworks.inference.text_encoder import TextEncoder
+from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.objectives.losses.attention_scores import AttentionScores
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
@@ -25,7 +27,7 @@ from clozeworks.objectives.losses.hidden_states import HiddenStates
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.relations import Relations
 from clozeworks.objectives.losses.soft_targets import SoftTargets
-from clozeworks.objectives.segments import FullSentences
+from clozeworks.objectives.segments import FullSentences, PairStream
 from clozeworks.optim.settings import Distil
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import take_layers
@@ -93,19 +95,19 @@ def test_every_loss_is_logged_and_measured(whole: Path):
 
 
 def test_the_positions_are_still_the_teachers(whole: Path, teacher: TextEncoder):
-    found = checkpoint.newest(whole)
-    assert found is not None
+    newest = checkpoint.newest(whole)
+    assert newest is not None
     name = "encoder.embed.positions.table.weight"
-    assert torch.equal(found.tensors()[name], dict(teacher.model.named_parameters())[name])
-    assert not any("positions" in key for key in found.tensors(checkpoint.OPTIMIZER))
+    assert torch.equal(newest.tensors()[name], dict(teacher.model.named_parameters())[name])
+    assert not any("positions" in key for key in newest.tensors(checkpoint.OPTIMIZER))
 
 
 def test_the_student_does_without_the_teacher(whole: Path, data: Path):
-    found = evaluate_text(cw.load(whole), data)
+    result = evaluate_text(cw.load(whole), data)
     row = [row for row in metrics_log.read(whole / "metrics.jsonl") if row.get("split") == "heldout"][-1]
-    assert found["masked_lm"] == pytest.approx(row["masked_lm"], rel=1e-5)
-    assert found["loss"] == pytest.approx(2 * found["masked_lm"])
-    assert "soft_targets" not in found
+    assert result["masked_lm"] == pytest.approx(row["masked_lm"], rel=1e-5)
+    assert result["loss"] == pytest.approx(2 * result["masked_lm"])
+    assert "soft_targets" not in result
 
 
 def test_resumed_is_uninterrupted(whole: Path, data: Path, teacher: TextEncoder, tmp_path: Path):
@@ -144,8 +146,12 @@ def small(positions: int) -> dict[str, object]:
 
 
 def with_heads(heads: int) -> dict[str, object]:
+    return with_mixer(Attention(heads))
+
+
+def with_mixer(mixer: Mixer) -> dict[str, object]:
     r = teacher_recipe()
-    r.encoder.stack.block_at(0).mixer = Attention(heads)
+    r.encoder.stack.block_at(0).mixer = mixer
     return {"stack": r.encoder.stack}
 
 
@@ -155,6 +161,11 @@ WRONG = {
     "width": ({"width": 64}, HiddenCosine(), r"losses\.1 = width 32, and teacher has 64"),
     "map": ({"width": 64}, HiddenStates(), r"losses\.1\.width = None: teacher has hidden states of width 64"),
     "heads": (with_heads(4), AttentionScores(), "2 heads, and teacher has 4"),
+    "hashing": (
+        with_mixer(LSH(2)),
+        Relations(),
+        "teacher has layers without heads, or whose heads score some pairs alone",
+    ),
     "relations": (with_heads(4), Relations(), "2 heads, and teacher has 4"),
 }
 
@@ -167,6 +178,20 @@ def test_a_teacher_that_does_not_fit_is_refused(case: str, tokenizer: Tokenizer)
     wrong = teacher_recipe(tokenizer, **encoder)
     with pytest.raises(InputError, match=said):
         check_teacher(r, tokenizer, TextEncoder(None, tokenizer, wrong))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_teacher_that_lacks_the_segments_of_the_examples_is_refused(tokenizer: Tokenizer, teacher: TextEncoder):
+    r = student()
+    r.objective.segments = PairStream(32, reuse=12)
+    with pytest.raises(RecipeError, match=r"teacher\.encoder\.embed\.segments = 2: examples of PairStream have 3"):
+        check_teacher(r, tokenizer, teacher)
+
+
+def test_attention_behind_a_memory_is_not_compared():
+    r = cw.recipe("transformer_xl_mini")
+    r.objective.losses = (*r.objective.losses, AttentionScores())
+    with pytest.raises(RecipeError, match=r"AttentionScores: pairs within a row are compared, and the stack also"):
+        spec.check(r, r.name)
 
 
 def test_a_teacher_without_words_is_refused(tokenizer: Tokenizer, teacher: TextEncoder):

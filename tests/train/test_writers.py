@@ -95,9 +95,9 @@ def curves(place: Path) -> dict[str, list[tuple[int, float]]]:
         EventAccumulator,
     )
 
-    found = EventAccumulator(str(place))
-    found.Reload()
-    return {tag: [(event.step, event.value) for event in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+    result = EventAccumulator(str(place))
+    result.Reload()
+    return {tag: [(event.step, event.value) for event in result.Scalars(tag)] for tag in result.Tags()["scalars"]}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -112,9 +112,9 @@ def test_tensorboard_holds_the_run_and_not_a_step_twice(data: Path, tmp_path: Pa
     pretrain(tiny_recipe(), [(data, 1.0)], run, progress=False, writers=named(["tensorboard"], run))
     rows = metrics_log.read(run / "metrics.jsonl")
     expected = [(row["step"], pytest.approx(row["loss"])) for row in rows if "split" not in row]
-    found = curves(run / "tensorboard")
-    assert found["train/loss"] == expected
-    assert [step for step, _ in found["heldout/loss"]] == [6, 12]
+    actual = curves(run / "tensorboard")
+    assert actual["train/loss"] == expected
+    assert [step for step, _ in actual["heldout/loss"]] == [6, 12]
 
 
 # ---- Weights & Biases, as far as the adapter goes

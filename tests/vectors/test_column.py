@@ -10,19 +10,19 @@ def test_what_is_appended_comes_back(in_memory, tmp_path):
     parts = [np.arange(n) for n in (3, 0, 5, 11)]
     for part in parts:
         column.append(part)
-    found = column.array()
-    assert found.dtype == np.int32
-    assert np.array_equal(found, np.concatenate(parts))
-    assert column.size == len(found) == 19
-    assert isinstance(found, np.memmap) == (in_memory < 19 * 4)
+    result = column.array()
+    assert result.dtype == np.int32
+    assert np.array_equal(result, np.concatenate(parts))
+    assert column.size == len(result) == 19
+    assert isinstance(result, np.memmap) == (in_memory < 19 * 4)
     assert not list(tmp_path.iterdir())  # a file without a name
 
 
 def test_the_file_outlives_the_column(tmp_path):
-    found = Column(np.int64, tmp_path, 0)
-    found.append(np.arange(1000))
-    found = found.array()
-    assert found.sum() == 499500
+    column = Column(np.int64, tmp_path, 0)
+    column.append(np.arange(1000))
+    column = column.array()
+    assert column.sum() == 499500
 
 
 def test_nothing_at_all():
@@ -30,5 +30,5 @@ def test_nothing_at_all():
 
 
 def test_pieces_cover_everything_once():
-    found = list(pieces(2 * PIECE + 5))
-    assert [(each.start, each.stop) for each in found] == [(0, PIECE), (PIECE, 2 * PIECE), (2 * PIECE, 2 * PIECE + 5)]
+    result = list(pieces(2 * PIECE + 5))
+    assert [(each.start, each.stop) for each in result] == [(0, PIECE), (PIECE, 2 * PIECE), (2 * PIECE, 2 * PIECE + 5)]

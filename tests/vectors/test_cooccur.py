@@ -21,43 +21,43 @@ def text(seed: int = 0, sentences: int = 300, vocab: int = 200) -> Words:
 
 
 def plain(words: Words, window: int, both: bool, even: bool = False) -> dict[tuple[str, str], float]:
-    found: dict[tuple[str, str], float] = defaultdict(float)
+    counts: dict[tuple[str, str], float] = defaultdict(float)
     for sentence in words.sentences():
         for at, word in enumerate(sentence):
             for before in range(max(at - window, 0), at):
                 weight = 1.0 if even else 1 / (at - before)
-                found[sentence[before], word] += weight
+                counts[sentence[before], word] += weight
                 if both:
-                    found[word, sentence[before]] += weight
-    return found
+                    counts[word, sentence[before]] += weight
+    return counts
 
 
-def told(pairs: Pairs, words: Words) -> dict[tuple[str, str], float]:
-    found = {}
+def by_words(pairs: Pairs, words: Words) -> dict[tuple[str, str], float]:
+    counts = {}
     for i, j, value in zip(pairs.first.tolist(), pairs.second.tolist(), pairs.values.tolist(), strict=True):
-        assert (words.words[i], words.words[j]) not in found
-        found[words.words[i], words.words[j]] = value
+        assert (words.words[i], words.words[j]) not in counts
+        counts[words.words[i], words.words[j]] = value
         if pairs.both:
             assert i <= j
-            found[words.words[j], words.words[i]] = value
-    return found
+            counts[words.words[j], words.words[i]] = value
+    return counts
 
 
-def same(found: dict[tuple[str, str], float], truth: dict[tuple[str, str], float]) -> None:
-    assert found.keys() == truth.keys()
-    np.testing.assert_allclose([found[pair] for pair in truth], list(truth.values()), rtol=1e-6)
+def same(counts: dict[tuple[str, str], float], truth: dict[tuple[str, str], float]) -> None:
+    assert counts.keys() == truth.keys()
+    np.testing.assert_allclose([counts[pair] for pair in truth], list(truth.values()), rtol=1e-6)
 
 
 @pytest.mark.parametrize("both", [True, False])
 @pytest.mark.parametrize("window", [1, 4, 15])
 def test_sums_are_those_of_a_dictionary(both, window):
     words = text()
-    same(told(count(words, window, both), words), plain(words, window, both))
+    same(by_words(count(words, window, both), words), plain(words, window, both))
 
 
 def test_every_pair_may_weigh_the_same():
     words = text()
-    same(told(count(words, 5, even=True), words), plain(words, 5, True, even=True))
+    same(by_words(count(words, 5, even=True), words), plain(words, 5, True, even=True))
 
 
 @pytest.mark.parametrize("both", [True, False])
@@ -71,7 +71,7 @@ def test_little_memory_changes_nothing(both, tmp_path, monkeypatch):
     monkeypatch.setattr(cooccur, "_emptied", lambda *given: (runs.append(1), within(*given))[1])
     pairs = count(words, 10, both, memory=1 << 17, folder=tmp_path)
     assert len(runs) > 5
-    same(told(pairs, words), plain(words, 10, both))
+    same(by_words(pairs, words), plain(words, 10, both))
     assert not list(tmp_path.iterdir())
 
 
@@ -80,18 +80,18 @@ def test_a_word_may_be_met_where_the_table_is_full(monkeypatch):
     rng = np.random.default_rng(0)
     words = gathered([[f"w{k}" for k in rng.integers(0, 400, 5000)]])
     monkeypatch.setattr(cooccur, "LEAST", 1)
-    same(told(count(words, 7, memory=1 << 17), words), plain(words, 7, True))
+    same(by_words(count(words, 7, memory=1 << 17), words), plain(words, 7, True))
 
 
 def test_words_that_did_not_stay_take_no_place():
     words = gathered([["a", "rare", "b"], ["a", "b"], ["b"]], 2)
-    assert told(count(words, 1), words) == {("a", "b"): 2.0, ("b", "a"): 2.0}
+    assert by_words(count(words, 1), words) == {("a", "b"): 2.0, ("b", "a"): 2.0}
 
 
 def test_a_word_beside_itself_counts_both_ways():
     words = gathered([["a", "a", "b"]])
-    assert told(count(words, 2), words) == pytest.approx({("a", "a"): 2, ("a", "b"): 1.5, ("b", "a"): 1.5})
-    assert told(count(words, 2, both=False), words) == pytest.approx({("a", "a"): 1, ("a", "b"): 1.5})
+    assert by_words(count(words, 2), words) == pytest.approx({("a", "a"): 2, ("a", "b"): 1.5, ("b", "a"): 1.5})
+    assert by_words(count(words, 2, both=False), words) == pytest.approx({("a", "a"): 1, ("a", "b"): 1.5})
 
 
 def test_cells_are_for_the_frequent():
@@ -136,7 +136,7 @@ def test_order_is_random_and_the_seeds(monkeypatch):
         assert abs(np.corrcoef(places, np.argsort(np.argsort(column)))[0, 1]) < 0.1
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     words = text()
     with pytest.raises(InputError, match="window: 0; 1 or more"):
         count(words, 0)
@@ -148,7 +148,7 @@ def test_mistakes_are_told():
 
 def test_a_wide_window_and_little_memory():
     words = text(sentences=20)
-    same(told(count(words, 5000, memory=cooccur.LEAST), words), plain(words, 5000, True))
+    same(by_words(count(words, 5000, memory=cooccur.LEAST), words), plain(words, 5000, True))
 
 
 def test_no_more_memory_is_held_than_was_given(tmp_path):

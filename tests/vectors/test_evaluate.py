@@ -76,7 +76,7 @@ def test_blocks_of_questions(questions, monkeypatch):
 
 def test_multiplied_analogies_are_those_of_single_questions(questions):
     vectors = made()
-    found = analogies(vectors, questions, "multiply", fold=False)
+    result = analogies(vectors, questions, "multiply", fold=False)
     right = {
         name: sum(
             vectors.analogy(a, b, c, 1, "multiply")[0][0] == d
@@ -85,8 +85,8 @@ def test_multiplied_analogies_are_those_of_single_questions(questions):
         )
         for name, asked in read_questions(questions)
     }
-    assert {each.name: each.right for each in found.sections} == right
-    assert found.method == "multiply"
+    assert {each.name: each.right for each in result.sections} == right
+    assert result.method == "multiply"
     with pytest.raises(InputError, match="add or multiply"):
         analogies(vectors, questions, "cosmul")
 
@@ -145,9 +145,9 @@ def test_published_layouts(tmp_path, text):
 
 def test_nothing_covered_is_no_figure(tmp_path):
     (tmp_path / "pairs").write_text("x y 1\nroot1 root2 3\n")
-    found = similarity(made(), tmp_path / "pairs")
-    assert math.isnan(found.spearman)
-    assert (found.covered, found.pairs) == (1, 2)
+    result = similarity(made(), tmp_path / "pairs")
+    assert math.isnan(result.spearman)
+    assert (result.covered, result.pairs) == (1, 2)
     (tmp_path / "pairs").write_text("root1 root2 3\nroot2 root1 3\n")  # all alike
     assert math.isnan(similarity(made(), tmp_path / "pairs").spearman)
     (tmp_path / "questions").write_text("x y root1 root2\n")
@@ -155,7 +155,7 @@ def test_nothing_covered_is_no_figure(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("read", "text", "told"),
+    ("read", "text", "message"),
     [
         (read_pairs, "a b 1\na b\n", "line 2: 'a b'; two words and a number"),
         (read_pairs, "a b c\nd e f\n", "line 2: 'd e f'"),
@@ -167,9 +167,9 @@ def test_nothing_covered_is_no_figure(tmp_path):
         (read_questions, ": one\n", "nothing in it"),
     ],
 )
-def test_faults_are_told_by_their_line(tmp_path, read, text, told):
+def test_faults_are_reported_by_their_line(tmp_path, read, text, message):
     (tmp_path / "file").write_text(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read(tmp_path / "file")
     with pytest.raises(InputError, match="no such file"):
         read(tmp_path / "other")

@@ -96,8 +96,8 @@ def test_products_tell_the_counts():
     fit, order = Fit.begin(8, 12, 0, np.float64), np.random.default_rng(0)
     losses = [fit.epoch(pairs, 0.1, 1.0, 0.75, order=order) for _ in range(3000)]
     assert losses[-1] < 1e-4
-    told = fit.words[:, :-1] @ fit.contexts[:, :-1].T + fit.words[:, -1:] + fit.contexts[:, -1]
-    np.testing.assert_allclose(told[first, second], np.log(pairs.values), atol=0.05)
+    predicted = fit.words[:, :-1] @ fit.contexts[:, :-1].T + fit.words[:, -1:] + fit.contexts[:, -1]
+    np.testing.assert_allclose(predicted[first, second], np.log(pairs.values), atol=0.05)
 
 
 def planted(seed: int = 0) -> list[list[str]]:
@@ -164,7 +164,7 @@ def test_an_epoch_meets_every_pair_once(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"dim": 0}, "dim: 0; a number above 0"),
         ({"x_max": 0.0}, "x_max: 0.0"),
@@ -172,8 +172,8 @@ def test_an_epoch_meets_every_pair_once(monkeypatch):
         ({"min_count": 10**6}, "none of 12 words comes 1,000,000 times"),
     ],
 )
-def test_mistakes_are_told(given, told):
-    with pytest.raises(InputError, match=told):
+def test_mistakes_are_reported(given, message):
+    with pytest.raises(InputError, match=message):
         least_squares(planted(), **given)
 
 
@@ -182,6 +182,6 @@ def test_one_word_is_refused():
         least_squares([["a", "a"]] * 9)
 
 
-def test_a_wild_rate_is_told():
+def test_a_wild_rate_is_reported():
     with pytest.raises(InputError, match="rate: 1e\\+30; the loss is no longer a number in epoch"):
         least_squares(planted(), dim=4, rate=1e30)

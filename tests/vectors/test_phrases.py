@@ -11,14 +11,14 @@ def text(seed=0, sentences=400, words="abcdefghij_"):
     """Sentences in which some words like to stand together, and one word is the joint itself."""
     rng = np.random.default_rng(seed)
     likes = {"a": "b", "b": "c", "d": "e", "f": "f", "g": "h", "h": "g"}
-    found = []
+    results = []
     for _ in range(sentences):
         sentence = [str(rng.choice(list(words)))]
         for _ in range(int(rng.integers(0, 12))):
             follows = likes.get(sentence[-1])
             sentence.append(follows if follows and rng.random() < 0.7 else str(rng.choice(list(words))))
-        found.append(sentence)
-    return found
+        results.append(sentence)
+    return results
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -33,19 +33,19 @@ def test_phrases_are_those_of_gensim_pass_after_pass(seed, score, thresholds):
         theirs = [model[sentence] for sentence in theirs]
         lengths.append(max(word.count("_") for sentence in theirs for word in sentence))
     assert lengths[-1] > lengths[0] > 0
-    found = joined(gathered(sentences), Phrases(4, thresholds, score, len(thresholds)))
-    assert list(found.sentences()) == theirs
-    assert found.words == gathered(theirs).words
-    assert found.counts.tolist() == gathered(theirs).counts.tolist()
+    result = joined(gathered(sentences), Phrases(4, thresholds, score, len(thresholds)))
+    assert list(result.sentences()) == theirs
+    assert result.words == gathered(theirs).words
+    assert result.counts.tolist() == gathered(theirs).counts.tolist()
 
 
 def test_small_pieces_change_nothing(monkeypatch):
     whole = joined(gathered(text()), Phrases(4, 0.1, passes=2))
     monkeypatch.setattr(column, "PIECE", 7)
-    found = joined(gathered(text()), Phrases(4, 0.1, passes=2))
-    assert found.words == whole.words
-    assert np.array_equal(found.ids, whole.ids)
-    assert np.array_equal(found.ends, whole.ends)
+    result = joined(gathered(text()), Phrases(4, 0.1, passes=2))
+    assert result.words == whole.words
+    assert np.array_equal(result.ids, whole.ids)
+    assert np.array_equal(result.ends, whole.ends)
 
 
 def test_no_phrase_and_bad_wishes():

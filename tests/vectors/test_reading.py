@@ -26,11 +26,11 @@ def text(tmp_path):
 def test_files_and_lists_of_words_give_the_same(text):
     files, lines = text
     seen = []
-    found = read_words(files, min_count=2, progress=lambda *told: seen.append(told))
+    result = read_words(files, min_count=2, progress=lambda *progress: seen.append(progress))
     listed = read_words(([*line[:-1].split(), "."] for line in lines), min_count=2)
-    assert found.words == listed.words
-    assert np.array_equal(found.ids, listed.ids)
-    assert np.array_equal(found.ends, listed.ends)
+    assert result.words == listed.words
+    assert np.array_equal(result.ids, listed.ids)
+    assert np.array_equal(result.ends, listed.ends)
     assert seen[-1][0] == "words"
     assert seen[-1][1] == seen[-1][2] > 0
 
@@ -70,9 +70,9 @@ class Cluster(types.ModuleType):
     def remote(self, **_):
         def actor(kind):
             def made(*given):
-                found = kind(*pickle.loads(pickle.dumps(given)))
-                self.actors.append(found)
-                run = types.SimpleNamespace(remote=lambda unit: lambda: found.run(unit))
+                result = kind(*pickle.loads(pickle.dumps(given)))
+                self.actors.append(result)
+                run = types.SimpleNamespace(remote=lambda unit: lambda: result.run(unit))
                 return types.SimpleNamespace(run=run)
 
             return types.SimpleNamespace(remote=made)
@@ -97,11 +97,11 @@ def test_a_cluster_changes_nothing(text, monkeypatch):
 def test_chinese_is_told_from_the_text(tmp_path):
     pytest.importorskip("jieba")
     (tmp_path / "zh.txt").write_text("我们喜欢自然语言处理。\n我们喜欢学习。")
-    found = read_words(tmp_path / "zh.txt")
-    assert found.words[:3] == ["。", "喜欢", "我们"]
+    result = read_words(tmp_path / "zh.txt")
+    assert result.words[:3] == ["。", "喜欢", "我们"]
 
 
-def test_bad_text_is_told(tmp_path):
+def test_bad_text_is_reported(tmp_path):
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(InputError, match="an empty file"):
         read_words(tmp_path / "empty.txt")

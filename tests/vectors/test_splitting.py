@@ -49,8 +49,8 @@ def test_documents_become_sentences_of_words():
         Document(sentences=["a b", "c"]),
     ]
     part = Splitting().start()(Unit(0, documents))
-    found = iter([part.words[index] for index in part.ids])
-    assert [[next(found) for _ in range(length)] for length in part.lengths] == [
+    result = iter([part.words[index] for index in part.ids])
+    assert [[next(result) for _ in range(length)] for length in part.lengths] == [
         ["one", "two", "."], ["three", "!"], ["four"], ["new", "york", "。"], ["我们", "ｏｋ"], ["a", "b"], ["c"]
     ]  # fmt: skip
 

@@ -80,12 +80,12 @@ def test_a_pass_is_what_the_formulas_say(bags):
     ids, ends = np.concatenate(sentences).astype(np.int32), np.cumsum([len(each) for each in sentences])
     alias, keep = noise.alias_of(noise.cumulative(COUNTS)), noise.keep_thresholds(COUNTS, 0)
     given = (tuple(alias), (parts.starts, parts.rows, parts.most), 3, 4, bags, np.float32(0.25), np.uint64(9))
-    loss, told, _ = windows.train_parts(ids, ends, 0, 3, inputs, outputs, keep, *given)
+    loss, trained, _ = windows.train_parts(ids, ends, 0, 3, inputs, outputs, keep, *given)
     reference(sentences, *exact, parts, alias, 3, 4, bags, 0.25, 9)
     assert np.abs(inputs[:, :dim] - exact[0]).max() < 2e-5
     assert np.abs(outputs[:, :dim] - exact[1]).max() < 2e-5
     assert loss > 0
-    assert told > 0
+    assert trained > 0
 
 
 def text():
@@ -109,7 +109,7 @@ def test_a_word_that_was_never_met_lies_with_its_stem(method, tmp_path):
     assert two.table.tobytes() == vectors.table.tobytes()
 
 
-def test_what_cannot_be_is_told():
+def test_what_cannot_be_is_reported():
     vectors = skipgram(text(), dim=4, epochs=1, subwords=Subwords(), workers=1)
     with pytest.raises(InputError, match="none of its n-grams was met"):
         vector_of(vectors, "自然语言")

@@ -112,9 +112,9 @@ def test_planted_analogy():
     assert vectors.analogy("man", "king", "woman", 1, "multiply")[0][0] == "queen"
 
 
-def test_mistakes_are_told():
+def test_mistakes_are_reported():
     vectors = Vectors(["paris", "rome"], np.float32([[1, 0], [0, 1]]))
-    for wrong, told in [
+    for wrong, message in [
         (lambda: vectors["Paris"], "Paris: no vector; a word among the 2 is needed; did you mean paris?"),
         (lambda: vectors["oslo"], "try another word"),
         (lambda: vectors.nearest(np.zeros((1, 3))), "3 numbers; 2 are needed"),
@@ -126,5 +126,5 @@ def test_mistakes_are_told():
         (lambda: Vectors(["a", "a"], np.zeros((2, 2), np.float32)), "a a second time"),
         (lambda: Vectors(["a"], np.zeros((1, 2), np.float32), np.zeros(2)), "a count for each word"),
     ]:
-        with pytest.raises(InputError, match=told.replace("?", r"\?")):
+        with pytest.raises(InputError, match=message.replace("?", r"\?")):
             wrong()

@@ -29,13 +29,13 @@ def apart(vectors):
 @pytest.mark.parametrize("method", [skipgram, cbow])
 @pytest.mark.parametrize("more", [{}, {"hs": True}, {"workers": 2}], ids=["noise", "tree", "threads"])
 def test_topics_come_apart(method, more):
-    found = method(text(), dim=16, sample=0, rate=0.1, **{"workers": 1, **more})
-    assert apart(found) > 0.5
-    assert found.about["losses"][-1] < found.about["losses"][0]
-    assert found.about["words_per_second"] > 0
-    assert found.table.shape == (24, 16)
-    assert found.output.shape == (24 - (more == {"hs": True}), 16)
-    assert found.counts.sum() == 12_000
+    vectors = method(text(), dim=16, sample=0, rate=0.1, **{"workers": 1, **more})
+    assert apart(vectors) > 0.5
+    assert vectors.about["losses"][-1] < vectors.about["losses"][0]
+    assert vectors.about["words_per_second"] > 0
+    assert vectors.table.shape == (24, 16)
+    assert vectors.output.shape == (24 - (more == {"hs": True}), 16)
+    assert vectors.counts.sum() == 12_000
 
 
 def test_pairs_with_draws_of_their_own_learn_too():
@@ -67,7 +67,7 @@ def test_the_text_may_lie_on_disk_and_stretches_do_not_change_what_is_read(monke
     assert 0.24 < np.abs(inputs[:, :4]).max() <= 0.25  # 1 / (2 sqrt(4))
     assert not outputs.any()
     seen = []
-    run = training.Run(words, settings, inputs, outputs, lambda *told: seen.append(told))
+    run = training.Run(words, settings, inputs, outputs, lambda *progress: seen.append(progress))
     passed = []
     run._step = lambda first, last, rate, seed: passed.append((first, last, float(rate), int(seed))) or (1.0, 1, 1)
     run.epochs()
@@ -98,9 +98,9 @@ def test_what_a_thread_raises_is_raised(monkeypatch):
 def test_files_and_phrases(tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("\n".join("the new york times and the paper." for _ in range(60)))
-    found = skipgram(file, dim=4, phrases=Phrases(5, 0.1), marks=False, workers=1)
-    assert "new_york" in found.words or "york_times" in found.words
-    assert "." not in found.words
+    vectors = skipgram(file, dim=4, phrases=Phrases(5, 0.1), marks=False, workers=1)
+    assert "new_york" in vectors.words or "york_times" in vectors.words
+    assert "." not in vectors.words
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_files_and_phrases(tmp_path):
         ({"workers": 2, "deterministic": True}, "workers: 2; one thread repeats itself"),
     ],
 )
-def test_bad_wishes_are_told(given, said):
+def test_bad_wishes_are_reported(given, said):
     with pytest.raises(InputError, match=said):
         skipgram(text(30), **{"dim": 4, "min_count": 1, **given})
 
@@ -130,7 +130,7 @@ def test_sentences_of_one_word_teach_nothing():
         cbow([["a"], ["b"], ["a"]], min_count=1)
 
 
-def test_a_rate_that_is_too_high_is_told():
+def test_a_rate_that_is_too_high_is_reported():
     with pytest.raises(InputError, match="training went out of bounds"):
         skipgram(text(300), dim=4, rate=9.9, sample=0, epochs=40, workers=1)
 

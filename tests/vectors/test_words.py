@@ -28,15 +28,15 @@ def test_words_counts_and_stream_are_those_of_the_text(sentences, min_count, mos
         with pytest.raises(InputError):
             gathered(sentences, min_count, most)
         return
-    found = gathered(iter(sentences), min_count, most)
-    assert found.words == order
-    assert found.counts.tolist() == counts
-    assert list(found.sentences()) == kept
-    assert found.read == sum(map(len, sentences))
-    assert found.ids.dtype == np.int32
+    actual = gathered(iter(sentences), min_count, most)
+    assert actual.words == order
+    assert actual.counts.tolist() == counts
+    assert list(actual.sentences()) == kept
+    assert actual.read == sum(map(len, sentences))
+    assert actual.ids.dtype == np.int32
     later = gathered(sentences).kept(min_count, most)
-    assert (later.words, list(later.sentences()), later.read) == (found.words, kept, found.read)
-    assert np.array_equal(later.ends, found.ends)
+    assert (later.words, list(later.sentences()), later.read) == (actual.words, kept, actual.read)
+    assert np.array_equal(later.ends, actual.ends)
 
 
 @given(SENTENCES.filter(lambda sentences: any(sentences)), st.integers(1, 3))
@@ -47,10 +47,10 @@ def test_small_pieces_and_files_change_nothing(sentences, size):
         patch.setattr(column, "PIECE", size)
         patch.setattr(words, "BATCH_WORDS", size)
         patch.setattr(words, "Column", lambda dtype, folder: column.Column(dtype, folder, 0))
-        found = gathered(sentences, 1)
-    assert found.words == whole.words
-    assert np.array_equal(found.ids, whole.ids)
-    assert np.array_equal(found.ends, whole.ends)
+        result = gathered(sentences, 1)
+    assert result.words == whole.words
+    assert np.array_equal(result.ids, whole.ids)
+    assert np.array_equal(result.ends, whole.ends)
 
 
 def test_distinct_words_are_bounded_and_the_common_ones_stay():
@@ -61,13 +61,13 @@ def test_distinct_words_are_bounded_and_the_common_ones_stay():
         common = [f"common{n}" for n in range(20)] * 3
         gathering.add(Part.of([list(rng.permutation(rare + common))]))
         assert len(gathering._number) <= 160
-    found = gathering.finish("test", min_count=100)
-    assert sorted(found.words) == sorted(f"common{n}" for n in range(20))
-    assert set(found.counts.tolist()) == {150}
-    assert len(found.ids) == 20 * 150
+    result = gathering.finish("test", min_count=100)
+    assert sorted(result.words) == sorted(f"common{n}" for n in range(20))
+    assert set(result.counts.tolist()) == {150}
+    assert len(result.ids) == 20 * 150
 
 
-def test_nothing_left_is_told():
+def test_nothing_left_is_reported():
     with pytest.raises(InputError, match=r"none of 2 words comes 5 times.*min_count of 3 or less"):
         gathered([["a", "b"], ["a", "a"]], min_count=5)
     with pytest.raises(InputError, match="no word in it"):
@@ -83,6 +83,6 @@ def test_nothing_left_is_told():
 
 
 def test_nothing_goes_means_the_same_object():
-    found = gathered([["a", "b", "a"]])
-    assert found.kept(1) is found
-    assert found.kept(2).words == ["a"]
+    result = gathered([["a", "b", "a"]])
+    assert result.kept(1) is result
+    assert result.kept(2).words == ["a"]

@@ -10,13 +10,13 @@ import argparse
 import contextlib
 import dataclasses
 import inspect
-import math
 import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
+from clozeworks.core.bounds import GREATEST, LARGEST, LAST_SEED, Bound
 from clozeworks.core.errors import InputError, suggest
 
 T = TypeVar("T")
@@ -69,17 +69,19 @@ def _reads(convert: Callable[[str], T], fits: Callable[[T], bool], needed: str, 
     return read
 
 
-def whole(least: int = 1) -> Callable[[str], int]:
+def whole(least: int = 1, most: int = LARGEST) -> Callable[[str], int]:
     """A whole number, in which commas and underscores may part the thousands."""
     convert = lambda text: int(text.replace(",", "").replace("_", ""))  # noqa: E731
-    return _reads(convert, lambda value: value >= least, f"a whole number, {least} or more, is needed", "change it")
+    needed = f"a whole number, {least} or more, is needed"
+    needed = needed if most == LARGEST else f"a whole number from {least} to {most:,} is needed"
+    return _reads(convert, Bound(least, most).holds, needed, "change it")
 
 
-share = _reads(float, lambda value: 0 <= value < 1, "a share from 0 up to 1 is needed", "0.02 is usual")
+share = _reads(float, Bound(0, 1, below=True).holds, "a share from 0 up to 1 is needed", "0.02 is usual")
 positive = _reads(
-    float, lambda value: 0 < value < math.inf, "a number above 0 is needed", "1e-4 is usual for a learning rate"
+    float, Bound(0, GREATEST, above=True).holds, "a number above 0 is needed", "1e-4 is usual for a learning rate"
 )
-number = _reads(float, math.isfinite, "a number is needed", "change it")
+number = _reads(float, Bound(-GREATEST, GREATEST).holds, "a number is needed", "change it")
 
 
 def _wrong(given: str, needed: str, todo: str) -> argparse.ArgumentTypeError:
@@ -111,8 +113,8 @@ def option(
 ) -> Any:
     """A field that is given by its name, `flag` where another one is better; `otherwise` says what happens by default.
 
-    One that is False by default takes no value. With `repeat` it may be given several times, with `nargs` it takes
-    several values, and is a list either way.
+    One that is False by default takes no value. With `repeat` it takes a value each time it is given, with `nargs`
+    several values, and is a list of all either way; any other is given once.
     """
     shown = default if otherwise is None else otherwise
     if shown is not None and shown is not False:
@@ -121,16 +123,27 @@ def option(
         return _field(flag, {"action": "store_true", "help": help}, False, None)
     given: dict[str, Any] = {"metavar": metavar, "help": help, "type": type, "default": default}
     given |= {"action": "append"} if repeat else {}
-    given |= {"nargs": nargs} if nargs else {}
+    given |= {"nargs": nargs, "action": "extend"} if nargs else {}
     given |= {"required": True} if required else {}
     return _field(flag, given, default, "+" if repeat else nargs)
 
 
 def integer(
-    help: str, default: int | None = None, *, least: int = 1, metavar: str = "N", otherwise: object = None
+    help: str,
+    default: int | None = None,
+    *,
+    least: int = 1,
+    most: int = LARGEST,
+    metavar: str = "N",
+    otherwise: object = None,
 ) -> Any:
     """An option that is a whole number."""
-    return option(help, default, metavar=metavar, type=whole(least), otherwise=otherwise)
+    return option(help, default, metavar=metavar, type=whole(least, most), otherwise=otherwise)
+
+
+def random_seed(help: str, default: int | None = None, *, otherwise: object = None) -> Any:
+    """An option that is a random seed."""
+    return integer(help, default, least=0, most=LAST_SEED, metavar="S", otherwise=otherwise)
 
 
 def changes(such_as: str = "train.steps=500 or encoder.stack.depth=4") -> Any:
@@ -259,11 +272,14 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, words: Sequence[str]) -> Any:
         """The options that the words give."""
-        known = list(self._option_string_actions)
+        known, seen = self._option_string_actions, set[str]()
         for word in words[: words.index("--")] if "--" in words else words:
             name = word.split("=")[0]
             if re.match(r"--?[a-zA-Z]", word) and name not in known:
-                raise InputError(self.prog, name, "there is no such option", _suggest_option(name, known))
+                raise InputError(self.prog, name, "there is no such option", _suggest_option(name, list(known)))
+            if name in seen and not isinstance(known[name].default, list):
+                raise InputError(name, "given twice", "it has one value", "leave one of them out")
+            seen |= {name} & set(known)
         values, rest = self.parse_known_intermixed_args(words)
         if rest:
             raise InputError(self.prog, rest[0], "that is one argument too many", f"for example: {self.examples[0]}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +40,9 @@ class Options(ColumnOptions, InferenceOptions):
     """
 
     file: str = argument("FILE", "texts: lines, or records; - for JSON lines of standard input")
-    out: str | None = option("file to write: .npy or .jsonl", metavar="FILE", otherwise="JSON lines to standard output")
+    out: str = option(
+        "file to write: .npy or .jsonl; or a pipe, for JSON lines", "-", metavar="FILE", otherwise="-, standard output"
+    )
     pooling: str | None = choice(
         "how tokens become a vector", "mean", "first", "max", "pooled", otherwise="the model's, or mean"
     )
@@ -56,22 +57,22 @@ def run(options: Options) -> None:
     from clozeworks.screen.console import closing, emit, screen
 
     out = options.out
-    if out is not None and not out.endswith((".npy", *LINES)):
+    lines = atomic_io.is_stream(out) or out.endswith(LINES)
+    if not lines and not out.endswith(".npy"):
         raise InputError("--out", out, "an ending of .npy or .jsonl is needed", "use vectors.npy")
-    if options.json and out is None:
+    if options.json and out in atomic_io.STANDARD_OUTPUT:
         raise InputError("--json", "no --out", "the vectors themselves go to standard output", "add --out FILE")
     given = options.file if options.file == "-" else existing(options.file, "a file of texts")
     encoder = named.model(options.model, options.parts, options.allow_pickle, options.device)
     pieces = encode_texts(options, encoder, given)
-    if out is None:
-        write_lines(pieces, sys.stdout)
-        return
-    with atomic_io.file(out) as part:
-        if out.endswith(".npy"):
+    if lines:
+        with atomic_io.text_stream(out) as stream:
+            count = write_lines(pieces, stream)
+    else:
+        with atomic_io.file(out) as part:
             count = write_array(pieces, part)
-        else:
-            with part.open("w", encoding="utf-8") as stream:
-                count = write_lines(pieces, stream)
+    if out in atomic_io.STANDARD_OUTPUT:
+        return
     width = encoder.model.encoder.width
     if options.json:
         emit({"model": options.model, "out": out, "texts": count, "width": width})
@@ -79,17 +80,20 @@ def run(options: Options) -> None:
     console = screen()
     console.print(f"{count:,} texts, {width:,} numbers each")
     load = f"""python3 -c 'import numpy; print(numpy.load("{out}").shape)'"""
-    closing(console, out, *([load] if out.endswith(".npy") else []))
+    closing(console, out, *([] if lines else [load]))
 
 
 def encode_texts(options: Options, encoder: TextEncoder, given: Path | str) -> Pieces:
     """Some texts at a time, with their vectors."""
     from clozeworks.cli import named
+    from clozeworks.cli.unknown import warn_unknown
     from clozeworks.data.tables import stream
 
     pooling: Any = options.pooling
-    for table in stream(given, ("text",), named.pairs(options.columns, "--columns"), rows=RECORDS):
+    for number, table in enumerate(stream(given, ("text",), named.pairs(options.columns, "--columns"), rows=RECORDS)):
         texts = [record["text"] for record in table.rows]
+        if number == 0:
+            warn_unknown(encoder, texts)
         yield texts, encoder.encode(texts, pooling, options.batch_tokens, options.normalize or None)
 
 

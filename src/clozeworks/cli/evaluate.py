@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import BeamOptions, ColumnOptions, InferenceOptions, integer, option, refuse_given
+from clozeworks.cli.arguments import (
+    BeamOptions,
+    ColumnOptions,
+    InferenceOptions,
+    integer,
+    option,
+    random_seed,
+    refuse_given,
+)
 from clozeworks.cli.paths import existing
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
@@ -42,7 +50,7 @@ class Options(BeamOptions, ColumnOptions, InferenceOptions):
     test: str | None = option("instead of --data: labelled rows, or pairs to translate", metavar="FILE")
     report: str | None = option("of labelled rows: write it all as one HTML page", metavar="FILE")
     pairs: str | None = option("fields of source and target in FILE", metavar="A,B", otherwise="the two it has")
-    seed: int = integer("random seed of the masks", 0, least=0, metavar="S")
+    seed: int = random_seed("random seed of the masks", 0)
     max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="as in training")
     memory: int | None = integer("segment memory: tokens that the model remembers", least=0, otherwise="as in training")
     rounds: int | None = integer("hash rounds of LSH attention", otherwise="as in training")
@@ -142,8 +150,11 @@ def evaluate_pairs(options: Options, encoder: TextEncoder) -> None:
     from clozeworks.train.finetune.plan import require_tokenizer
 
     if encoder.recipe.decoder is None:
-        given, needed = encoder.recipe.name, "a model with a decoder translates, and this one has none"
-        raise InputError("--test", given, needed, "use --data, or pretrain transformer_mini on pairs")
+        if options.pairs is not None:
+            needed = "a model with a decoder translates, and this one has none"
+            raise InputError("--pairs", options.pairs, needed, "pretrain transformer_mini on pairs")
+        given, needed = f"{encoder.recipe.name}, a model without a task", "labelled rows show how well a task is solved"
+        raise InputError("--test", given, needed, "fine-tune it (clozeworks finetune), or use --data for held-out text")
     tokenizer = require_tokenizer(encoder)
     pairs, metrics, about = read_test(options, encoder, tokenizer)
     console = screen()

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import RECIPE, CommandOptions, argument, changes, choice, integer, option
+from clozeworks.cli.arguments import RECIPE, CommandOptions, argument, changes, choice, integer, option, random_seed
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
 
@@ -43,9 +43,7 @@ class Options(CommandOptions):
     parts: str | None = option("a file with parts of your own that the run is made of", metavar="FILE.py")
     count: int | None = integer("how many examples to show", otherwise="3; 1 with --index, all with --step")
     index: int | None = integer("the first example to show", least=0, metavar="I", otherwise=0)
-    seed: int | None = integer(
-        "random seed of segments and masks", least=0, metavar="S", otherwise="the recipe's train.seed"
-    )
+    seed: int | None = random_seed("random seed of segments and masks", otherwise="the recipe's train.seed")
     epoch: int = integer("the epoch: each masks other tokens", 0, least=0, metavar="E")
     split: str = choice("the part of the text", "train", "heldout", default="train")
     mark_words: bool = option("mark where words begin", False)

@@ -3,8 +3,12 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from clozeworks.cli.arguments import JsonOptions, ModelOptions, choice, option
+
+if TYPE_CHECKING:
+    from clozeworks.inference.text_encoder import TextEncoder
 
 
 @dataclass(kw_only=True)
@@ -26,9 +30,7 @@ class Options(JsonOptions, ModelOptions):
 def run(options: Options) -> None:
     """Write the model in the format that was asked for, and say how to use it there."""
     from clozeworks.cli import named
-    from clozeworks.exchange.card import PIPELINES
     from clozeworks.inference.text_encoder import save
-    from clozeworks.recipes import named as recipes
     from clozeworks.screen.console import closing, emit, screen
 
     encoder = named.model(options.model, options.parts, options.allow_pickle)
@@ -39,18 +41,29 @@ def run(options: Options) -> None:
         return
     console = screen()
     console.print(f"{encoder.recipe.name}: {', '.join(files)}")
-    name, own = encoder.recipe.name, Path(options.model) / "recipe.json"
-    if name not in recipes():
-        name = shlex.quote(str(options.model)) if own.exists() else "RECIPE"
-    commands = [f"clozeworks pretrain {name} --from {shlex.quote(str(out))} --data DATA --out RUN"]
-    heads = {loss.name for loss in encoder.recipe.objective.losses}
-    task = encoder.recipe.task
-    use = "fill-mask" if "masked_lm" in heads else None if task is None else task.pipeline_tag
-    if options.to == "hf" and encoder.tokenizer is not None and use in PIPELINES:
+    closing(console, str(out), *_next_commands(encoder, options, str(out)))
+
+
+def _next_commands(encoder: "TextEncoder", options: Options, out: str) -> list[str]:
+    """What can be done with the directory: there, here, and to train it further."""
+    from clozeworks.cli.next_command import suggest_command
+    from clozeworks.exchange.card import PIPELINES
+
+    recipe, task, place, commands = encoder.recipe, encoder.recipe.task, shlex.quote(out), []
+    if encoder.tokenizer is None:  # nothing could be read
+        return []
+    masked = any(loss.name == "masked_lm" for loss in recipe.objective.losses)
+    use = task.pipeline_tag if task is not None else "fill-mask" if masked else None
+    if options.to == "hf" and use in PIPELINES:
         loads = f"""from transformers import pipeline; print(pipeline("{use}", "{out}"))"""
-        commands.insert(0, f"python3 -c {shlex.quote(loads)}")
-    elif encoder.recipe.decoder is not None:
-        commands.insert(0, f'clozeworks translate {shlex.quote(str(out))} "..."')
-    elif "next_token" in heads:
-        commands.insert(0, f"clozeworks generate {shlex.quote(str(out))}")
-    closing(console, str(out), *commands)
+        commands.append(f"python3 -c {shlex.quote(loads)}")
+    if options.to == "sentence-transformers" or (task is not None and not task.has_head):
+        commands.append(f"clozeworks encode {place} lines.txt --out vectors.npy")
+    elif task is not None:
+        commands.append(f"clozeworks predict {place} rows.jsonl")
+    else:
+        commands.append(suggest_command(recipe, out, encoder.tokenizer))
+    if task is None and recipe.objective.losses and (Path(options.model) / "recipe.json").is_file():
+        model = shlex.quote(options.model)  # its own recipe: a named one may have other sizes
+        commands.append(f"clozeworks pretrain {model} --from {place} --data DATA --out RUN")
+    return commands

@@ -21,6 +21,7 @@ from clozeworks.cli.arguments import (
     one_of,
     option,
     positive,
+    random_seed,
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError
@@ -30,7 +31,9 @@ from clozeworks.train.finetune.options import Architecture, Features, FinetuneOp
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from clozeworks.evaluate.baselines import Baselines
     from clozeworks.tasks.task import Task
+    from clozeworks.train.finetune.forecast import FinetuneForecast
     from clozeworks.train.finetune.plan import Plan
     from clozeworks.train.finetune.result import FinetuneResult
 
@@ -41,6 +44,11 @@ READ = {
 }
 PLACES = {"mean": "the mean of all tokens", "concat": "the last token, the largest units and the mean"}
 DENSE = {"pooler": "the encoder's pooler", "own": "a layer of its own"}
+BASELINES = {
+    "majority": "accuracy of always predicting the most frequent class",
+    "tfidf_words": "accuracy of TF-IDF with logistic regression, n-grams of words",
+    "tfidf_characters": "accuracy of TF-IDF with logistic regression, n-grams of characters",
+}
 SHOWN = 12  # labels that are shown with their counts
 
 
@@ -76,8 +84,8 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     )
     batch_size: int = integer("rows of a step", 32)
     max_length: int | None = integer("sequence length: tokens of an example at most", otherwise="512, or the model's")
-    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise=0)
-    seeds: int = integer("N runs with different seeds; the best is the model of RUN", 1)
+    seed: int | None = random_seed("random seed (train.seed)", otherwise=0)
+    seeds: int = integer("N runs with different seeds; the best is the model of RUN", 1, most=1000)
     patience: int | None = integer("early stopping: end after N epochs without a better metric", otherwise="never")
     set: list[str] = changes("train.warmup=0.1 or task.crf=CRF")
     freeze: bool = option("train the head alone, on features of the frozen encoder", False)
@@ -116,15 +124,16 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
         "seq2seq: the model that the decoder begins as", metavar="M", otherwise="that of --model"
     )
     limit: int | None = integer("train on about N of the rows", otherwise="all")
-    dry_run: bool = option("say what was read and what would be done; train nothing", False)
+    dry_run: bool = option("say what was read, what would be done, its time and memory; train nothing", False)
     parts: str | None = option("a file with parts of your own that the model is made of", metavar="FILE.py")
 
 
 def run(options: Options) -> int:
     """Plan the fine-tuning, carry it out, and report."""
     from clozeworks.cli import named
-    from clozeworks.screen.console import closing, emit, screen
+    from clozeworks.screen.console import emit, screen
     from clozeworks.train.finetune.entry import plan
+    from clozeworks.train.finetune.forecast import forecast_finetuning
     from clozeworks.train.finetune.run import run_plan
 
     named.check_device(options.device)
@@ -139,16 +148,18 @@ def run(options: Options) -> int:
     if not options.json:
         show_plan(console, made)
     if options.out is None or options.dry_run:
+        forecast, notes = forecast_finetuning(made, options.device)
         if options.json:
-            emit({**as_json(made), "notes": made.notes})
+            emit({**as_json(made), **dataclasses.asdict(forecast), "notes": made.notes + notes})
         else:
-            closing(console, None, "the same command without --dry-run, with --out RUN")
+            show_forecast(console, forecast, notes)
         return 0
     done = run_plan(made, options.out, device=options.device, progress=not options.json, console=console)
+    beside = compare(made, done)
     if options.json:
-        emit(result_as_json(options, made, done))
+        emit(result_as_json(options, made, done, beside))
     else:
-        report(console, options, done)
+        report(console, options, done, beside)
     return 128 + done.signal if done.signal else 0
 
 
@@ -191,6 +202,22 @@ def show_plan(console: Console, plan: Plan) -> None:
     console.print()
 
 
+def show_forecast(console: Console, forecast: FinetuneForecast, notes: list[str]) -> None:
+    """Time and memory of a run that has not begun."""
+    from clozeworks.screen.console import closing, facts, note, short, size, span
+
+    free = "" if forecast.memory_free_bytes is None else f"; {size(forecast.memory_free_bytes)} are free"
+    speed = f"{short(forecast.tokens)} tokens at {forecast.tokens_per_second:,.0f} a second, measured here just now"
+    rows = [
+        ("time", f"about {span(forecast.seconds)}: {speed}"),
+        ("memory", f"about {size(forecast.memory_bytes)} for {forecast.parameters:,} parameters{free}"),
+    ]
+    console.print(facts(rows))
+    for text in notes:
+        note(console, text)
+    closing(console, None, "the same command without --dry-run, with --out RUN")
+
+
 def list_labels(counts: dict[str, int]) -> str:
     """Labels with the number of rows that have them, the most frequent first."""
     shown = ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:SHOWN])
@@ -227,18 +254,28 @@ def as_json(plan: Plan) -> dict[str, Any]:
     }
 
 
-def result_as_json(options: Options, plan: Plan, done: FinetuneResult) -> dict[str, Any]:
+def compare(plan: Plan, done: FinetuneResult) -> Baselines | None:
+    """What needs no model at all, on the same rows, beside a finished classifier; none for other tasks."""
+    from clozeworks.evaluate.baselines import measure_baselines
+
+    if not done.finished or plan.dev is None:
+        return None
+    return measure_baselines(plan.task, plan.train, plan.dev)
+
+
+def result_as_json(options: Options, plan: Plan, done: FinetuneResult, beside: Baselines | None) -> dict[str, Any]:
     """The one object of --json."""
     seeds = [{"seed": seed, **metrics} for seed, metrics in done.seeds.items()]
     more = {"seeds": seeds, "mean": done.mean, "spread": done.spread}
     place = {"model": options.model, "run": str(done.out), "finished": done.finished}
     metrics = {**done.metrics, "intervals": done.intervals}
-    return {**as_json(plan), **place, **metrics, **more, "notes": done.notes}
+    notes = [*done.notes, *(beside.notes if beside else [])]
+    return {**as_json(plan), **place, **metrics, **more, "baselines": beside.metrics if beside else {}, "notes": notes}
 
 
-def report(console: Console, options: Options, done: FinetuneResult) -> None:
-    """The metrics, with confidence intervals and over the seeds, and what to do with the model."""
-    from clozeworks.screen.console import closing, facts
+def report(console: Console, options: Options, done: FinetuneResult, beside: Baselines | None) -> None:
+    """The metrics, with confidence intervals and over the seeds, baselines below, and what to do with the model."""
+    from clozeworks.screen.console import closing, facts, note
 
     console.print()
     if not done.finished:
@@ -250,7 +287,11 @@ def report(console: Console, options: Options, done: FinetuneResult) -> None:
         rows.append((name.replace("_", " "), f"{value:.4f}   95 % of resampled rows: {low:.4f} to {high:.4f}"))
         if name in done.spread:
             rows.append(("", f"{done.mean[name]:.4f} +- {done.spread[name]:.4f} over {len(done.seeds)} seeds"))
+    if beside is not None:
+        rows += [("baseline", f"{value:.4f}   {BASELINES[name]}") for name, value in beside.metrics.items()]
     console.print(facts(rows))
+    for text in beside.notes if beside else []:
+        note(console, text)
     run = shlex.quote(str(done.out))
     closing(
         console,

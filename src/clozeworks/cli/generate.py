@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 
-from clozeworks.cli.arguments import InferenceOptions, argument, integer, number, option
+from clozeworks.cli.arguments import InferenceOptions, argument, integer, number, option, random_seed
 from clozeworks.core.errors import InputError
 
 
@@ -34,7 +34,7 @@ class Options(InferenceOptions):
     beams: int = integer("beam search with N beams instead of sampling", 1)
     length_penalty: float = option("score beams by log p / length**A", 1.0, type=number, metavar="A")
     count: int = integer("how many texts to write", 1)
-    seed: int = integer("random seed: another seed, another text", 0, least=0, metavar="S")
+    seed: int = random_seed("random seed: another seed, another text", 0)
 
 
 def run(options: Options) -> None:

@@ -7,12 +7,14 @@ about this machine was applied.
 import errno
 import functools
 import importlib
+import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import FrameType, ModuleType
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from clozeworks.cli.arguments import Parser, read_docstring
 from clozeworks.core.errors import InputError, suggest
@@ -33,7 +35,10 @@ HELP = ("--help", "-h", "help")
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run one command: 0 done, 2 bad input, 130 or 143 interrupted. A bug of ours is a traceback, and 1."""
+    """Run one command: 0 done, 2 bad input, 130 or 143 interrupted, 141 if whoever reads its output has gone.
+
+    A bug of ours is a traceback, and 1.
+    """
     words = list(sys.argv[1:] if words is None else words)
     try:
         command = read_command(words)
@@ -42,13 +47,14 @@ def main(words: Sequence[str] | None = None) -> int:
         return status
     except InputError as error:
         return _report(error)
-    except OSError as error:
-        if error.errno == errno.EPIPE:  # whoever read us has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, MemoryError, RuntimeError) as error:
+        if isinstance(error, BrokenPipeError):  # whoever read us has seen enough
+            _discard(sys.stdout)
             return 141
-        if error.filename is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
-            return _report(InputError(error.filename, error.strerror, "another place or right is needed", "check it"))
-        raise
+        explained = _explain(error)
+        if explained is None:
+            raise
+        return _report(explained)
     except KeyboardInterrupt:
         print("\nstopped; the same command starts again, or resumes from its last checkpoint", file=sys.stderr)
         return 130
@@ -62,7 +68,7 @@ def leave() -> NoReturn:
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # whoever ignores it keeps ignoring it
         signal.signal(signal.SIGINT, _interrupt)
-    status = main()
+    status = main() if _open_streams() else 2
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # the interpreter's farewell is not worth a traceback
     if "WORLD_SIZE" in os.environ:
@@ -78,8 +84,27 @@ def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
+def _open_streams() -> bool:
+    """Whether there is a standard output.
+
+    A closed descriptor would be given to the next file that is opened, and what some library prints would stand in a
+    checkpoint: the null device takes its place. What a terminal has no letters for is shown as escapes.
+    """
+    closed = [number for number, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)) if stream is None]
+    for _ in closed:
+        os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: the closed one
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+        return True
+    todo = "redirect it to a file or to /dev/null"
+    _report(InputError("standard output", "closed", "a place for what is printed is needed", todo))
+    return False
+
+
 def read_command(words: list[str]) -> Callable[[], int | None] | None:
     """The command that the words name, with its options, and this machine set for it; None where help was all."""
+    if words[:1] == ["help"] and len(words) > 1:
+        words = [*words[1:], "--help"]
     if not words or words[0] in HELP:
         print(overview())
         return None
@@ -96,6 +121,7 @@ def read_command(words: list[str]) -> Callable[[], int | None] | None:
     name = find_command(words)
     options = parser_of(name).read(words[len(name.split()) :])
     options.words = words
+    _check_working_directory()
 
     from clozeworks.machine import doctor
 
@@ -141,6 +167,35 @@ def overview(groups: dict[str, tuple[str, ...]] = GROUPS) -> str:
     return "\n".join([*lines, "New here? clozeworks quickstart"])
 
 
+def _check_working_directory() -> None:
+    """Refuse to start where there is no directory: libraries would fail in words of their own."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        given = f"it cannot be found ({error.strerror})"
+        raise InputError("working directory", given, "one that exists is needed", "cd to another") from None
+
+
+def _explain(error: OSError | MemoryError | RuntimeError) -> InputError | None:
+    """The sentence for what a user can mend; None for a bug of ours."""
+    if isinstance(error, MemoryError) or re.search(r"can't allocate memory|out of memory", str(error)):
+        todo = "use less text, a smaller batch or model, or another machine"
+        return InputError("memory", "all that this process may have is used", "more is needed", todo)
+    if not isinstance(error, OSError):
+        return None
+    if error.filename is None and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF):
+        _discard(sys.stdout)  # files are written by `atomic_io`, which explains such failures itself
+        return InputError("standard output", error.strerror, "a place that takes it is needed", "redirect it elsewhere")
+    if error.filename is not None and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC):
+        return InputError(error.filename, error.strerror, "another place or right is needed", "check it")
+    return None
+
+
+def _discard(stream: TextIO) -> None:
+    """Let go what a stream still holds: the interpreter would complain of it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _report(error: InputError) -> int:
     from rich.text import Text
 
@@ -148,5 +203,8 @@ def _report(error: InputError) -> int:
 
     console = screen(stderr=True)
     sentence = Text.assemble(("error: ", "bold red"), str(error))
-    console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
+    try:
+        console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
+    except OSError:  # nobody can be told; the exit code is
+        _discard(sys.stderr)
     return 2

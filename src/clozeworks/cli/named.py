@@ -14,6 +14,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.core.spec import Spec
 from clozeworks.exchange import files
+from clozeworks.exchange.bundle import hub_hint
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.recipe import Recipe
 from clozeworks.recipes import named as by_name
@@ -98,7 +99,8 @@ def model(
     """A run, a model directory, or a Hugging Face directory; on a device where one is given."""
     if device is not None:
         check_device(device)
-    encoder = load(existing(path, "a run, a model or a Hugging Face directory"), parts(own_parts), allow_pickle)
+    place = existing(path, "a run, a model or a Hugging Face directory", hub_hint(path))
+    encoder = load(place, parts(own_parts), allow_pickle)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in (None, "cpu"):
@@ -111,7 +113,7 @@ def check_device(name: str) -> None:
     if name == "auto":
         return
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # which a device without numbers, meta, cannot do
     except (RuntimeError, AssertionError) as error:
         given = f"{name} ({str(error).splitlines()[0]})"
         raise InputError("--device", given, "a device of this machine is needed", "see clozeworks doctor") from None

@@ -13,7 +13,7 @@ def suggest_command(recipe: Recipe, model: str, tokenizer: Tokenizer | None) -> 
         return f'clozeworks translate {place} "..."'
     if recipe.encoder.stack.directions == 2:
         return f"clozeworks finetune tag --model {place} --train train.jsonl --freeze --features mix --out tags"
-    if not recipe.objective.losses:  # nothing predicts words
+    if not {"masked_lm", "permuted_lm", "next_token"} & {loss.name for loss in recipe.objective.losses}:
         return f"clozeworks finetune classify --model {place} --train train.jsonl --out classes"
     if recipe.reading == "causal":
         return f"clozeworks generate {place}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,24 +29,23 @@ class Options(DeviceOptions, ColumnOptions, ModelOptions):
 
     file: str = argument("FILE", "rows; - for JSON lines of standard input (default: -)", nargs="?", default="-")
     text: bool = option("each line of FILE is a text; empty ones are left out", False)
-    out: str | None = option("file to write, JSON lines", metavar="FILE", otherwise="standard output")
+    out: str = option("file or pipe to write, JSON lines", "-", metavar="FILE", otherwise="-, standard output")
     batch_size: int = integer("rows that are read and predicted together", 512)
 
 
 def run(options: Options) -> None:
-    """Predict piece by piece, to a file that is there once it is whole, or to standard output."""
+    """Predict piece by piece, to a file that is there once it is whole, to a pipe or to standard output."""
     from clozeworks.core import atomic_io
 
-    if options.out is None:
-        predict_rows(options, sys.stdout)
-        return
-    with atomic_io.file(options.out) as part, part.open("w", encoding="utf-8") as stream:
+    with atomic_io.text_stream(options.out) as stream:
         predict_rows(options, stream)
 
 
 def predict_rows(options: Options, stream: TextIO) -> None:
     """Write each row with its prediction, and show how far it is."""
     from clozeworks.cli import named
+    from clozeworks.cli.unknown import warn_unknown
+    from clozeworks.exchange.char_vocab import collect_texts
     from clozeworks.inference.predict import get_task, join_windows, predict
     from clozeworks.screen.console import screen, span
     from clozeworks.train.finetune.plan import require_tokenizer
@@ -65,6 +62,8 @@ def predict_rows(options: Options, stream: TextIO) -> None:
     with console.status("reading") as status:
         pieces = predict(encoder.model, encoder.recipe, tokenizer, given, columns, kind, rows=options.batch_size)
         for table, answers in pieces:
+            if not done:
+                warn_unknown(encoder, collect_texts(table.rows, task.columns))
             for row, answer in zip(table.given, answers, strict=True):
                 write_line(join_windows(row, answer), stream)
             stream.flush()
@@ -77,11 +76,6 @@ def predict_rows(options: Options, stream: TextIO) -> None:
 
 def write_line(row: dict[str, Any], stream: TextIO) -> None:
     """A line of JSON, whatever the row brought along and whatever the terminal can show."""
-    from clozeworks.screen.console import finite
+    from clozeworks.screen.console import json_line
 
-    text = json.dumps(finite(row), ensure_ascii=False, default=str)
-    try:
-        text.encode(stream.encoding or "utf-8")
-    except UnicodeEncodeError:
-        text = json.dumps(finite(row), default=str)
-    stream.write(text + "\n")
+    stream.write(json_line(row, stream.encoding) + "\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from clozeworks.cli.arguments import choice, integer, option, share
 from clozeworks.cli.paths import read_lines
 from clozeworks.cli.text import TextOptions, choose_source
+from clozeworks.core.bounds import MOST_PROCESSES
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Options(TextOptions):
     pairs: str | None = option("two fields, source and target: parallel text for translation", metavar="A,B")
     unicode: str = choice("normalise the characters", "none", "nfc", "nfkc", default="none")
     unwrap: bool = option("join the lines of a paragraph of .txt, as in old e-texts", False)
-    processes: int | None = integer("number of processes on this machine", otherwise="as many as pay off")
+    processes: int | None = integer(
+        "number of processes on this machine", most=MOST_PROCESSES, otherwise="as many as pay off"
+    )
     engine: str = choice(
         "where processes run; ray: on the cluster that RAY_ADDRESS names, or a local one",
         "local",

@@ -20,8 +20,10 @@ from clozeworks.cli.arguments import (
     integer,
     option,
     positive,
+    random_seed,
 )
 from clozeworks.cli.paths import existing
+from clozeworks.core.bounds import MOST_PROCESSES
 from clozeworks.core.errors import InputError
 from clozeworks.train.writers import KINDS
 
@@ -42,8 +44,10 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     --set reaches every field of the recipe: train.precision=bf16 (mixed precision), train.micro_tokens=4096 (gradient
     accumulation in pieces of so many tokens), train.recompute=true (gradient checkpointing), train.warmup=0.1.
 
+    clozeworks pretrain cloze --data data --out run --budget 10m
     clozeworks pretrain bert_mini --data data --out run
     clozeworks pretrain bert_mini --data A:0.7 B:0.3 --out run --steps 2000 --learning-rate 5e-4
+    clozeworks pretrain bert_mini --data data --out run --start neighbours,counted
     clozeworks pretrain bert_mini --from HF_DIR --data data --out run
     clozeworks pretrain distilbert_mini --teacher run --data data --out small
     clozeworks pretrain bert_mini --data data --out run --processes 2
@@ -56,13 +60,24 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     out: str | None = option("the run directory", metavar="RUN")
     steps: int | None = integer("training steps (train.steps)", otherwise="the recipe's")
     learning_rate: float | None = option(
-        "peak learning rate (train.learning_rate)", type=positive, metavar="R", otherwise="the recipe's"
+        "peak learning rate (train.learning_rate)",
+        type=positive,
+        metavar="R",
+        otherwise="the recipe's; with --from a tenth of it, 1e-4 at most",
     )
     batch_tokens: int | None = integer("batch size: tokens of a step (train.batch_tokens)", otherwise="the recipe's")
     max_length: int | None = integer(
         "sequence length: tokens of an example at most (objective.segments.length)", otherwise="the recipe's"
     )
-    seed: int | None = integer("random seed (train.seed)", least=0, metavar="S", otherwise="the recipe's")
+    seed: int | None = random_seed("random seed (train.seed)", otherwise="the recipe's")
+    budget: str | None = option(
+        "CPU time of the run, such as 10m: sets its steps, and the size where the recipe is cloze", metavar="TIME"
+    )
+    start: str | None = option(
+        "how fresh weights begin (start): neighbours, counted, prior, several with commas, or none",
+        metavar="NAMES",
+        otherwise="the recipe's",
+    )
     set: list[str] = changes("encoder.stack.depth=4 or train.precision=bf16")
     source: str | None = option(
         "continue pretraining from a run, a model or a Hugging Face directory; the encoder is then that one",
@@ -76,7 +91,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     dry_run: bool = option("print tokens, epochs, hours and memory; train nothing", False)
     log: list[str] = choice("write the metrics to this tracker, too; may be repeated", *KINDS, repeat=True)
     processes: int | None = integer(
-        "data-parallel processes on this machine (train.processes)", otherwise="the recipe's, 1"
+        "data-parallel processes on this machine (train.processes)", most=MOST_PROCESSES, otherwise="the recipe's, 1"
     )
     launch: str | None = choice(
         "with --dry-run: print what starts --processes on each of several machines", "slurm", "torchrun"
@@ -163,22 +178,44 @@ def launch(options: Options) -> int:
 def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
     """The recipe to train, what its weights begin from, and what to say of that."""
     from clozeworks.cli import named
-    from clozeworks.exchange.continue_from import continue_recipe
+    from clozeworks.exchange.continue_from import continue_recipe, lower_learning_rate
     from clozeworks.train.pretrain import open_data
     from clozeworks.train.startup.setup import Start
 
-    recipe, source, notes = named.recipe(options.recipe), None, []
+    recipe, source, notes = named_recipe(options, data)
     if options.source is not None:
         encoder = named.model(options.source, options.parts, options.allow_pickle)
         recipe, encoder, notes = continue_recipe(recipe, encoder, open_data(data)[1])
         source = encoder.model
-    recipe = named.changed(recipe, changes_of(options))
+    changes = changes_of(options)
+    recipe = named.changed(recipe, changes)
+    if source is not None and not any(change.partition("=")[0].strip() == "train.learning_rate" for change in changes):
+        notes += lower_learning_rate(recipe)
     if options.max_length is not None and recipe.train.phases:
         given, needed = f"{options.max_length} for {recipe.name}", "each of its train.phases has a sequence length"
         raise InputError("--max-length", given, needed, "set these, or add --set 'train.phases=[]'")
     words = load_word_vectors(options, recipe)
     teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     return recipe, Start(source=source, teacher=teacher, words=words), notes
+
+
+def named_recipe(options: Options, data: list) -> tuple[Recipe, None, list[str]]:
+    """What the first argument names, fitted to --budget where that is given."""
+    from clozeworks.cli import named
+    from clozeworks.train.resources.budget import fit_to_budget
+
+    sized = options.recipe == "cloze"
+    if options.budget is None:
+        if sized:
+            needed = "its size is chosen by --budget"
+            raise InputError("clozeworks pretrain", "cloze", needed, "add --budget 10m, or name cloze_mini")
+        return named.recipe(options.recipe), None, []
+    if options.source is not None or options.steps is not None:
+        other = "--steps" if options.source is None else "--from"
+        raise InputError("--budget", f"together with {other}", "it chooses the steps of a new model", "leave one out")
+    recipe = None if sized else named.changed(named.recipe(options.recipe), changes_of(options))
+    recipe, notes = fit_to_budget(recipe, data, options.budget, options.out, options.device)
+    return recipe, None, notes
 
 
 def load_word_vectors(options: Options, recipe: Recipe) -> Vectors | None:
@@ -247,6 +284,8 @@ def show_forecast(cost: Forecast) -> None:
 
 def changes_of(options: Options) -> list[str]:
     """Every PATH=VALUE: those of options with a name of their own first, so that --set has the last word."""
+    from clozeworks.starts.initializer import write_initializers
+
     own = {
         "train.steps": options.steps,
         "train.learning_rate": options.learning_rate,
@@ -254,5 +293,6 @@ def changes_of(options: Options) -> list[str]:
         "train.seed": options.seed,
         "objective.segments.length": options.max_length,
         "train.processes": options.processes,
+        "start": None if options.start is None else write_initializers(options.start),
     }
     return [*(f"{path}={value}" for path, value in own.items() if value is not None), *options.set]

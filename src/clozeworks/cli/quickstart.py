@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from clozeworks.cli.arguments import CommandOptions, choice, integer, option
+from clozeworks.cli.arguments import CommandOptions, choice, integer, option, random_seed
 
 
 @dataclass(kw_only=True)
@@ -19,7 +19,7 @@ class Options(CommandOptions):
     lang: str = choice("language of the text", "en", "zh", default="en")
     out: str | None = option("directory to write", metavar="DIR", otherwise="quickstart-LANG")
     steps: int | None = integer("training steps; fewer are quicker and worse")
-    seed: int = integer("random seed: another seed, another model", 0, least=0, metavar="S")
+    seed: int = random_seed("random seed: another seed, another model", 0)
 
 
 def run(options: Options) -> int:

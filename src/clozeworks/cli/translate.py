@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clozeworks.cli.arguments import BeamOptions, InferenceOptions, argument, option
@@ -32,7 +31,9 @@ class Options(BeamOptions, InferenceOptions):
 
     text: list[str] = argument("TEXT", "one text or several", nargs="*")
     file: str | None = option("instead of TEXT: one text a line; - for standard input", metavar="FILE")
-    out: str | None = option("file to write the translations to, one a line", metavar="FILE")
+    out: str | None = option(
+        "file or pipe to write the translations to, one a line; - for standard output", metavar="FILE"
+    )
     alignment: str | None = option("of one TEXT, draw where the decoder attended: .svg, .png or .pdf", metavar="FILE")
 
 
@@ -55,8 +56,11 @@ def run(options: Options) -> None:
     how = {"beams": options.beams, "length_penalty": options.length_penalty}
     made = translate_texts(encoder, texts, console=console, show=not options.json, **how)
     if options.out is not None:
-        atomic_io.write_text(Path(options.out), "".join(f"{one.text}\n" for one in made))
+        with atomic_io.text_stream(options.out) as stream:
+            stream.writelines(f"{one.text}\n" for one in made)
     attended = None if options.alignment is None else draw_alignment(encoder, made[0], options.alignment)
+    if options.out in atomic_io.STANDARD_OUTPUT:
+        return
     if options.json:
         rows = [dataclasses.asdict(one) for one in made]
         if attended is not None:

@@ -16,12 +16,15 @@ import secrets
 import shutil
 import socket
 import stat
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TextIO
 
 from clozeworks.core.errors import InputError
 
 StrPath = str | os.PathLike[str]
+STANDARD_OUTPUT = "-", "/dev/stdout"
 LOCK = "lock"  # a file in a directory that one process at a time may hold
 
 # Host and pid say whose a sibling is; a process id means nothing to another host that shares the disk.
@@ -73,7 +76,8 @@ def file(path: StrPath) -> Iterator[Path]:
     with explain_os_errors(path), _sibling(target) as new:
         if target.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-        new.touch(exist_ok=False)
+        with _making(path):
+            new.touch(exist_ok=False)
         mode = new.stat().st_mode & 0o666  # the user's umask; safetensors makes its files private
         yield new
         new.chmod(mode)
@@ -83,11 +87,42 @@ def file(path: StrPath) -> Iterator[Path]:
 
 
 def refuse_special(path: StrPath) -> None:
-    """Raise `InputError` for a device, a pipe or a socket: a file would take its place."""
+    """Raise `InputError` for a device, a pipe or a socket: a file or directory would take its place."""
+    if os.fspath(path) == STANDARD_OUTPUT[0]:
+        raise InputError(path, "standard output", "a file or directory is needed", "choose a path")
     with contextlib.suppress(OSError):
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise InputError(path, "a device, a pipe or a socket", "a file is needed", "choose another path")
+            raise InputError(
+                path, "a device, a pipe or a socket", "a file or directory is needed", "choose another path"
+            )
+
+
+def is_stream(path: StrPath) -> bool:
+    """Whether what is written to a path flows on: standard output, a pipe, a terminal."""
+    if os.fspath(path) in STANDARD_OUTPUT:
+        return True
+    with contextlib.suppress(OSError):
+        mode = os.stat(path).st_mode
+        return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)
+    return False
+
+
+@contextlib.contextmanager
+def text_stream(path: StrPath) -> Iterator[TextIO]:
+    """A stream of lines: a file that is there once it is whole, or a pipe or standard output, which stay what they are.
+
+    Only for output of which each line has its own worth; whoever needs all or nothing uses `file`.
+    """
+    if os.fspath(path) in STANDARD_OUTPUT:
+        yield sys.stdout
+        sys.stdout.flush()
+    elif is_stream(path):
+        with explain_os_errors(path), open(path, "w", encoding="utf-8") as stream:
+            yield stream
+    else:
+        with file(path) as new, new.open("w", encoding="utf-8") as stream:
+            yield stream
 
 
 @contextlib.contextmanager
@@ -97,13 +132,15 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
     An empty directory at `path` is taken over. One with content is refused before the block starts, unless
     `overwrite`: then it is moved aside, and deleted only after the new one has its name.
     """
+    refuse_special(path)
     target = Path(os.path.realpath(path))
     with explain_os_errors(path), _sibling(target) as new:
         if target.exists() and not target.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target))
         if not overwrite and target.is_dir() and any(target.iterdir()):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
-        new.mkdir()
+        with _making(path):
+            new.mkdir()
         yield new
         mode = new.stat().st_mode & 0o666  # the user's umask; safetensors makes its files private
         for folder, _, names in os.walk(new):
@@ -122,14 +159,13 @@ def directory(path: StrPath, overwrite: bool = False) -> Iterator[Path]:
 @contextlib.contextmanager
 def hold_lock(place: Path, doing: str) -> Iterator[None]:
     """Hold a directory, made if need be. The lock is the kernel's, so it falls with its process, however that dies."""
+    refuse_special(place)
     with explain_os_errors(place):
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            with _making(place):
+                place.mkdir(parents=True, exist_ok=True)
         except FileExistsError:
             raise InputError(place, "a file", "a directory is needed", "choose another path") from None
-        except FileNotFoundError as error:  # as /proc says it
-            needed = "a place that can be written is needed"
-            raise InputError(place, "it cannot be made here", needed, "choose another directory") from error
         file = (place / LOCK).open("a+", encoding="utf-8")
     try:
         if not _lock(file.fileno()):
@@ -209,6 +245,16 @@ def explain_os_errors(path: StrPath) -> Iterator[None]:
         if number not in _REASONS or not _concerns(error, Path(os.path.realpath(path))):
             raise
         raise InputError(path, *_REASONS[number]) from error
+
+
+@contextlib.contextmanager
+def _making(path: StrPath) -> Iterator[None]:
+    """Explain how file systems that hold no files of ours, such as /proc, refuse them."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        needed = "a place that can be written is needed"
+        raise InputError(path, "it cannot be made here", needed, "choose another directory") from error
 
 
 def _concerns(error: Exception, target: Path) -> bool:

@@ -35,9 +35,14 @@ class Bound:
 
 LARGEST = (1 << 31) - 1  # far beyond any machine's sizes, and whole in every integer of every library
 GREATEST = 10**12  # of numbers that are not sizes
+LAST_SEED = (1 << 63) - 1
+MOST_PROCESSES = 1024  # on one machine: a slip of the pen must not start a million
+MOST_TOKENS = 1 << 24  # of a step: four times the largest batches of this family
 Count = Annotated[int, Bound(1, LARGEST)]
+Tokens = Annotated[int, Bound(1, MOST_TOKENS)]
 Natural = Annotated[int, Bound(0, LARGEST)]
-Seed = Annotated[int, Bound(0, (1 << 63) - 1)]
+Seed = Annotated[int, Bound(0, LAST_SEED)]
+Processes = Annotated[int, Bound(1, MOST_PROCESSES)]
 Finite = Annotated[float, Bound(-GREATEST, GREATEST)]
 Positive = Annotated[float, Bound(0, GREATEST, above=True)]
 NonNegative = Annotated[float, Bound(0, GREATEST)]

@@ -1,7 +1,8 @@
 """Randomness inside the model: a key in the context, folded by depth and site, decides every dropped unit.
 
 Nothing consults `train()` or a global generator. What is dropped of a row depends on the run's seed, the step, the
-number of the row in that step, and the site; not on the rows beside it. So the same step cut into other
+number of the row in that step, the width that all rows of the step are filled up to (`row_widths`), and the site; not
+on the rows beside it. So the same step cut into other
 micro-batches, or spread over other processes, drops the same; a shared layer gets other masks at each depth,
 recomputation gets the same ones, and a resumed run needs only the number of its step.
 
@@ -64,6 +65,11 @@ class DropoutKey:
         unit, place = self._unit(places, total)
         starts = place if self.starts is None else self.starts[unit] + place
         return DropoutKey(self.seeds[unit], self.site, starts, self.step)
+
+    def grid(self, heads: int, queries: int) -> "DropoutKey":
+        """A seed for each head of each query of a unit, the same however many queries are asked beside it."""
+        place = torch.arange(queries * heads, device=self.seeds.device).view(queries, heads).t().flatten()
+        return DropoutKey(_finalise(self.seeds[:, None] + (place + 1) * _GOLDEN).flatten(), self.site, None, self.step)
 
     def states(self) -> np.ndarray:
         """[units] what the draws of each seed begin with, for `keep_on_host`; of a key on the host."""

@@ -15,7 +15,9 @@ def parse_json(text: str | bytes, shape: type = object) -> Any:
         value = json.loads(text)
     except RecursionError:
         raise ValueError(f"more than {DEEPEST} levels of brackets") from None
-    level: list[Any] = [value] if isinstance(value, (dict, list)) else []
+    brackets = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    many = brackets > DEEPEST  # fewer are never as deep
+    level: list[Any] = [value] if many and isinstance(value, (dict, list)) else []
     for _ in range(DEEPEST + 1):
         if not level:
             break

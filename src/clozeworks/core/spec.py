@@ -85,20 +85,26 @@ def join(where: str, name: str) -> str:
 
 
 def check(spec: Spec, where: str = "") -> None:
-    """Types first, then numbers, then each part's own rules; nothing has been allocated when this refuses."""
+    """Types first, then numbers, then each part's own rules, those of a part before those about it; nothing has been
+    allocated when this refuses."""
+    check_types(spec, where)
+    for path, part in walk(spec, where):
+        for name, bound in bounds_of(type(part)).items():
+            for place, value in numbers_in(getattr(part, name), join(path, name)):
+                if not bound.holds(value):
+                    raise RecipeError(place, value, f"{bound.describe(value)} is needed", suggest_value(part, name))
+    for path, part in reversed(list(walk(spec, where))):
+        part.check(path)
+
+
+def check_types(spec: Spec, where: str = "") -> None:
+    """Whether every field holds what its annotation says."""
     for path, part in walk(spec, where):
         for name, annotation in fields_of(type(part)).items():
             value = getattr(part, name)
             if not fits(value, annotation):
                 needed = f"a value of type {describe(annotation)} is needed"
                 raise RecipeError(join(path, name), repr(value), needed, "change this field")
-    for path, part in walk(spec, where):
-        for name, bound in bounds_of(type(part)).items():
-            for place, value in numbers_in(getattr(part, name), join(path, name)):
-                if not bound.holds(value):
-                    raise RecipeError(place, value, f"{bound.describe(value)} is needed", suggest_value(part, name))
-    for path, part in walk(spec, where):
-        part.check(path)
 
 
 def fits(value: object, annotation: Any) -> bool:
@@ -142,7 +148,15 @@ def to_dict(value: object) -> Any:
     return value
 
 
-PART_MODULES = ("nn", "objectives", "tasks", "model", "optim", "recipe")  # of the library: all that hold parts
+PART_MODULES = (
+    "nn",
+    "objectives",
+    "tasks",
+    "model",
+    "optim",
+    "starts",
+    "recipe",
+)  # of the library: all that hold parts
 
 
 @functools.cache

@@ -1,6 +1,5 @@
 """Pairs of sentences that were never prepared, as a text to make examples of."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Columns, ragged_arange
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.counts import Counts
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.text.reader import Reader, Reading
@@ -39,7 +39,7 @@ def choose_fields(file: Path, given: str | None) -> tuple[str, str]:
         with file.open(encoding="utf-8", errors="replace") as stream:
             first = next((line for line in stream if line.strip()), "")
         try:
-            row = json.loads(first)
+            row = parse_json(first)
         except ValueError:
             row = None
         names = [str(name) for name in row] if isinstance(row, dict) else []

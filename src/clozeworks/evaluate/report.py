@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from clozeworks.core.characters import show_controls
 from clozeworks.evaluate.examination import Examination
 from clozeworks.evaluate.mistakes import Mistakes
 from clozeworks.metrics.classes import Confusion, OfClass
@@ -13,6 +14,7 @@ from clozeworks.plots import charts
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+POLICY = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">"""
 SHOWN = 30  # classes that are drawn
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; color: #222; }
@@ -33,7 +35,8 @@ def page(title: str, facts: Sequence[tuple[str, str]], examination: Examination,
     if wrong.confusion is not None and len(wrong.confusion.labels) <= SHOWN:
         parts += ["<h2>What was predicted for what</h2>", _drawn(matrix(wrong.confusion))]
     parts += ["<h2>The worst mistakes</h2>", _worst(wrong)]
-    head = f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{_safe(title)}</title>'
+    head = f'<meta charset="utf-8">{POLICY}<meta name="viewport" content="width=device-width">'
+    head += f"<title>{_safe(title)}</title>"
     body = "".join(f"{part}\n" for part in parts)
     return f'<!doctype html>\n<html lang="en"><head>{head}<style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n'
 
@@ -75,7 +78,8 @@ def _table(names: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequenc
 
 
 def _safe(text: str) -> str:
-    return html.escape(str(text))
+    """A text from anywhere as text of the page: no tag, no character that a browser or a terminal obeys."""
+    return html.escape(show_controls(str(text))).encode("utf-8", "replace").decode()
 
 
 # Plots

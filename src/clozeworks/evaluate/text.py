@@ -48,7 +48,7 @@ def adapt(
 
 def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
     """Held-out figures of the model, and those of always guessing by how frequent a token is in training."""
-    text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train")
+    text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train", verify="size")
     check_tokenizer(encoder, text)
     if all("teacher" in loss.needs.reads for loss in encoder.model.specs):  # which is not here
         needed = "a head that predicts is needed"

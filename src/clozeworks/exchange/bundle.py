@@ -8,6 +8,7 @@ ELMo                     options.json and HDF5, read and never written
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,11 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import card, checkpoint, files, huggingface, sentence_transformers, specials, tensors
-from clozeworks.exchange.names import elmo
+from clozeworks.exchange.names import elmo, roberta
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe
 
+HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # bert-base-uncased, google/bert_uncased_L-2_H-128_A-2
 Format = Literal["clozeworks", "hf", "sentence-transformers"]
 
 
@@ -48,7 +50,8 @@ def read_bundle(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), 
     directory = Path(path)
     if not directory.is_dir():
         given = "a file" if directory.exists() else "no such directory"
-        raise InputError(path, given, "a run, a model or a Hugging Face directory is needed", "check the path")
+        needed, todo = "a run, a model or a Hugging Face directory is needed", hub_hint(path) or "check the path"
+        raise InputError(path, given, needed, todo)
     if (directory / files.RECIPE).is_file():
         return _read_own(directory, parts)
     pools = (directory / sentence_transformers.MODULES).is_file()
@@ -63,12 +66,21 @@ def read_bundle(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), 
     raise InputError(path, "neither a model nor a run", needed, "give the directory that `pretrain` or `export` wrote")
 
 
+def hub_hint(path: str | os.PathLike[str]) -> str | None:
+    """What to do where a path that does not exist may be the name of a model of the Hugging Face hub."""
+    name = str(path)
+    if Path(name).exists() or ("/" in name and Path(name).parent.is_dir()) or not HUB_NAME.fullmatch(name):
+        return None
+    command = f"hf download {name} --local-dir {name}"
+    return f"nothing is downloaded here: for a model of the Hugging Face hub run `{command}`, then give that directory"
+
+
 def _read_own(directory: Path, parts: Iterable[type[Spec]]) -> Bundle:
     """A model directory, a checkpoint or a run."""
-    weights, place = _read_weights(directory)
+    weights, place, step = _read_weights(directory)
     recipe = files.read_recipe(place / files.RECIPE, parts)
     model = files.build(recipe, weights, directory)
-    return Bundle(model, files.read_tokenizer(place), recipe, card.read_facts(directory))
+    return Bundle(model, files.read_tokenizer(place), recipe, card.read_facts(directory, step))
 
 
 def _read_huggingface(directory: Path, inner: Path, pools: bool, allow_pickle: bool) -> Bundle:
@@ -78,24 +90,26 @@ def _read_huggingface(directory: Path, inner: Path, pools: bool, allow_pickle: b
     if pools:
         imported.recipe.pooling = sentence_transformers.read(directory, tokenizer)
     model = files.build(imported.recipe, imported.tensors, directory)
-    return Bundle(model, tokenizer, imported.recipe, unused=imported.unused)
+    facts = {"model_type": imported.model_type} if imported.model_type in roberta.ALIKE else {}
+    return Bundle(model, tokenizer, imported.recipe, facts, imported.unused)
 
 
-def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
-    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; and where recipe
-    and tokenizer are: of a run those of the checkpoint, which are verified."""
+def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path, int | None]:
+    """The weights of a model directory or a checkpoint, or those of a run's newest sound checkpoint; where recipe and
+    tokenizer are: of a run those of the checkpoint, which are verified; and the step that they are of, if known."""
     if (directory / checkpoint.MANIFEST).is_file():
         try:
             checkpoint.verify(directory)
         except checkpoint.DamagedError as error:
             raise InputError(directory, error, "a sound checkpoint is needed", "take another, or the run") from None
     if (directory / tensors.FILE).is_file():
-        return tensors.read(directory / tensors.FILE), directory
+        return tensors.read(directory / tensors.FILE), directory, tensors.read_step(directory / tensors.FILE)
     newest = checkpoint.newest(directory)
     if newest is None:
         given, todo = "no checkpoint that verifies", "run the pretrain command again"
         raise InputError(directory, given, "a trained model is needed", todo)
-    return newest.tensors(), newest.path if (newest.path / files.RECIPE).is_file() else directory
+    place = newest.path if (newest.path / files.RECIPE).is_file() else directory
+    return newest.tensors(), place, newest.step
 
 
 def _resolve_decoder_ends(bundle: Bundle) -> Recipe:
@@ -127,10 +141,10 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
             files.write(folder, bundle.model, bundle.recipe)
             if bundle.tokenizer is not None:
                 bundle.tokenizer.save(folder)
-        elif bundle.tokenizer is None:
-            huggingface.write(folder, bundle.model, recipe)
         else:
-            huggingface.write(folder, bundle.model, recipe, bundle.tokenizer.pad, bundle.tokenizer.sep)
+            pad, sep = (bundle.tokenizer.pad, bundle.tokenizer.sep) if bundle.tokenizer else (None, None)
+            huggingface.write(folder, bundle.model, recipe, pad, sep, bundle.facts.get("model_type"))
+        if format != "clozeworks" and bundle.tokenizer is not None:
             specials.write(folder, bundle.tokenizer, recipe)
         card.write(folder, bundle.recipe, bundle.facts, format)
     return Path(path)

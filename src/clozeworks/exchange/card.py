@@ -15,12 +15,15 @@ SENTENCES = "sentence-transformers"
 PIPELINES = ("fill-mask", "text-classification", "token-classification")
 
 
-def read_facts(directory: Path) -> dict[str, Any]:
-    """What is known about a model directory or a run: figures and counts, no paths. Nothing is fine."""
+def read_facts(directory: Path, step: int | None) -> dict[str, Any]:
+    """What is known about a model directory or a run whose weights are those of a step, if any: figures at that step or
+    the last before it, and counts, no paths. Nothing is fine."""
     if (directory / FACTS).is_file():
         return _read_object(directory / FACTS)
     facts: dict[str, Any] = {}
     rows = _rows(directory / "metrics.jsonl")
+    if step is not None:
+        rows = [row for row in rows if isinstance(row.get("step"), int) and row["step"] <= step]
     heldout = [row for row in rows if row.get("split") == "heldout"]
     training = [row for row in rows if "split" not in row]
     if heldout:

@@ -11,13 +11,13 @@ rule of its own. What a family computes from several fields it does before `writ
 """
 
 import copy
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.core.spec import Spec
 from clozeworks.nn.stack import Share, Stack
 from clozeworks.recipe import Recipe
 
@@ -25,15 +25,14 @@ CONFIG = "config.json"
 NO_SUCH_PART, OWN_FORMAT = "the Hugging Face class has no such part", "keep the model in its own format"
 REQUIRED: Any = object()  # the default of a field that gives the model its shape
 
-# How training goes and how much memory it takes, which no config says and no vector depends on.
-TRAINING = tuple(
-    f"{side}.stack.{name}"
-    for side in ("encoder", "decoder")
-    for name in ("block.ffn.chunk", "variational", "initial_memory")
-)
-# A refusal names the part of the model, not the last field inside it.
-_PART = re.compile(
-    r"(?:encoder|decoder)(?:\.stack(?:\.share|\.block(?:\.(?:mixer(?:\.bias)?|cross|ffn))?)?|\.embed\.\w+|\.\w+)?"
+# How training goes and how much memory it takes: no config says it, and no vector depends on it.
+TRAINING = (
+    "ffn.chunk",
+    "stack.variational",
+    "embed.dropped",
+    "embed.frozen",
+    "embed.word_dropout",
+    "positions.deviation",
 )
 
 
@@ -65,11 +64,18 @@ class Field:
         """Our value of the field; a KeyError names one that the config lacks and has no default."""
         value = config[self.name] if self.default is REQUIRED else config.get(self.name, self.default)
         if self.codes is None:
-            return value if self.convert is None else self.convert.read(value)
-        if value not in self.codes:
+            return value if self.convert is None else self._convert(self.convert, value)
+        if isinstance(value, list | dict) or value not in self.codes:
             needed = f"one of {', '.join(map(str, self.codes))} is supported"
             raise InputError(CONFIG, f"{self.name} {value}", needed, "choose a model with one of them")
         return self.codes[value]
+
+    def _convert(self, convert: Convert, value: Any) -> Any:
+        try:
+            return convert.read(value)
+        except (TypeError, ValueError, AttributeError):
+            given, needed = f"{self.name} {value!r}", "a value of another kind is needed"
+            raise InputError(CONFIG, given, needed, "mend the file, or download it again") from None
 
     def write(self, recipe: Recipe) -> Any:
         """Their value of the field, or a refusal."""
@@ -125,6 +131,9 @@ class ConfigTable:
             for path in (field.path, *field.also):
                 parent, _, name = path.rpartition(".")
                 setattr(_get(recipe, parent), name, value)
+        for name, part in (("encoder", recipe.encoder), ("decoder", recipe.decoder)):
+            if part is not None:
+                spec.check_types(part, f"{CONFIG}.{name}")
         return recipe
 
     def write(self, recipe: Recipe) -> dict[str, Any]:
@@ -132,11 +141,7 @@ class ConfigTable:
         recipe = _unify(recipe)
         fields = self.fields
         config = {each.name: each.value if isinstance(each, Constant) else each.write(recipe) for each in fields}
-        again = self.read(config)
-        for name in ("encoder", "decoder"):
-            for path in spec.diff(getattr(recipe, name), getattr(again, name), name):
-                if not path.startswith((*TRAINING, *self.unsaid)):
-                    raise absent(recipe, path)
+        refuse_differences((recipe,), self.read(config), self.unsaid)
         return config
 
     def derive(
@@ -158,11 +163,30 @@ class ConfigTable:
         return replace(self, blank=blank, fields=tuple(fields))
 
 
+def refuse_differences(recipes: tuple[Recipe, ...], again: Recipe, unsaid: tuple[str, ...]) -> None:
+    """Raise `RecipeError` for the first field of the model, but for those of training and `unsaid` ones, that a recipe
+    as read `again` has from none of these, which are one model. All have to be in one spelling."""
+    for name in ("encoder", "decoder"):
+        first, *others = (spec.diff(getattr(recipe, name), getattr(again, name), name) for recipe in recipes)
+        for path in first:
+            if all(path in other for other in others) and not path.endswith(TRAINING) and not path.startswith(unsaid):
+                raise absent(recipes[0], path)
+
+
 def absent(recipe: Recipe, path: str, needed: str = NO_SUCH_PART) -> RecipeError:
-    """The refusal of a part of the recipe that the family does not have."""
-    match = _PART.match(path)
-    part = match[0] if match else path
-    return RecipeError(f"{recipe.name}.{part}", _get(recipe, part), needed, OWN_FORMAT)
+    """The refusal of a field of the recipe that the family does not have; where the recipe has no such field either, of
+    the part that stands in its place."""
+    value, names = recipe, []
+    for name in path.split("."):
+        if name not in (inside := dict(spec.children(value))):
+            break
+        value, names = inside[name], [*names, name]
+    return RecipeError(".".join((recipe.name, *names)), _shown(value), needed, OWN_FORMAT)
+
+
+def _shown(value: object) -> object:
+    """A part by its name: which of its fields is meant, a path says."""
+    return type(value).__name__ if isinstance(value, Spec) else value
 
 
 def _get(recipe: Recipe, path: str) -> Any:
@@ -175,18 +199,33 @@ def _get(recipe: Recipe, path: str) -> Any:
     return value
 
 
-def _unify(recipe: Recipe) -> Recipe:
-    """The same model in one spelling: one block for equal ones, None for what is as wide or as many as by default."""
+def respell(recipe: Recipe) -> Recipe:
+    """The same model in one spelling: a block for each layer, None for what is as wide or as many as by default, and
+    the default of fields that are about a part which is not there."""
     recipe = copy.deepcopy(recipe)
+    for part in (recipe.encoder, recipe.decoder):
+        if part is not None:
+            stack: Stack = part.stack
+            stack.block = tuple(stack.block_at(layer) for layer in range(stack.depth))
+            own = {key: None if groups == stack.depth else groups for key, groups in spec.children(stack.share)}
+            stack.share = Share(**own)  # pyright: ignore[reportArgumentType]
+            stack.initial_memory = stack.initial_memory if stack.memory else "empty"
+    embed = recipe.encoder.embed
+    embed.width = None if embed.width == recipe.encoder.width else embed.width
+    embed.narrow = embed.narrow if embed.project or embed.width else "all"
+    return recipe
+
+
+def _unify(recipe: Recipe) -> Recipe:
+    """The same model in one spelling, with one block for all layers."""
+    recipe = respell(recipe)
     for name in ("encoder", "decoder"):
         part = getattr(recipe, name)
         if part is not None:
-            stack: Stack = part.stack
-            if any(stack.block_at(layer) != stack.block_at(0) for layer in range(stack.depth)):
-                raise absent(recipe, f"{name}.stack.block")
-            stack.block = stack.block_at(0)
-            own = {key: None if groups == stack.depth else groups for key, groups in spec.children(stack.share)}
-            stack.share = Share(**own)  # pyright: ignore[reportArgumentType]
-    if recipe.encoder.embed.width == recipe.encoder.width:
-        recipe.encoder.embed.width = None
+            first, *others = part.stack.block
+            for layer, other in enumerate(others, 1):
+                for path, values in spec.diff(first, other, f"{name}.stack.block").items():
+                    given = f"{_shown(values[0])} in layer 0 and {_shown(values[1])} in layer {layer}"
+                    raise RecipeError(f"{recipe.name}.{path}", given, "layers are alike there", OWN_FORMAT)
+            part.stack.block = first
     return recipe

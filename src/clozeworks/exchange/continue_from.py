@@ -10,9 +10,11 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.grow import grow, is_larger
 from clozeworks.model import Pooler
+from clozeworks.optim.settings import Adagrad
 from clozeworks.recipe import Recipe
 
 B = TypeVar("B", bound=Bundle)
+RATE = 1e-4  # that trained weights bear (Gururangan et al. 2020, appendix), of Adam and its kind
 
 
 def continue_recipe(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Recipe, B, list[str]]:
@@ -34,6 +36,20 @@ def continue_recipe(recipe: Recipe, source: B, tokenizer: Tokenizer) -> tuple[Re
         given = f"{recipe.name} learns from pairs"
         raise InputError("--from", given, "this model has one segment type", "take a recipe such as roberta_mini")
     return recipe, source, notes
+
+
+def lower_learning_rate(recipe: Recipe) -> list[str]:
+    """Continue at a tenth of the rate of fresh weights, 1e-4 at most, and say so.
+
+    60 steps at 1e-3 cost a model of six layers 6 to 9 points of SST-2, at 1e-4 none. A rate that is no higher stays as
+    it is, and so do those of recurrent models and of Adagrad, whose rates are of another order.
+    """
+    fresh = recipe.train.learning_rate
+    if fresh <= RATE or recipe.recurrent or isinstance(recipe.train.optimizer, Adagrad):
+        return []
+    recipe.train.learning_rate = min(fresh / 10, RATE)
+    rate = f"learning rate {recipe.train.learning_rate:.1e} instead of {fresh:.1e}"
+    return [f"{rate}, which is for fresh weights and would undo what the model has learned (--learning-rate sets it)"]
 
 
 def _adapt_tokenizer(source: B, tokenizer: Tokenizer) -> tuple[B, list[str]]:

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from clozeworks.core import spec
-from clozeworks.core.errors import InputError, RecipeError, suggest
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange import tensors
+from clozeworks.exchange import files, read_back, tensors
 from clozeworks.exchange.config_table import CONFIG, OWN_FORMAT
 from clozeworks.exchange.heads import Head
 from clozeworks.exchange.names import (
@@ -37,12 +37,16 @@ from clozeworks.exchange.names import (
     openai_gpt,
     reformer,
     roberta,
+    roformer,
     transfo_xl,
     xlnet,
 )
 from clozeworks.exchange.templates import fitting, infer_template
 from clozeworks.model import Model
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.mixers.chunks import LocalAttention
 from clozeworks.nn.mixers.global_window import GlobalWindow
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.nn.positions import LearnedPositions, SinusoidalPositions
 from clozeworks.nn.reversible import Reversible
 from clozeworks.nn.two_stream import TwoStream
@@ -50,10 +54,15 @@ from clozeworks.objectives.mask.phrases import MaskPhrases
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.task import Task
 
-_MODULES = (bert, roberta, albert, ernie, distilbert, openai_gpt, transfo_xl, xlnet, longformer, reformer, marian)
-FAMILIES: dict[str, Family] = {module.FAMILY.model_type: module.FAMILY for module in _MODULES}
+_MODULES = (
+    bert, roberta, albert, ernie, distilbert, openai_gpt, transfo_xl, xlnet, longformer, reformer, marian, roformer
+)  # fmt: skip
+FAMILIES: dict[str, Family] = {
+    family.model_type: family for family in (*(module.FAMILY for module in _MODULES), *roberta.FAMILIES)
+}
 POSITIONS = "encoder.embed.positions.table.weight"
 TASK = "task"  # a head, until it is known what for
+HELD = (Attention, GlobalWindow, LSH, LocalAttention)  # mixers that some family has
 HEADS = ("masked_lm", "sentence_pair", "span_boundary", "next_token", "permuted_lm")
 
 
@@ -64,6 +73,7 @@ class ImportedModel:
     recipe: Recipe
     tensors: dict[str, Tensor]  # by our names
     unused: list[str] = field(default_factory=list)  # their names of what pretraining has no part for
+    model_type: str = ""  # the family, as the config calls it
 
 
 def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | None = None) -> ImportedModel:
@@ -91,7 +101,7 @@ def read(directory: Path, allow_pickle: bool = False, tokenizer: Tokenizer | Non
     spec.check(recipe, str(directory / CONFIG))
     unused += [family.to_theirs(name) or name for name in _drop_unread_pooler(recipe, weights)]
     recipe.name = directory.resolve().name
-    return ImportedModel(recipe, weights, unused)
+    return ImportedModel(recipe, weights, unused, config["model_type"])
 
 
 def _read_weights(directory: Path, family: Family, allow_pickle: bool) -> tuple[dict[str, Tensor], list[str]]:
@@ -144,8 +154,13 @@ def read_config(file: Path) -> dict[str, Any]:
     except (ValueError, OSError) as error:
         raise InputError(file, f"unreadable ({error})", "a Hugging Face config is needed", "check the file") from None
     kind = config.get("model_type") if isinstance(config, dict) else type(config).__name__
-    if kind not in FAMILIES:
-        raise InputError(file, f"model_type {kind}", "a supported family is needed", suggest(str(kind), FAMILIES))
+    if str(kind) not in FAMILIES:
+        todo = "choose a model of " + ", ".join(sorted(FAMILIES))  # a library wrote it: it is not misspelt
+        raise InputError(file, f"model_type {kind}", "models of this family are not read", todo)
+    names = config.get("architectures") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        needed = "a list of names of classes is needed"
+        raise InputError(file, f"architectures {str(names)[:80]}", needed, "mend the file, or download it again")
     return config
 
 
@@ -157,6 +172,11 @@ def choose_family(recipe: Recipe, pad: int | None) -> Family:
     segments apart is.
     """
     embed, positions = recipe.encoder.embed, recipe.encoder.embed.positions
+    for side, part in (("encoder", recipe.encoder), ("decoder", recipe.decoder)):
+        for mixer in () if part is None else part.stack.mixers():
+            if not isinstance(mixer, HELD):
+                where, given = f"{recipe.name}.{side}.stack.block.mixer", type(mixer).__name__
+                raise RecipeError(where, given, "no class of a family that is exported has such layers", OWN_FORMAT)
     if recipe.decoder is not None:
         return FAMILIES["marian"]
     if isinstance(recipe.encoder.stack, TwoStream):
@@ -165,6 +185,8 @@ def choose_family(recipe: Recipe, pad: int | None) -> Family:
         return FAMILIES["longformer"]
     if isinstance(recipe.encoder.stack, Reversible):
         return FAMILIES["reformer"]
+    if any(getattr(mixer, "rotary", None) is not None for mixer in recipe.encoder.stack.mixers()):
+        return FAMILIES["roformer"]
     if recipe.objective.corruption is not None and recipe.objective.corruption.kind == "causal":
         added = any(getattr(mixer, "bias", None) is not None for mixer in recipe.encoder.stack.mixers())
         return FAMILIES["transfo-xl" if added else "openai-gpt"]
@@ -189,10 +211,10 @@ def fits(recipe: Recipe) -> bool:
         recipe.decoder.start, recipe.decoder.end = 0, 0  # a tokenizer has them
     if isinstance(positions, SinusoidalPositions) and recipe.decoder is not None:
         positions.order = "halves"  # units are put into that order on the way
-    family = choose_family(recipe, None)
-    if isinstance(positions, LearnedPositions) and family is not FAMILIES["roberta"]:
-        positions.offset = 0
     try:
+        family = choose_family(recipe, None)
+        if isinstance(positions, LearnedPositions) and family is not FAMILIES["roberta"]:
+            positions.offset = 0
         family.write(recipe)
     except RecipeError:
         return False
@@ -200,22 +222,28 @@ def fits(recipe: Recipe) -> bool:
 
 
 def write(
-    directory: Path, model: Model, recipe: Recipe, pad: int | None = None, sep: int | None = None
+    directory: Path,
+    model: Model,
+    recipe: Recipe,
+    pad: int | None = None,
+    sep: int | None = None,
+    model_type: str | None = None,
 ) -> dict[str, Any]:
     """config.json and model.safetensors as `from_pretrained` wants them; the config is given back.
 
     What compares with a teacher serves training alone and is left out, the maps of such losses too; beside a task, so
     does every other loss. Heads of the model that the recipe does not name are left out as well. `pad` and `sep` are
-    the tokenizer's.
+    the tokenizer's; `model_type` is that of the directory it came from, and decides among families that are alike. What
+    was written is read back: a field of the model that did not come back is refused by its name.
     """
-    task, recipe = recipe.task, copy.deepcopy(recipe)
+    task, given, recipe = recipe.task, recipe, copy.deepcopy(recipe)
+    if model.encoder.pooler is None:
+        recipe.encoder.pooler = None
     family = choose_family(recipe, pad)
     where = f"{recipe.name}.objective.losses.{0 if task is None else recipe.objective.losses.index(task)}"
     head = None if task is None else _choose_head(family, task, where)
     weights = _keep_exported(recipe, model, head)
     _count_positions_as(family, pad, recipe, weights)
-    if model.encoder.pooler is None:
-        recipe.encoder.pooler = None
     if head is not None and task is not None:
         task = head.settle(recipe, task, weights)
     family.export_hook(recipe, weights)
@@ -228,10 +256,16 @@ def write(
         config["pad_token_id"] = pad
     if sep is not None and config["model_type"] == "longformer":
         config["sep_token_id"] = sep  # what stands before it is marked in a question
+    if config["model_type"] == "roberta" and model_type in tuple(roberta.ALIKE):
+        config = roberta.rename(config, model_type)
     bare = not recipe.objective.losses and task is None
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     tensors.write(directory / tensors.FILE, _name_as_theirs(weights, family, bare))
+    imported = read(directory)
+    read_back.compare_recipes(given, recipe, imported.recipe, family.unsaid)
+    again = files.build(imported.recipe, imported.tensors, recipe.name)
+    read_back.compare_outputs(model, again, recipe, family)
     return config
 
 

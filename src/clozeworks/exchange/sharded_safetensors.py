@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.core.process_group import is_sharded, local
 
 ROWS = "rows"  # the entry of the metadata
@@ -74,7 +75,7 @@ class Slices:
         self._whole: dict[str, list[int]] = {}  # shapes
         for path in paths:
             part = self._opened.enter_context(safe_open(path, "pt"))
-            rows = json.loads((part.metadata() or {}).get(ROWS, "{}"))
+            rows = _read_rows(path, part.metadata() or {})
             for name in part.keys():  # noqa: SIM118
                 shape = list(part.get_slice(name).get_shape())
                 begin, count = rows.get(name, (0, shape[0] if shape else 0))
@@ -111,6 +112,17 @@ class Slices:
             part = self._parts[name][0][2]
             return part.get_slice(name)[:0]
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+
+def _read_rows(path: Path, metadata: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    """Where the rows of each tensor begin, and how many the whole one has."""
+    try:
+        rows = parse_json(metadata.get(ROWS, "{}"), dict)
+        pairs = {name: (int(begin), int(count)) for name, (begin, count) in rows.items()}
+    except (TypeError, ValueError) as error:
+        given, needed = f"unreadable metadata ({error})", "each tensor's first row and number of rows are needed"
+        raise InputError(path, given, needed, "restore the checkpoint from a copy") from None
+    return pairs
 
 
 def read(directory: Path, file: str) -> dict[str, Tensor]:

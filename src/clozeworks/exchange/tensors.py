@@ -1,5 +1,6 @@
 """Weights in and out of safetensors files; pickles are refused, or opened in a process of their own."""
 
+import re
 import subprocess
 import tempfile
 from pathlib import Path
@@ -14,6 +15,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
 
 FILE = "model.safetensors"
+STEP = "step"  # in the metadata
 INDEX = "model.safetensors.index.json"
 PICKLES = tuple(
     f"{name}.{end}" for end in ("bin", "pt", "pth", "bin.index.json") for name in ("pytorch_model", "model")
@@ -25,8 +27,18 @@ def state(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach().contiguous() for name, parameter in model.named_parameters()}
 
 
-def write(path: Path, tensors: dict[str, Tensor]) -> None:
-    save_file({name: tensor.cpu() for name, tensor in tensors.items()}, path, metadata={"format": "pt"})
+def write(path: Path, tensors: dict[str, Tensor], step: int | None = None) -> None:
+    """One file, which knows the step of its run where it is given."""
+    # One entry: of several the library writes now one first and now another, and equal weights would be unequal files.
+    metadata = {"format": "pt"} if step is None else {STEP: str(step)}
+    save_file({name: tensor.cpu() for name, tensor in tensors.items()}, path, metadata=metadata)
+
+
+def read_step(path: Path) -> int | None:
+    """The step that weights are of, where a run wrote them."""
+    with safe_open(path, "pt") as file:
+        step = (file.metadata() or {}).get(STEP, "")
+    return int(step) if re.fullmatch(r"[0-9]{1,18}", step) else None
 
 
 def read(path: Path) -> dict[str, Tensor]:

@@ -13,7 +13,6 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
 from clozeworks.inference.decoding import decode_all, teacher_forced_loss
 from clozeworks.model import Model
-from clozeworks.tasks.seq2seq import Seq2Seq
 from clozeworks.tasks.task import Task, TaskLayer
 
 TOKENS = 8192  # of a batch
@@ -24,8 +23,9 @@ def predict_outputs(
     model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int
 ) -> tuple[list[np.ndarray], float | None]:
     """What the head says of each example, in their order; and its loss, a mean, where the examples have labels."""
-    if isinstance(task, Seq2Seq):
-        return decode_all(model, task, labelled), teacher_forced_loss(model, task, labelled, kind, pad, TOKENS)
+    if task.generation is not None:
+        loss = teacher_forced_loss(model, task, labelled, kind, pad, TOKENS)
+        return decode_all(model, task.generation, labelled), loss
     head = model.head(task.name)
     assert isinstance(head, TaskLayer)
     device = next(model.parameters()).device

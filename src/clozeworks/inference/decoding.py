@@ -12,7 +12,8 @@ from clozeworks.inference.beam_search import BeamSearch, beam_search_batch, room
 from clozeworks.inference.generation import IncrementalReader
 from clozeworks.inference.prefix_lm import PrefixLMDecoder
 from clozeworks.model import Model
-from clozeworks.tasks.seq2seq import Seq2Seq
+from clozeworks.tasks.generation import Generation
+from clozeworks.tasks.task import Task
 
 TOKENS = 4096  # of sources and their beams that are searched together
 OFFSET = 5  # of the length penalty, as published
@@ -20,7 +21,7 @@ OFFSET = 5  # of the length penalty, as published
 
 @torch.no_grad()
 def teacher_forced_loss(
-    model: Model, task: Seq2Seq, labelled: Labelled, kind: Kind, pad: int, tokens: int
+    model: Model, task: Task, labelled: Labelled, kind: Kind, pad: int, tokens: int
 ) -> float | None:
     """The mean loss of the targets' tokens, each given those before it; None where there are no targets."""
     if not (labelled.examples.labels != NOTHING).any():
@@ -35,17 +36,19 @@ def teacher_forced_loss(
     return total / count
 
 
-def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarray]:
+def decode_all(model: Model, generation: Generation, labelled: Labelled) -> list[np.ndarray]:
     """Of each example the log p of what was written, then its tokens. A blank source gives a blank text.
 
     Sources of like length are searched together, the longest first, and each comes out as it would alone.
     """
     examples, tokenizer = labelled.examples, labelled.tokenizer
     assert tokenizer is not None
-    start, end, lengths = task.start(tokenizer), task.end(tokenizer), examples.fields[SOURCE]
+    start, end, lengths = generation.start(tokenizer), generation.end(tokenizer), examples.fields[SOURCE]
     never = tuple(sorted(tokenizer.special_ids - {end}))
-    how = BeamSearch(task.search.beams, task.search.penalty, OFFSET, never)
-    most = task.target_length if task.architecture != "decoder" else min(task.target_length, room(model))
+    search, most = generation.search, generation.target_length
+    how = BeamSearch(search.beams, search.penalty, OFFSET, never)
+    if generation.architecture == "decoder":
+        most = min(most, room(model))
     results = [np.zeros(1) for _ in range(len(examples))]
     inside = ~examples.special & (examples.position < np.repeat(lengths, examples.lengths))
     full = np.bincount(examples.example, inside, len(examples)) > 0
@@ -53,8 +56,8 @@ def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarr
     while order:
         count = max(1, TOKENS // (int(lengths[order[-1]]) * how.count))
         chosen, order = order[-count:][::-1], order[:-count]
-        limits = [min(int(lengths[at]) + task.search.more, most) for at in chosen]
-        reader = _reader(model, task, _sources(examples, chosen, task).to(next(model.parameters()).device))
+        limits = [min(int(lengths[at]) + search.more, most) for at in chosen]
+        reader = _reader(model, generation, _sources(examples, chosen, generation).to(next(model.parameters()).device))
         for at, best in zip(
             chosen, beam_search_batch(reader, [[start]] * len(chosen), limits, how, end=end), strict=True
         ):
@@ -62,13 +65,13 @@ def decode_all(model: Model, task: Seq2Seq, labelled: Labelled) -> list[np.ndarr
     return results
 
 
-def _reader(model: Model, task: Seq2Seq, source: Batch) -> IncrementalReader:
-    if task.architecture == "decoder":
+def _reader(model: Model, generation: Generation, source: Batch) -> IncrementalReader:
+    if generation.architecture == "decoder":
         return IncrementalReader(model, source=source)
-    return PrefixLMDecoder(model, source, task.architecture, task.template.segments)
+    return PrefixLMDecoder(model, source, generation.architecture, generation.template.segments)
 
 
-def _sources(examples: RaggedBatch, chosen: list[int], task: Seq2Seq) -> Batch:
+def _sources(examples: RaggedBatch, chosen: list[int], generation: Generation) -> Batch:
     """The sources of some examples, a row each."""
     lengths = examples.fields[SOURCE][chosen]
     at = examples.first[chosen][:, None] + np.arange(lengths.max())
@@ -77,5 +80,5 @@ def _sources(examples: RaggedBatch, chosen: list[int], task: Seq2Seq) -> Batch:
     marked = None
     if examples.marked is not None:
         marked = torch.from_numpy(real & examples.marked[np.where(real, at, 0)])
-    kind = "causal" if task.architecture == "causal" else "full"
+    kind = "causal" if generation.architecture == "causal" else "full"
     return from_padded(torch.from_numpy(tokens), torch.from_numpy(real), kind=kind, marked=marked)

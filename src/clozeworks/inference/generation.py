@@ -13,6 +13,7 @@ from clozeworks.core.context import Context, Memory, Source
 from clozeworks.core.errors import InputError
 from clozeworks.core.token_info import TokenInfo
 from clozeworks.model import Model
+from clozeworks.nn.bidirectional import BidirectionalLayer
 
 
 class Generated(NamedTuple):
@@ -80,6 +81,9 @@ class IncrementalReader:
             given = "none" if source is None else "one for a model that has no decoder"
             needed = "a decoder writes from a source, and nothing else does"
             raise InputError("source", given, needed, "check the model")
+        if isinstance(model.top.stack, BidirectionalLayer):
+            needed = "a text is continued by one that reads it one way"
+            raise InputError("model", "one that reads both ways", needed, "pretrain gpt_mini or awd_lstm_mini for it")
         heads = [model.head(spec.name) for spec in model.specs if spec.name in ("next_token", "seq2seq")]
         if not heads or heads[0] is None or not hasattr(heads[0], "logits"):
             given = ", ".join(spec.name for spec in model.specs) or "no head"

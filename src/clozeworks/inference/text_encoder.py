@@ -111,9 +111,11 @@ class TextEncoder(Bundle):
             raise InputError("global_attention_mask", "a mask", needed, "leave it out, or convert the model")
         else:
             memory = TokenInfo.make(position, real, self.kind, token_type_ids)
-            if any("rows" not in mixer.takes for mixer in self.recipe.encoder.stack.mixers()):
-                query = memory  # such mixers have one side: padding sees padding
-            context = Context.make(query, memory, self.kind, offset=None)
+            stack = self.recipe.encoder.stack
+            # Some mixers have one side, and some look for their queries behind rows of zeros: padding sees padding.
+            regular = stack.initial_memory == "zeros" or any("rows" not in mixer.takes for mixer in stack.mixers())
+            query = memory if regular else query
+            context = Context.make(query, memory, self.kind, offset=0 if regular else None)
         firsts = torch.arange(len(input_ids), device=self.device) * input_ids.shape[1]
         with torch.no_grad() if not self.model.training else torch.enable_grad():
             hidden = self.model.encoder(input_ids, query, context, firsts, layers=True)

@@ -12,7 +12,7 @@ from clozeworks.core.cache import BranchCaches, Cache, RNNState
 from clozeworks.core.context import Context, Memory
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.token_info import DocumentLayout, TokenInfo
-from clozeworks.nn.kernels.documents import borders_of
+from clozeworks.nn.kernels.documents import find_documents
 from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.stack import Stack, StackLayer
 
@@ -70,10 +70,11 @@ class BidirectionalLayer(StackLayer):
 
     def both(self, x: Tensor, context: Context, layers: bool) -> Hidden:
         """Every document both ways, and the layers joined: [B, L, 2D]."""
-        borders = borders_of(context)
+        own = context.memory  # the same tokens as the queries, of which padding may be as free to look as any
+        borders = context.layout or find_documents(own)
         turn = mirrored(borders, x.device)
         turned = x.flatten(0, 1).index_select(0, turn).view_as(x)
-        side = TokenInfo.make(context.query.position, context.query.document, "causal", context.query.segment)
+        side = TokenInfo.make(own.position, own.document, "causal", own.segment)
         view = context.replace(
             query=side, memory=side, kind="causal", layout=borders, positions=None, capture=None, scratch={}
         )

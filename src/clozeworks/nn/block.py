@@ -105,7 +105,7 @@ class BlockLayer(nn.Module):
             rows = query if memory is None else memory
             memory = self.mixer.extend(None, rows) if isinstance(rows, Tensor) else rows
             asked = self._through(asked, self.mixer_norm(asked) if self.pre else asked, memory, None, asking)[0]
-            if context.positions is not None and not len(context.positions):
+            if context.positions is not None and not len(context.positions) and context.capture is None:
                 return x.new_zeros(0, x.shape[-1]), asked, memory if context.carry else None, None
         x, carry, keys = self._through(x, query, memory, source, context)
         return x, asked, carry, keys

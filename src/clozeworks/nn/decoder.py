@@ -48,10 +48,13 @@ class Decoder(Spec):
                 given, needed = type(cross).__name__, "it cannot attend to other rows than its own"
                 raise RecipeError(f"{where}.stack.block.cross", given, needed, "use Attention")
 
-    def fit(self, where: str, width: int) -> None:
-        """Raise `RecipeError` if it cannot be built so wide, or at all."""
-        self.stack.check(f"{where}.stack")
+    def fit(self, where: str, width: int, read: int) -> None:
+        """Raise `RecipeError` if it cannot be built as wide as the encoder's vectors, which come from words of width
+        `read`."""
         self.stack.fit(f"{where}.stack", width)
+        if self.embed is None and width != read:
+            needed = f"the encoder's words are {read} wide, and what it gives is {width}"
+            raise RecipeError(f"{where}.embed", None, needed, f"use Embed(), or an encoder that gives {read}")
         if self.embed is not None and self.embed.positions is not None:
             self.embed.positions.fit(f"{where}.embed.positions", width)
 

@@ -27,6 +27,7 @@ class Mixer(Spec):
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix", "order"})  # visibility it respects
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry"})  # memories; source: of others; state
+    scores: ClassVar[bool] = False  # whether every pair that may be seen has a score, to be compared with a teacher's
     across: ClassVar[bool] = False  # whether it reads the source by itself, and its block needs no cross-attention
 
     def fit(self, where: str, width: int) -> None:

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from clozeworks.core.bounds import Count, Natural, NonNegative, Rate
+from clozeworks.core.bounds import Count, Natural, NonNegative, Positive, Rate
+from clozeworks.core.context import Context
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec, to_dict
@@ -153,6 +154,49 @@ class AxialPositionsLayer(CustomInit):
             return vectors
         kept = dropout(vectors.new_ones(*position.shape[:-1], count), self.dropout, key)
         return vectors * kept.gather(-1, column)[..., None]
+
+
+@dataclass(slots=True)
+class Rotary(Spec):
+    """Rotary position embedding (Su et al. 2021, RoFormer, 3.2).
+
+    q'_i = R(i) q_i,  k'_j = R(j) k_j;  R(p) turns units 2f and 2f + 1 of a head by p base^(-2f / d)
+
+    so that q'_i . k'_j depends on the distance i - j alone: no position is added to words, none is too far, and values
+    stay as they are. Positions restart in every document, hence packed rows and remembered ones need nothing special.
+    Neighbouring units make a pair, as in the published model; others pair a unit with the one half a head away, which
+    is the same with units in another order.
+
+    q, k [B, H, L, d] -> the same. O(L d), no weights.
+    """
+
+    base: Positive = 10_000.0
+
+    def fit(self, where: str, head_width: int) -> None:
+        """Raise `RecipeError` if heads so wide have no pairs of units."""
+        if head_width % 2:
+            needed = f"units are turned in pairs, and a head has {head_width}"
+            raise RecipeError(where, "Rotary", needed, "use other heads or another width, so that it is even")
+
+    def frequencies(self, head_width: int, device: torch.device | None = None) -> Tensor:
+        """Radians a position by which each pair of units is turned: [d / 2]."""
+        return self.base ** -(torch.arange(0, head_width, 2, device=device) / head_width)
+
+    def rotate(self, x: Tensor, position: Tensor, context: Context, side: str) -> Tensor:
+        """x [B, H, n, d] at positions [B, n]; the turns are computed by the first layer for all, once a `side`."""
+        name = f"rotary.{side}.{self.base}.{x.shape[-1]}"
+        turns = context.once(name, lambda: self._turns(position, x.shape[-1]))
+        if torch.compiler.is_compiling():  # graphs have no complex numbers
+            a, b = x.float().unflatten(-1, (-1, 2)).unbind(-1)
+            real, imaginary = turns.real, turns.imag
+            return torch.stack([a * real - b * imaginary, a * imaginary + b * real], -1).flatten(-2).to(x.dtype)
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * turns).flatten(-2).to(x.dtype)
+
+    def _turns(self, position: Tensor, head_width: int) -> Tensor:
+        """[B, 1, n, d / 2] complex numbers of length 1."""
+        angles = position[:, None, :, None] * self.frequencies(head_width, position.device)
+        return torch.polar(torch.ones_like(angles), angles)
 
 
 def fit_waves(where: str, part: str, width: int) -> None:

@@ -58,6 +58,7 @@ def _facts(block: Block) -> tuple[tuple[bool, str, object, str, str], ...]:
     return (
         (block.place == "pre", "place", block.place, "a norm behind the sum cannot be computed back", 'use "pre"'),
         (block.ffn is not None, "ffn", None, "the second stream is made by it", "use FeedForward"),
+        (block.residual, "residual", False, "what a branch is added to is computed back from the sum", "use true"),
         (block.cross is None, "cross", cross, "a third branch has no stream of its own", "use None"),
     )
 

@@ -84,7 +84,7 @@ class Stack(Spec):
                 todo = "use " + " or ".join(filter(None, [", ".join(divisors[:-1]), divisors[-1]]))
                 raise RecipeError(f"{where}.share.{name}", groups, f"depth {self.depth} is not divisible by it", todo)
         if self.initial_memory == "zeros" and self.stateful:
-            raise RecipeError(f"{where}.start", "zeros", "a state of nothing is zeros already", 'use "empty"')
+            raise RecipeError(f"{where}.initial_memory", "zeros", "a state of nothing is zeros already", 'use "empty"')
         for mixer in self.mixers():
             if self.share.bias is not None and not _common(mixer):
                 needed = f"{type(mixer).__name__} adds nothing to its scores that could be shared so"
@@ -112,6 +112,12 @@ class Stack(Spec):
         """Raise `RecipeError` if it cannot be built so wide."""
         for block, wide in self.layers(width):
             block.fit(f"{where}.block", wide)
+        if isinstance(self.block, tuple) and self.share != Share():
+            try:
+                with torch.device("meta"):  # the shapes alone
+                    StackLayer(self, width)
+            except RecipeError as error:
+                raise RecipeError(f"{where}.{error.where}", error.given, error.needed, error.todo) from None
 
     def out_width(self, width: int) -> int:
         for block, wide in self.layers(width):
@@ -253,7 +259,7 @@ def tie(leader: nn.Module | None, follower: nn.Module | None, layer: int, only: 
         if shapes[0] != shapes[1]:
             needed = f"{shapes[0]} is shared with it"
             todo = "share only blocks of one shape"
-            raise RecipeError(f"stack.share, layer {layer}, {name}", shapes[1], needed, todo)
+            raise RecipeError(f"share, layer {layer}, {name}", shapes[1], needed, todo)
         assert follower is not None
         path, _, last = name.rpartition(".")
         setattr(follower.get_submodule(path), last, given[name])

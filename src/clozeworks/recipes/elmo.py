@@ -12,6 +12,7 @@ from clozeworks.objectives.segments import Stream
 from clozeworks.objectives.shift import Shift
 from clozeworks.optim.settings import Adagrad, Train
 from clozeworks.recipe import Recipe
+from clozeworks.starts.prior import FrequencyPrior
 
 __all__ = ["elmo_base", "elmo_mini"]
 
@@ -62,6 +63,7 @@ def elmo_mini() -> Recipe:
     second = Block(LSTM(512, clip=3.0, clip_out=3.0), None, norm=None, dropout=0.0)
     r.encoder.stack.block = (first, second)
     r.encoder.embed.words = Characters(((1, 32), (2, 32), (3, 64), (4, 128)), highways=1)
-    r.objective = Objective(Stream(length=32, streams=128, both=True), Shift(), (NextWord(samples=1024, prior=True),))
+    r.objective = Objective(Stream(length=32, streams=128, both=True), Shift(), (NextWord(samples=1024),))
+    r.start = (FrequencyPrior(),)  # LOG.md: from 0 the units end at their clips
     r.train = Train(steps=10_000, batch_tokens=4096, learning_rate=2e-3, warmup=0.05, schedule="cosine")
     return r

@@ -1,5 +1,6 @@
 """How commands speak: plain in a pipe, in colour on a terminal, JSON when asked."""
 
+import errno
 import json
 import math
 import os
@@ -17,14 +18,13 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from clozeworks.core.characters import OBEYED, show_controls
+
 FIGURES = 12  # characters of a number at most
+WIDTH, HEIGHT, WIDTHS = 80, 25, range(20, 1000)  # of a terminal: usual, and believed where COLUMNS says so
 
 
-# What a terminal obeys instead of showing it: control characters but tab and new line, and those that turn text round.
-_TURNING = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_OBEYED = (*range(9), *range(11, 32), *range(127, 160), *_TURNING)
-_ESCAPED = {code: f"\\u{code:04x}" for code in _OBEYED}  # in JSON, where those below 32 are escaped already
-_SHOWN = dict.fromkeys(_OBEYED, "\N{REPLACEMENT CHARACTER}")
+_ESCAPED = {code: f"\\u{code:04x}" for code in OBEYED}  # in JSON, where those below 32 are escaped already
 
 
 class SafeConsole(Console):
@@ -34,21 +34,32 @@ class SafeConsole(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(show_controls(segment.text), segment.style)
 
-
-def show_controls(text: str) -> str:
-    """A text with a mark in place of each character that a terminal would obey."""
-    return text.translate(_SHOWN)
+    def on_broken_pipe(self) -> None:
+        """Whoever called decides what it means; rich would end the process with 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def screen(stderr: bool = False) -> Console:
     """rich knows about pipes, NO_COLOR and dumb terminals; numbers are not coloured for their own sake."""
-    return SafeConsole(stderr=stderr, highlight=False)
+    asked = os.environ.get("COLUMNS", str(WIDTH))
+    sound = asked.isdecimal() and int(asked[:9]) in WIDTHS
+    width, height = (None, None) if sound else (WIDTH, HEIGHT)  # given both, rich does not read COLUMNS itself
+    return SafeConsole(stderr=stderr, highlight=False, width=width, height=height)
 
 
 def emit(value: Any) -> None:
     """One JSON object on one line of standard output; what is not finite, which JSON cannot say, is null."""
-    line = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
-    print(line.translate(_ESCAPED), flush=True)
+    print(json_line(value, sys.stdout.encoding), flush=True)
+
+
+def json_line(value: Any, encoding: str | None = None) -> str:
+    """A value as JSON that commands no terminal; where the encoding lacks a letter, all of them are escaped."""
+    line = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, default=str)
+    try:
+        line.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        line = json.dumps(finite(value), allow_nan=False, default=str)
+    return line.translate(_ESCAPED)
 
 
 def finite(value: Any) -> Any:

@@ -33,6 +33,7 @@ from clozeworks.tasks.task import (
 )
 
 LABEL = "class_label"  # the column of the batch
+MANY = 1000  # labels, from which on one row of each is taken for a slip
 
 
 @dataclass(slots=True)
@@ -124,6 +125,9 @@ class Classify(SummaryTask):
         rows = [labels_of(row["label"]) for row in table.rows]
         labels = sorted({label for row in rows for label in row})
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
+        if len(labels) > MANY and len(rows) < 2 * len(labels):
+            given, needed = f"{len(labels):,} labels for {len(rows):,} rows", "a label needs several rows to be learned"
+            raise InputError(table.name, given, needed, "is it a score or an id? name another by --columns label=NAME")
         if len(labels) < 2 and not many:
             given = f"one class only, {next(iter(labels), 'none')}"
             raise InputError(table.name, given, "two classes are needed to tell apart", "add rows of another class")
@@ -201,6 +205,9 @@ class Classify(SummaryTask):
             return {}, None
         result = self._compare(answers, table)
         return result.classes, result if isinstance(result, Confusion) else None
+
+    def single_labels(self, table: Table) -> list[str] | None:
+        return [labels_of(row["label"])[0] for row in table.rows] if self.problem == "single_label" else None
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         """How far off a score is; of a wrong class, how sure the answer was."""

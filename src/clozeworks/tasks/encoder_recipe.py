@@ -38,6 +38,9 @@ class EncoderRecipe(Protocol):
     def recurrent(self) -> bool: ...
 
     @property
+    def brief(self) -> bool: ...
+
+    @property
     def length(self) -> int: ...
 
 

@@ -97,8 +97,8 @@ class QuestionAnswering(Task):
                 read.append(_part(passage, begin, end))
                 begins.append(begin)
                 rows.append(at)
-        laid = self.template.lay(tokenizer, asked, read, mark="first")
-        examples, inside = laid.examples, laid.side == 1
+        filled = self.template.lay(tokenizer, asked, read, mark="first")
+        examples, inside = filled.examples, filled.side == 1
         offsets = np.full((len(examples.tokens), 2), -1, np.int64)
         offsets[inside] = np.concatenate([np.zeros((0, 2), np.int64), *(part.offsets for part in read)])
         if truth:

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from clozeworks.core.batch import Batch, Hidden
-from clozeworks.core.bounds import LARGEST, Bound, Count, Finite, Natural, Rate
+from clozeworks.core.bounds import LARGEST, Bound, Rate
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.examples import NOTHING, RaggedBatch
-from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches import sides
 from clozeworks.data.batches.labelled import Labelled
@@ -27,22 +26,12 @@ from clozeworks.objectives.losses.cross_entropy import cross_entropy, mixed
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.next_token import CERTAIN, NextToken
 from clozeworks.tasks.encoder_recipe import EncoderRecipe, PretrainedEncoder
+from clozeworks.tasks.generation import Form, Generation, Search
 from clozeworks.tasks.task import Task, TaskLayer
 from clozeworks.tasks.template import InputTemplate
 
-Form = Literal["decoder", "prefix", "causal"]
 TARGET = 128  # tokens that a target has room for, where the source keeps as many
 KINDS: dict[Form, Kind] = {"decoder": "causal", "prefix": "prefix", "causal": "causal"}
-
-
-@dataclass(slots=True)
-class Search(Spec):
-    """Beam search: what is written is the best of `beams` beams by log p / ((5 + length) / 6)^penalty (Vaswani et al.
-    2017, 6.1), at most `more` tokens longer than its source; with one beam, the most likely next token each time."""
-
-    beams: Count = 4
-    penalty: Finite = 0.6
-    more: Natural = 50
 
 
 @dataclass(slots=True)
@@ -104,6 +93,10 @@ class Seq2Seq(Task):
         return self.metric_name
 
     @property
+    def generation(self) -> Generation:
+        return Generation(self.architecture, self.template, self.target_length, self.search, self.share)
+
+    @property
     def kind(self) -> Kind:
         return KINDS[self.architecture]
 
@@ -139,25 +132,16 @@ class Seq2Seq(Task):
         target = self._target(tokenizer, encoded)
         joined = sides.join(source, target)
         if truth:
-            _label(
-                joined, self.architecture, self.end(tokenizer), [len(one.ids) < self.target_length for one in encoded]
-            )
+            end, whole = self.generation.end(tokenizer), [len(one.ids) < self.target_length for one in encoded]
+            _label(joined, self.architecture, end, whole)
         if self.architecture == "prefix":
             inside = np.maximum(joined.position - np.repeat(joined.fields[sides.SOURCE], joined.lengths) + 1, 0)
             joined.order = inside.astype(np.int32)
         if self.architecture != "decoder" and not self.template.segments:
             joined.segment[:] = 0
-        whole = Labelled.one_each(joined)
-        whole.kind, whole.two_sided, whole.tokenizer = self.kind, self.sides == 2, tokenizer
-        return whole
-
-    def start(self, tokenizer: Tokenizer) -> int:
-        """What the first token of a target is predicted from: one stack has read it, as the last one of the source."""
-        names = self.template.between[-1:] if self.architecture != "decoder" else self.template.opening[:1]
-        return self.template.ids(tokenizer, names)[0] if names else tokenizer.need("cls")
-
-    def end(self, tokenizer: Tokenizer) -> int:
-        return self.template.ids(tokenizer, self.template.closing[:1])[0]
+        labelled = Labelled.one_each(joined)
+        labelled.kind, labelled.two_sided, labelled.tokenizer = self.kind, self.sides == 2, tokenizer
+        return labelled
 
     def _source(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
         frame = self.template
@@ -167,7 +151,7 @@ class Seq2Seq(Task):
         return frame.lay(tokenizer, texts).examples
 
     def _target(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
-        begins = (tokenizer.token(self.start(tokenizer)),) if self.architecture == "decoder" else ()
+        begins = (tokenizer.token(self.generation.start(tokenizer)),) if self.architecture == "decoder" else ()
         length = self.target_length - 1 + len(begins)
         return InputTemplate(begins, (), (), segments=False, length=length).lay(tokenizer, texts).examples
 

@@ -73,6 +73,8 @@ def choose_summary(recipe: EncoderRecipe, template: InputTemplate, pooled: bool)
         return Summary("last", None)
     if pooled:
         return Summary()
+    if recipe.brief:  # no token of such an encoder has learned to stand for its text
+        return Summary("mean", None)
     own = width if stack.out_width(width) > width else None
     return Summary(template.summary, "own", "tanh", early=template.summary == "first", width=own)
 

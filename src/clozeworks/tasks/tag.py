@@ -123,11 +123,11 @@ class Tag(Task):
                 texts.append(_text(words[window.begin : window.end]))
                 targets.append(self._marks(window, texts[-1], sizes, marks))
                 owner.append(number)
-        laid = dataclasses.replace(self.template, marks=False).lay(tokenizer, texts)
-        laid.examples.labels[laid.side == 0] = np.concatenate([np.zeros(0, np.int32), *targets])
+        filled = dataclasses.replace(self.template, marks=False).lay(tokenizer, texts)
+        filled.examples.labels[filled.side == 0] = np.concatenate([np.zeros(0, np.int32), *targets])
         if truth:
-            laid.examples.fields[KNOWN] = np.ones(len(texts), bool)
-        return self._units(laid.examples, np.array(owner, np.int64))
+            filled.examples.fields[KNOWN] = np.ones(len(texts), bool)
+        return self._units(filled.examples, np.array(owner, np.int64))
 
     def marks(self, tokens: Tensor, tokenizer: Tokenizer | None) -> Tensor | None:
         return None

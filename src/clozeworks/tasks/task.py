@@ -24,6 +24,7 @@ from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.pooling import Pooling
 from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
 from clozeworks.tasks.encoder_recipe import PretrainedEncoder
+from clozeworks.tasks.generation import Generation
 from clozeworks.tasks.heads.task_encoder import TaskEncoder
 from clozeworks.tasks.layer_selection import Reading
 from clozeworks.tasks.names import suggest_task
@@ -145,6 +146,11 @@ class Task(Loss):
         """How a whole text becomes words where it reads words; None: it reads texts."""
         return None
 
+    @property
+    def generation(self) -> Generation | None:
+        """How its answers are decoded token by token; None: a head gives them at once."""
+        return None
+
     def fit_head(self) -> Self:
         """A copy whose head fits what the task reads, after the fields of that were set."""
         return self
@@ -255,6 +261,10 @@ class Task(Loss):
     @abstractmethod
     def with_labels(self, table: Table) -> "Task":
         """A copy with the labels that the rows have."""
+
+    def single_labels(self, table: Table) -> list[str] | None:
+        """The label of each row; None: rows have several, or something else than a label."""
+        return None
 
     @abstractmethod
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:

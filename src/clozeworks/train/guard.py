@@ -11,11 +11,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from torch import Tensor
+
 from clozeworks.core.errors import InputError
+from clozeworks.core.process_group import ProcessGroup, local
 from clozeworks.optim.guard import PATIENCE, Guard
 from clozeworks.train.step import Step
 
 SIGMA = 1.4826  # standard deviations in a median absolute deviation of normal numbers
+LOWER = "lower train.learning_rate or lengthen train.warmup in a new run; with train.precision=bf16 try fp32"
 NOT_FINITE, SPIKE, HIGH = "not finite", "spike", "high after a spike"
 
 
@@ -44,12 +48,13 @@ UPDATE = Verdict("update")
 class SpikeGuard:
     """One run under a guard; without one, only what is not finite is skipped, and `PATIENCE` of it in a row stop.
 
-    `borders` are the last steps of the length phases; `look` begins a command that shows the examples of a step.
+    `borders` are the last steps of the length phases; `look` begins a command that shows the examples of a step. A run
+    of fewer `steps` than that learned nothing if all of them were bad, and stops at the last.
     """
 
-    def __init__(self, guard: Guard | None = None, borders: Iterable[int] = (), look: str = ""):
+    def __init__(self, guard: Guard | None = None, borders: Iterable[int] = (), look: str = "", steps: int = PATIENCE):
         self.guard, self.borders, self.look = guard, frozenset(borders), look
-        self.patience = guard.patience if guard else PATIENCE
+        self.patience = guard.patience if guard else min(PATIENCE, steps)
         self.hopeless = False  # it has said stop
         self.load({})
 
@@ -98,7 +103,7 @@ class SpikeGuard:
         after = f", after going back {again.attempt} times" if again else ""
         given = f"loss {step.loss:.5g}, gradient norm {step.grad_norm:.5g} ({step.reason}), and so for "
         given += f"{self.level} steps in a row{after} (examples {names})"
-        todo = "lower train.learning_rate or lengthen train.warmup in a new run; with train.precision=bf16 try fp32"
+        todo = LOWER
         if self.look:
             todo = f"see `{self.look} {step.number}`; {todo}"
         if step.reason == NOT_FINITE:
@@ -107,6 +112,22 @@ class SpikeGuard:
             needed = "the loss must come down again"
             todo += "; if the text is meant to be so uneven, raise train.guard.rise"
         return InputError(f"step {step.number}", given, needed, todo)
+
+    def is_sound(self, step: Step, parameters: Iterable[Tensor], group: ProcessGroup, ending: bool) -> bool:
+        """Whether weights are finite in all processes: else what would be measured or saved of them has no worth.
+
+        The loss of the next step will show it, and the run goes back or stops; at its end, where none follows, they
+        are refused.
+        """
+        spoilt = sum(not local(each).isfinite().all().item() for each in parameters)
+        sound = not group.totals([spoilt])[0]
+        if ending and not sound:
+            raise self.useless(step, "weights that are not finite")
+        return sound
+
+    def useless(self, step: Step, given: str) -> InputError:
+        """Why what a step left is worth nothing."""
+        return InputError(f"step {step.number}", given, "finite numbers are needed, or nothing is learned", LOWER)
 
     def _reason(self, loss: float, grad_norm: float) -> str:
         if not (math.isfinite(loss) and math.isfinite(grad_norm)):

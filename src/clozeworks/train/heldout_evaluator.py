@@ -4,16 +4,21 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError
 from clozeworks.core.examples import Vocabulary
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.evaluate import heldout
+from clozeworks.metrics.frequencies import unigram_baseline
 from clozeworks.model import Model
 from clozeworks.optim.keep import Score
 from clozeworks.recipe import Recipe
 
 EVALUATED = 131_072  # held-out tokens an evaluation reads at most
+PATIENCE = 30_000  # masked tokens: a model that begins well has left word frequencies behind long before
+GAIN, TIMES = 0.3, 1.6  # nats and times their accuracy: what shows that more than frequencies has been learned
 
 
 class HeldOutEvaluator:
@@ -29,6 +34,7 @@ class HeldOutEvaluator:
         self.recipe, self.vocabulary = recipe, vocabulary
         self.notes: list[str] = []
         self.texts: list[Corpus] = []
+        self.training, self.warned = [corpus for corpus, _ in corpora], False
         for corpus, _ in corpora:
             if "heldout" not in corpus.manifest["splits"]:
                 self.notes.append(f"no evaluation on {corpus.directory}: no document was held out")
@@ -48,6 +54,24 @@ class HeldOutEvaluator:
 
     def score(self, figures: dict[str, Any]) -> Score:
         return (figures["loss"],)
+
+    def warn(self, step: int, metrics: dict[str, Any]) -> str | None:
+        """That a masked model is on the plateau: after `PATIENCE` predictions no better than word frequencies; once."""
+        predicted = step * self.recipe.train.batch_tokens * getattr(self.recipe.objective.corruption, "rate", 0.0)
+        if self.warned or "masked_accuracy" not in metrics or predicted < PATIENCE:
+            return None
+        labels = np.concatenate([batch.labels.numpy() for batch in self._batches() if batch.labels is not None])
+        by_chance = unigram_baseline(np.sum([text.unigram() for text in self.training], axis=0), labels)
+        gained = by_chance["unigram_loss"] - metrics["masked_lm"]
+        if gained > GAIN or metrics["masked_accuracy"] > TIMES * by_chance["unigram_accuracy"]:
+            return None
+        self.warned = True
+        figures = f"masked accuracy {metrics['masked_accuracy']:.1%}, frequencies {by_chance['unigram_accuracy']:.1%}"
+        cure = (
+            "--start neighbours,counted lets it begin there" if not self.recipe.start else "more tokens a step may help"
+        )
+        stuck = f"no better than word frequencies at step {step:,} ({figures})"
+        return f"{stuck}: attention has not found where to look; {cure}"
 
     def should_stop(self, scores: dict[int, Score]) -> bool:
         """Never: pretraining has no early stopping."""

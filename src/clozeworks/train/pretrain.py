@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from clozeworks.core import spec
+from clozeworks.core.bounds import GREATEST, Bound
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.process_group import ProcessGroup, is_distributed
 from clozeworks.data.shards.corpus import Corpus
@@ -31,6 +32,7 @@ from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
 StrPath = str | os.PathLike[str]
+WEIGHTS = Bound(0, GREATEST, above=True)  # of texts in a mixture
 
 
 def pretrain(
@@ -101,7 +103,7 @@ def open_data(
     if not data:
         raise InputError("--data", "nothing", "at least one prepared directory is needed", "see clozeworks prepare")
     for directory, weight in data:
-        if not weight > 0:
+        if not WEIGHTS.holds(weight):
             raise InputError(f"--data {directory}", weight, "a share above 0 is needed", "change it or leave it out")
     corpora = [(Corpus.open(directory, "train", verify=verify), float(weight)) for directory, weight in data]
     first = corpora[0][0]
@@ -129,9 +131,11 @@ def fit_to_data(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = Non
                              "prepare the data with the model's own tokenizer, or add rows to the model")  # fmt: skip
         recipe.encoder.vocab = rows
     spec.check(recipe, recipe.name)
-    if not recipe.objective.losses:  # a bare encoder is a sound recipe, with nothing to train it by
-        where = f"{recipe.name}.objective.losses"
-        raise RecipeError(where, "[]", "at least one loss is needed to train", "give one, for example [MaskedLM]")
+    losses = recipe.objective.losses
+    if all(loss.regularizer for loss in losses):  # a bare encoder is a sound recipe, with nothing to train it by
+        where, given = f"{recipe.name}.objective.losses", ", ".join(type(loss).__name__ for loss in losses) or "[]"
+        needed = "at least one loss that predicts is needed to train"
+        raise RecipeError(where, given, needed, "give one, for example [MaskedLM]")
     for index, loss in enumerate(recipe.objective.losses):
         if "rows" in loss.needs.reads:
             where, needed = f"{recipe.name}.objective.losses.{index}", "it reads labelled rows, and text has none"

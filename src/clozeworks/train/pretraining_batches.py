@@ -75,13 +75,6 @@ class PretrainingBatches:
             for source in loader.sources:
                 source.epoch(0).examples(np.zeros(1, dtype=np.int64))
 
-    def unigram(self) -> np.ndarray:
-        """How often the text of a step has each token, corpora as they are mixed: [vocabulary], in tokens of all."""
-        counts = np.stack([corpus.unigram() for corpus, _ in self.corpora])
-        weights = np.array([weight for _, weight in self.corpora])
-        shares = counts / counts.sum(1, keepdims=True).clip(1)
-        return weights / weights.sum() @ shares * counts.sum()
-
     def rows_at(self, step: int) -> list[Row]:
         """The rows of one step after `start`, without reading those before it."""
         begin = 0
@@ -99,12 +92,15 @@ class PretrainingBatches:
         # Another length cuts the text anew, so a phase starts over, and with draws of its own.
         seed = int(counter_rng.fold(train.seed, "phase", phase)) >> 1 if phase else train.seed
         segments = dataclasses.replace(objective.segments, length=length)
+        corruption = objective.corruption
         if train.phases:
             spec.check(segments, f"train.phases.{phase}")
+            rate = train.phases[phase].mask_rate
+            corruption = corruption if rate is None else objective.at_rate(rate, f"train.phases.{phase}.mask_rate")
         return Loader(
             self.corpora,
             segments,
-            objective.corruption,
+            corruption,
             self.vocabulary,
             seed=seed,
             batch_tokens=train.batch_tokens,

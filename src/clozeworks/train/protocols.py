@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-import numpy as np
-
 from clozeworks.core.batch import Batch
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.model import Model
 from clozeworks.optim.keep import Score
 
@@ -19,6 +18,7 @@ class Batches(Protocol):
     start: int
     position: dict[str, Any]
     notes: list[str]
+    corpora: list[tuple[Corpus, float]]  # its text with weights; of a table none
 
     @property
     def phase_ends(self) -> list[int]:
@@ -29,10 +29,6 @@ class Batches(Protocol):
 
     def check_first_examples(self) -> None:
         """Refuse data of which no example can be made."""
-        ...
-
-    def unigram(self) -> np.ndarray | None:
-        """How often its text has each token, [vocabulary]; None: it has none of its own."""
         ...
 
 
@@ -48,6 +44,10 @@ class Evaluator(Protocol):
 
     def score(self, figures: dict[str, Any]) -> Score:
         """How good they are: the lowest is the best."""
+        ...
+
+    def warn(self, step: int, metrics: dict[str, Any]) -> str | None:
+        """What the user should know of the metrics at a step while there is time to change something."""
         ...
 
     def should_stop(self, scores: dict[int, Score]) -> bool:

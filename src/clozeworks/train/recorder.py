@@ -16,7 +16,8 @@ from clozeworks.train.writers import Writer, Writers
 class Recorder(contextlib.AbstractContextManager["Recorder"]):
     """The rows of metrics.jsonl, which the main process writes, and what is known of the run so far.
 
-    `say` is given what goes wrong with one of the other `writers`, which get the same rows.
+    `say` is given what an evaluation warns of, and what goes wrong with one of the other `writers`, which get the same
+    rows.
     """
 
     def __init__(
@@ -29,7 +30,7 @@ class Recorder(contextlib.AbstractContextManager["Recorder"]):
         say: Callable[[str], None],
     ):
         self.file, self.setup, self.evaluator = run / run_dir.METRICS, setup, evaluator
-        self.main = setup.policy.group.main
+        self.main, self.say = setup.policy.group.main, say
         self.metrics: metrics_log.Metrics | None = None  # the main process opens the file
         self.writers = Writers(writers if self.main else (), say)
         self.pace = metrics_log.Pace()
@@ -71,6 +72,9 @@ class Recorder(contextlib.AbstractContextManager["Recorder"]):
         group.scatter(self.setup.model)
         self.scores[step.number] = self.evaluator.score(self.heldout)
         self._write({"step": step.number, "split": "heldout", **self.heldout})
+        if (warning := self.evaluator.warn(step.number, self.heldout)) is not None:
+            self.setup.notes.append(warning)
+            self.say(warning)
         return self.heldout
 
     @property

@@ -1,6 +1,7 @@
 """A run, and the training loop in it: the same for text and for labelled rows."""
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,9 +37,9 @@ def train_until_trouble(run: "Run") -> Step | None:
                 break
             if step.every(train.evaluate_every) or step.last:
                 run.evaluate(step)
-            ending = step.last or run.stopping or run.recorder.should_stop
+            ending = step.last or bool(run.stopping) or run.recorder.should_stop
             if run.checkpoints.is_due(step) or ending:
-                run.save(step)
+                run.save(step, ending)
             if ending:
                 break
     return step
@@ -68,13 +69,24 @@ class Run:
         self.heap.settle()
 
     def evaluate(self, step: Step) -> None:
-        """Measure the model on what it is not trained on, and show that."""
+        """Measure the model on what it is not trained on, and show that, unless its weights are spoilt."""
+        if not self.is_sound(step, step.last):
+            return
         metrics = self.recorder.evaluate(step)
+        if metrics is not None and not math.isfinite(loss := metrics.get("loss") or 0.0):
+            raise self.setup.policy.guard.useless(step, f"a held-out loss of {loss}")
         if metrics is not None:
             self.screen.heldout(step.number, metrics)
 
-    def save(self, step: Step) -> None:
-        """Save a checkpoint of a step, which promises the rows of metrics up to it."""
+    def is_sound(self, step: Step, ending: bool) -> bool:
+        """Whether the weights are finite; refused at the end if not: the checkpoints there are stay."""
+        policy = self.setup.policy
+        return policy.guard.is_sound(step, self.setup.model.parameters(), policy.group, ending)
+
+    def save(self, step: Step, ending: bool) -> None:
+        """Save a checkpoint of a step, which promises the rows of metrics up to it, unless its weights are spoilt."""
+        if not self.is_sound(step, ending):
+            return
         recorder = self.recorder
         self.checkpoints.save(
             step, tokens=recorder.tokens, seconds=recorder.seconds, scores=recorder.scores, sync=recorder.sync

@@ -41,7 +41,8 @@ def make_teacher(given: Bundle | None, recipe: Recipe, device: str) -> Teacher |
 
 def outline(recipe: Recipe) -> Outline:
     stack = recipe.top
-    heads = tuple(getattr(stack.block_at(layer).mixer, "heads", None) for layer in range(stack.depth))
+    mixers = [stack.block_at(layer).mixer for layer in range(stack.depth)]
+    heads = tuple(getattr(each, "heads", None) if each.scores and stack.directions == 1 else None for each in mixers)
     names = frozenset(loss.name for loss in recipe.objective.losses)
     return Outline(recipe.name, stack.out_width(recipe.encoder.width), heads, names)
 
@@ -66,8 +67,9 @@ def check_teacher(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) 
     if encoder.vocab < tokenizer.size:
         given, needed = f"a model of {encoder.vocab:,} tokens", f"the data's tokenizer has {tokenizer.size:,}"
         raise InputError("--teacher", given, needed, "prepare the data with the teacher's own tokenizer")
+    recipe.objective.segments.check_embed(f"{teacher.recipe.name}.encoder.embed", encoder.embed)
     positions = encoder.embed.positions
-    most = getattr(positions, "length", None)
+    most = None if positions is None else positions.limit
     if most is not None and most < recipe.longest():
         given, needed = f"a model of {most} positions", f"examples are up to {recipe.longest()} tokens long"
         raise InputError("--teacher", given, needed, f"set objective.segments.length={most}")

@@ -39,7 +39,7 @@ def loader(segments, batch_tokens, text=None, **more) -> Loader:
 
 def examples_of(steps) -> list[tuple]:
     """Each example in the order it came: its index, what it shows, what it hides, its fields."""
-    found = []
+    results = []
     for batches, _ in steps:
         for batch in batches:
             clean = torch.full_like(batch.tokens.flatten(), -100)
@@ -49,8 +49,8 @@ def examples_of(steps) -> list[tuple]:
                 row, column = divmod(first, batch.tokens.shape[1])
                 here = batch.token_info.document[row] == batch.token_info.document[row, column]
                 fields = tuple(values[n].item() for values in batch.example.values())
-                found.append((batch.index[n], *(c[row][here].tolist() for c in (batch.tokens, clean)), fields))
-    return found
+                results.append((batch.index[n], *(c[row][here].tolist() for c in (batch.tokens, clean)), fields))
+    return results
 
 
 @pytest.mark.parametrize("make", FORMATS)
@@ -176,13 +176,13 @@ def test_a_stream_reads_one_corpus():
 
 def rows_of(batches: list[Batch]) -> dict[int, list[int]]:
     """The tokens of each row that are no padding, by its number within the step."""
-    found = {}
+    results = {}
     for batch in batches:
         assert batch.row is not None
         for at, (tokens, document) in enumerate(zip(batch.tokens, batch.token_info.document, strict=True)):
-            assert batch.row + at not in found
-            found[batch.row + at] = tokens[document >= 0].tolist()
-    return found
+            assert batch.row + at not in results
+            results[batch.row + at] = tokens[document >= 0].tolist()
+    return results
 
 
 @pytest.mark.parametrize("size", [2, 3])

@@ -123,15 +123,15 @@ def take(made: Loader, count: int, position=None) -> list[tuple[list[Batch], dic
 
 def pairs_of(steps) -> list[tuple]:
     """Each pair in the order it came: its index, its source, what is read of its target and what is predicted."""
-    found = []
+    results = []
     for batches, _ in steps:
         for batch in batches:
             labels = torch.full_like(batch.tokens.flatten(), -100)
             labels[batch.targets] = batch.labels
             for n, index in enumerate(batch.index):
                 sides = [value.tokens[value.token_info.document == n].tolist() for value in (batch.source, batch)]
-                found.append((index, *sides, labels.view_as(batch.tokens)[batch.token_info.document == n].tolist()))
-    return found
+                results.append((index, *sides, labels.view_as(batch.tokens)[batch.token_info.document == n].tolist()))
+    return results
 
 
 def test_a_step_holds_rows_for_so_many_tokens_of_both_sides():
@@ -168,5 +168,5 @@ def test_several_processes_share_the_rows_of_a_step(processes: int):
 def test_held_out_pairs_are_each_asked_once():
     objective = Objective(SEGMENTS, Translate(), (NextToken(),))
     for size in (48, 480):
-        found = pairs_of([(list(heldout.batches(text(), objective, VOCABULARY, batch_tokens=size)), {})])
-        assert sorted(index for index, *_ in found) == list(range(300))
+        result = pairs_of([(list(heldout.batches(text(), objective, VOCABULARY, batch_tokens=size)), {})])
+        assert sorted(index for index, *_ in result) == list(range(300))

@@ -13,7 +13,7 @@ from clozeworks.data.batches.rows import Row, Source, collate
 from clozeworks.data.batches.spans import locate_spans
 from clozeworks.objectives.mask import MaskSpans, MaskTokens
 from clozeworks.objectives.segments import DocSentences
-from tests.objectives.laid import VOCABULARY, corrupt, lay, layouts
+from tests.objectives.layouts import VOCABULARY, corrupt, lay, layouts
 from tests.toys import Text
 
 Entry = tuple[int, ...]  # place, token, left, right
@@ -21,7 +21,7 @@ Entry = tuple[int, ...]  # place, token, left, right
 
 def plain(ragged: RaggedBatch) -> list[Entry]:
     """Span by span, token by token."""
-    found = []
+    results = []
     for example in range(len(ragged)):
         low, high = int(ragged.first[example]), int(ragged.first[example + 1])
         for begin, end in ragged.spans(example):
@@ -31,8 +31,8 @@ def plain(ragged: RaggedBatch) -> list[Entry]:
                 continue
             if any(ragged.segment[at] != ragged.segment[begin] for at in around):
                 continue
-            found += [(place, begin + place, *around) for place in range(end - begin)]
-    return sorted(found)
+            results += [(place, begin + place, *around) for place in range(end - begin)]
+    return sorted(results)
 
 
 def entries(ragged: RaggedBatch, at: np.ndarray) -> tuple[Spans, list[Entry]]:
@@ -50,9 +50,9 @@ def entries(ragged: RaggedBatch, at: np.ndarray) -> tuple[Spans, list[Entry]]:
 @given(layouts, st.booleans(), st.sampled_from([0.15, 0.5, 0.9]), st.integers(0, 9))
 def test_they_are_those_of_the_plain_walk(layout, bare, rate, seed):
     ragged = corrupt(MaskSpans(rate), lay(layout, bare=bare), seed)
-    spans, found = entries(ragged, 3 * np.arange(len(ragged.tokens)) + 1)
+    spans, actual = entries(ragged, 3 * np.arange(len(ragged.tokens)) + 1)
     expected = plain(ragged)
-    assert found == expected  # by place, then by token
+    assert actual == expected  # by place, then by token
     assert spans.counts == tuple(np.bincount([entry[0] for entry in expected]).tolist())
     edges = sorted({at for _, _, *around in expected for at in around})
     assert spans.edges.tolist() == [3 * at + 1 for at in edges]
@@ -67,8 +67,8 @@ def test_a_span_at_the_edge_of_its_piece_is_left_out():
         span = np.full(10, -1, dtype=np.int32)
         span[begin:end] = 0
         labels = np.where(span == 0, layout.tokens, NOTHING).astype(np.int32)
-        _, found = entries(dataclasses.replace(layout, span=span, labels=labels), np.arange(10))
-        assert found == [(at - begin, at, begin - 1, end) for at in range(begin, end) if there], (begin, end)
+        _, result = entries(dataclasses.replace(layout, span=span, labels=labels), np.arange(10))
+        assert result == [(at - begin, at, begin - 1, end) for at in range(begin, end) if there], (begin, end)
 
 
 def source(corruption, length: int = 48) -> Source:

@@ -51,7 +51,7 @@ def test_quotes_in_a_tsv_are_characters_where_they_are_not_the_rule_of_csv():
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "told"),
+    ("text", "kind", "message"),
     [
         ("a,b\n1\n", ".csv", "a, line 2: 1 cell under 2 names"),
         ("a,b\n1,2,3\n", ".csv", "a, line 2: 3 cells under 2 names"),
@@ -62,8 +62,8 @@ def test_quotes_in_a_tsv_are_characters_where_they_are_not_the_rule_of_csv():
         ("a,a\n1,2\n", ".csv", "two columns are called 'a'"),
     ],
 )
-def test_uneven_rows_are_refused(text: str, kind: str, told: str):
-    assert told in refusal(text, kind)
+def test_uneven_rows_are_refused(text: str, kind: str, message: str):
+    assert message in refusal(text, kind)
 
 
 def test_an_open_quote_at_the_end_is_one_only_where_the_next_line_is_no_row():
@@ -88,8 +88,8 @@ def test_what_csv_writes_is_read_back(cells, kind: str, all_quoted: bool):
     writer = csv.writer(stream, delimiter="," if kind == ".csv" else "\t", quoting=quoting, lineterminator="\n")
     writer.writerows([("x", "y"), *cells])
     try:
-        found = [(row["x"], row["y"]) for _, row in rows(stream.getvalue(), kind)]
+        read_back = [(row["x"], row["y"]) for _, row in rows(stream.getvalue(), kind)]
     except InputError:
-        found = None
+        read_back = None
     ambiguous = kind == ".tsv" and any("\n" in b and "\t" in b for _, b in cells)  # its second line may be a row
-    assert ambiguous or found == cells
+    assert ambiguous or read_back == cells

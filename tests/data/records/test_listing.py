@@ -95,7 +95,7 @@ def test_strange_paths_are_refused_in_a_sentence(path, needles):
     assert len(message) < 400
 
 
-def test_a_file_that_vanishes_is_told(tmp_path):
+def test_a_file_that_vanishes_is_reported(tmp_path):
     make(tmp_path, "a.txt")
     reader = Reader(tmp_path / "a.txt", Reading(), None)
     (tmp_path / "a.txt").unlink()

@@ -134,7 +134,7 @@ def test_a_tokenizer_can_be_given(corpus, tmp_path):
     assert "did you mean wordpiece?" in refusal([corpus], tmp_path / "d", tokenizer="wordpeice")
 
 
-def test_problems_are_counted_and_told(tmp_path):
+def test_problems_are_counted_and_reported(tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(b"Good text here.\n\nBad \xff text\0.\n\n\x01\n\n" + "\n\n".join(map(story, range(9))).encode())
     assert "line 3" in refusal([file], tmp_path / "out")
@@ -142,8 +142,8 @@ def test_problems_are_counted_and_told(tmp_path):
     prepared = prepare([file], tmp_path / "out", errors="replace", vocab=200)
     assert prepared.manifest["unicode"] == {"replaced": 1, "skipped": 0, "nul": 1}
     assert prepared.manifest["dropped"]["empty_documents"] == 1
-    told = " ".join(prepared.notes)
-    assert all(part in told for part in ("1 invalid byte", "1 NUL", "1 document without a token"))
+    notes = " ".join(prepared.notes)
+    assert all(part in notes for part in ("1 invalid byte", "1 NUL", "1 document without a token"))
 
 
 def test_a_tokenizer_of_another_language_is_noticed(tmp_path):
@@ -231,7 +231,7 @@ except InputError as error:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-def test_a_disk_without_room_is_told_and_leaves_nothing(corpus, tmp_path):
+def test_a_disk_without_room_is_reported_and_leaves_nothing(corpus, tmp_path):
     limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
     limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
     result = child(limit + TELL.format(source=str(corpus), out=str(tmp_path / "out")))
@@ -241,7 +241,7 @@ def test_a_disk_without_room_is_told_and_leaves_nothing(corpus, tmp_path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
-def test_a_read_only_directory_is_told():
+def test_a_read_only_directory_is_reported():
     with tempfile.TemporaryDirectory() as name:  # pytest's own directories are closed to other users
         closed, source = Path(name, "closed"), Path(name, "a.txt")
         source.write_text(story(1))
@@ -328,3 +328,29 @@ def test_damage_beside_the_shards_is_refused(corpus, tmp_path, file, old, new):
     (tmp_path / "out" / file).write_text(text.replace(old, new, 1))
     with pytest.raises(InputError, match="must be those that were prepared"):
         Corpus.open(tmp_path / "out", verify="hash")
+
+
+def test_text_that_changes_leaves_nothing(tmp_path: Path):
+    file, out = tmp_path / "corpus.txt", tmp_path / "data"
+    file.write_text("A sentence of a document.\n\n" * 500)
+
+    def write_more(stage: str, done: int, total: int) -> None:
+        if stage == "units":
+            file.write_text("Another text.\n")
+
+    with pytest.raises(InputError, match="it changed while it was read"):
+        prepare(file, out, vocab=100, progress=write_more)
+    assert [each.name for each in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_work_that_a_kill_left_behind_goes_with_the_next_command(tmp_path: Path):
+    """Killed after the directory has its name, before the clean-up."""
+    file, out = tmp_path / "corpus.txt", tmp_path / "data"
+    file.write_text("A sentence of a document.\n\n" * 20)
+    prepare(file, out, vocab=100)
+    work = tmp_path / ".data.work"
+    work.mkdir()
+    (work / "unit-000000.safetensors").write_bytes(b"left")
+    with pytest.raises(InputError, match="holds prepared text already"):
+        prepare(file, out, vocab=100)
+    assert not work.exists()

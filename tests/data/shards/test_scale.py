@@ -41,14 +41,14 @@ def corpus(tmp_path, monkeypatch) -> Path:
 
 def digest(directory: Path) -> dict[str, str]:
     """Every file of a prepared directory; the command, which differs by its --out, is left out."""
-    found = {}
+    results = {}
     for file in sorted(directory.iterdir()):
         raw = file.read_bytes()
         if file.name == "manifest.json":
             facts = json.loads(raw)
             raw = json.dumps({name: value for name, value in facts.items() if name != "command"}).encode()
-        found[file.name] = hashlib.sha256(raw).hexdigest()
-    return found
+        results[file.name] = hashlib.sha256(raw).hexdigest()
+    return results
 
 
 def test_processes_and_threads_give_the_same_bytes(corpus, tmp_path):
@@ -93,7 +93,7 @@ def test_copies_are_found_in_slices(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_a_killed_preparation_goes_on_to_the_same_bytes(corpus, tmp_path, processes):
+def test_a_killed_preparation_continues_to_the_same_bytes(corpus, tmp_path, processes):
     prepare([corpus], tmp_path / "whole", vocab=300, shard_tokens=2000)
     out = tmp_path / "out"
     script = f"""
@@ -170,7 +170,7 @@ def test_bad_input_leaves_nothing_but_does_not_touch_the_work_of_others(corpus, 
     assert not (tmp_path / ".other.work").exists()
 
 
-def test_a_worker_that_dies_is_told_and_its_work_kept(tmp_path, corpus):
+def test_a_worker_that_dies_is_reported_and_its_work_kept(tmp_path, corpus):
     script = f"""
         import os
         from clozeworks.data.shards import units
@@ -193,8 +193,8 @@ def test_a_worker_that_dies_is_told_and_its_work_kept(tmp_path, corpus):
     corpus.write_text(text)
     file = tmp_path / "script.py"
     file.write_text(textwrap.dedent(script))
-    found = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60)
-    assert "TOLD prepare: a worker process died" in found.stdout, found.stderr
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, timeout=60)
+    assert "TOLD prepare: a worker process died" in done.stdout, done.stderr
     assert list((tmp_path / ".out.work").glob("unit-*"))
 
 
@@ -337,9 +337,9 @@ def test_memory_does_not_grow_with_the_text(tmp_path, processes):
         file = tmp_path / f"{size}.txt"
         file.write_text(("\n\n".join(map(story, range(60_000))) + "\n\n") * (2 * size))
         command = [sys.executable, str(script), str(file), str(tmp_path / "t"), str(tmp_path / f"out{size}")]
-        found = subprocess.run([*command, str(processes)], capture_output=True, text=True, timeout=600)
-        assert found.returncode == 0, found.stderr
-        grown.append([int(word) for word in found.stdout.split()])
+        done = subprocess.run([*command, str(processes)], capture_output=True, text=True, timeout=600)
+        assert done.returncode == 0, done.stderr
+        grown.append([int(word) for word in done.stdout.split()])
     assert all(own < CEILING for own, _ in grown), grown
     assert grown[1][0] < 1.3 * grown[0][0] + 10_000, grown
     if processes > 1:

@@ -14,7 +14,7 @@ from clozeworks.data.tables.answers import answers_of
 CONTEXT = "the cat saw the dog"
 
 
-def found(answers: object, **row: object) -> tuple[list[dict], Counter[str]]:
+def locate(answers: object, **row: object) -> tuple[list[dict], Counter[str]]:
     counts: Counter[str] = Counter()
     return answers_of({"answers": answers, **row}, "answers", CONTEXT, "a, question q", counts), counts
 
@@ -28,24 +28,24 @@ def test_the_usual_forms():
         {"text": "cat", "answer_start": 4},
         '[{"text": "cat", "start": 4}]',
     ):
-        assert found(given_) == (right, Counter())
-    assert found("cat", answer_start="4") == (right, Counter())
-    assert found([]) == found({"text": [], "answer_start": []}) == ([], Counter())
-    assert found([], is_impossible=True) == found(None, is_impossible="true") == ([], Counter())
+        assert locate(given_) == (right, Counter())
+    assert locate("cat", answer_start="4") == (right, Counter())
+    assert locate([]) == locate({"text": [], "answer_start": []}) == ([], Counter())
+    assert locate([], is_impossible=True) == locate(None, is_impossible="true") == ([], Counter())
 
 
 def test_a_wrong_start_is_mended_and_counted():
-    assert found([{"text": "cat", "start": 5}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
-    assert found([{"text": "cat", "start": -1}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
-    assert found(["dog"]) == ([{"text": "dog", "start": 16}], Counter(moved=1))
-    assert found([{"text": "the", "start": 10}]) == ([{"text": "the", "start": 12}], Counter(nearest=1))
+    assert locate([{"text": "cat", "start": 5}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
+    assert locate([{"text": "cat", "start": -1}]) == ([{"text": "cat", "start": 4}], Counter(moved=1))
+    assert locate(["dog"]) == ([{"text": "dog", "start": 16}], Counter(moved=1))
+    assert locate([{"text": "the", "start": 10}]) == ([{"text": "the", "start": 12}], Counter(nearest=1))
     row = {"id": "q", "question": "?", "context": CONTEXT}
     notes = read_table([{**row, "answers": [{"text": "cat", "start": 9}]}], ("question", "context"), ("answers",)).notes
     assert notes == ["rows: 1 answer did not begin where the file says: the place where it stands was taken"]
 
 
 @pytest.mark.parametrize(
-    ("answers", "row", "told"),
+    ("answers", "row", "message"),
     [
         ([{"text": "cow", "start": 4}], {}, "a, question q: the answer 'cow' is not in the passage"),
         ([{"text": " ", "start": 4}], {}, "an empty answer"),
@@ -58,9 +58,9 @@ def test_a_wrong_start_is_mended_and_counted():
         ({"text": ["a", "b"], "answer_start": [1]}, {}, "2 answers and other starts"),
     ],
 )
-def test_what_is_no_answer_is_refused(answers, row, told: str):
-    with pytest.raises(InputError, match=told):
-        found(json.loads(json.dumps(answers)), **row)
+def test_what_is_no_answer_is_refused(answers, row, message: str):
+    with pytest.raises(InputError, match=message):
+        locate(json.loads(json.dumps(answers)), **row)
 
 
 @given(st.text("ab ", min_size=1), st.data())
@@ -83,7 +83,7 @@ def test_a_start_may_be_a_number_of_any_kind(start):
     assert not counts
 
 
-def test_answers_that_are_no_text_are_told():
+def test_answers_that_are_no_text_are_reported():
     for text in (1995, None):
         row = {"answers": {"text": [text], "answer_start": [3]}}
         with pytest.raises(InputError, match="answers with text and start are needed"):

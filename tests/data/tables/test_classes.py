@@ -9,16 +9,16 @@ def table(**counts: int) -> Table:
 
 
 def test_labels_are_counted_the_largest_first():
-    found = balance(table(a=20, c=30, b=20))
-    assert list(found.counts.items()) == [("c", 30), ("a", 20), ("b", 20)]
-    assert found.share == 30 / 70
-    assert found.notes == []
+    result = balance(table(a=20, c=30, b=20))
+    assert list(result.counts.items()) == [("c", 30), ("a", 20), ("b", 20)]
+    assert result.share == 30 / 70
+    assert result.notes == []
 
 
-def test_a_large_class_and_a_small_one_are_told():
-    found = balance(table(ok=93, spam=7))
-    assert found.share == 0.93
-    assert found.notes == [
+def test_a_large_class_and_a_small_one_are_reported():
+    result = balance(table(ok=93, spam=7))
+    assert result.share == 0.93
+    assert result.notes == [
         "93% of the rows are ok: who always says so is right as often; look at f1 or mcc",
         "fewer than 10 rows of spam: add some, or leave out the class",
     ]

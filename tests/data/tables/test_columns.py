@@ -13,7 +13,7 @@ def refusal(*given, **more) -> str:
 
 
 @pytest.mark.parametrize(
-    ("names", "wanted", "found"),
+    ("names", "wanted", "column"),
     [
         ("label review", "text label", "review label"),
         ("sentence label idx", "text label", "sentence label"),
@@ -34,9 +34,9 @@ def refusal(*given, **more) -> str:
         ("anchor positive negative", "text_a text_b text_c", "anchor positive negative"),
     ],
 )
-def test_usual_names_are_known(names: str, wanted: str, found: str):
+def test_usual_names_are_known(names: str, wanted: str, column: str):
     given = columns_for(names.split(), wanted.split())
-    assert list(given.values()) == found.split()
+    assert list(given.values()) == column.split()
     assert all(name in want.split("|") for name, want in zip(given, wanted.split(), strict=True))
 
 

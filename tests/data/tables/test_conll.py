@@ -43,10 +43,10 @@ def test_tokens_alone_can_be_answered_but_not_learned_from(tmp_path: Path):
         read_table(tmp_path / "a.conll", ("tokens",), ("tags",))
 
 
-@pytest.mark.parametrize(("line", "told"), [("b", "1 column, 'b'"), ("b x O", "3 columns"), ("\tO", "no token")])
-def test_a_line_unlike_the_others_is_refused(tmp_path: Path, line: str, told: str):
+@pytest.mark.parametrize(("line", "message"), [("b", "1 column, 'b'"), ("b x O", "3 columns"), ("\tO", "no token")])
+def test_a_line_unlike_the_others_is_refused(tmp_path: Path, line: str, message: str):
     (tmp_path / "a.conll").write_text(f"a O\n\n{line}\n")
-    with pytest.raises(InputError, match=f"line 3: {told}"):
+    with pytest.raises(InputError, match=f"line 3: {message}"):
         read_table(tmp_path / "a.conll", ("tokens",), ("tags",))
 
 

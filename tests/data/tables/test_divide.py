@@ -120,8 +120,8 @@ def test_the_last_row_of_a_tag_stays_to_be_learned_from():
 def test_fewer_rows_have_every_label_and_one_passage_stays_whole():
     given = [{"text": f"t{n}", "label": "rare" if n == 7 else "usual"} for n in range(40)]
     for many in (39, 20, 3):
-        found = fewer(whole(given), many)
-        assert len(found) == many
-        assert any(row["label"] == "rare" for row in found.rows)
+        result = fewer(whole(given), many)
+        assert len(result) == many
+        assert any(row["label"] == "rare" for row in result.rows)
     passage = [{"context": "one", "question": f"q{n}", "answers": []} for n in range(9)]
     assert len(fewer(whole(passage), 5)) == 9

@@ -38,16 +38,16 @@ def test_every_way_to_mark_them(tags: object):
 
 def test_no_entity_and_one_that_ends_inside_a_word_and_one_in_another():
     assert rows_of(ANN, []).table.rows[0]["tags"] == ["O"] * 6
-    found = rows_of("an Anglo-Saxon king", [[3, 8, "X"]])
-    assert found.table.rows[0]["tags"] == ["O", "B-X", "O"]
-    assert found.notes == ["rows: 1 entity did not end where a word does: the whole word was taken"]
-    found = rows_of("Bank of China in Rome", [[8, 13, "LOC"], [0, 13, "ORG"], [17, 21, "LOC"]])
-    assert found.table.rows[0]["tags"] == ["B-ORG", "I-ORG", "I-ORG", "O", "B-LOC"]
-    assert "left out" in found.notes[0]
+    result = rows_of("an Anglo-Saxon king", [[3, 8, "X"]])
+    assert result.table.rows[0]["tags"] == ["O", "B-X", "O"]
+    assert result.notes == ["rows: 1 entity did not end where a word does: the whole word was taken"]
+    result = rows_of("Bank of China in Rome", [[8, 13, "LOC"], [0, 13, "ORG"], [17, 21, "LOC"]])
+    assert result.table.rows[0]["tags"] == ["B-ORG", "I-ORG", "I-ORG", "O", "B-LOC"]
+    assert "left out" in result.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("tags", "told"),
+    ("tags", "message"),
     [
         ([[0, 99, "PER"]], "the entity is not at 0 to 99; characters of the text, which has 18"),
         ([[3, 4, "PER"]], "is not at 3 to 4"),
@@ -60,10 +60,10 @@ def test_no_entity_and_one_that_ends_inside_a_word_and_one_in_another():
         ({"PER": {"Ann": 0}}, "where it ends"),
     ],
 )
-def test_what_marks_nothing_is_refused(tags: object, told: str):
+def test_what_marks_nothing_is_refused(tags: object, message: str):
     with pytest.raises(InputError, match=r"rows, row 1: .*") as caught:
         rows_of(ANN, tags)
-    assert told in str(caught.value)
+    assert message in str(caught.value)
 
 
 @given(st.data())

@@ -30,7 +30,7 @@ def test_compressed_files(tmp_path: Path):
 
 
 @pytest.mark.parametrize("encoding", ["gb18030", "utf-16"])
-def test_another_encoding_is_told_with_the_command_that_mends_it(tmp_path: Path, encoding: str):
+def test_another_encoding_is_reported_with_the_command_that_mends_it(tmp_path: Path, encoding: str):
     file = tmp_path / "a.csv"
     file.write_bytes(CHINESE.encode(encoding))
     said = refusal(file)
@@ -73,3 +73,11 @@ def test_a_line_that_is_not_json(tmp_path: Path):
     assert "a.jsonl, line 2: not JSON" in refusal(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text('[\n{"text": "a", "label": 1}\n]\n')
     assert refusal(tmp_path / "a.jsonl").endswith("name it .json")
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl"])
+def test_brackets_in_brackets_are_refused(tmp_path: Path, name: str):
+    """A hundred levels and more, which the parser itself may take."""
+    (tmp_path / name).write_text('[{"text": ' + "[" * 500 + "]" * 500 + "}]")
+    with pytest.raises(InputError, match="more than 100 levels of brackets"):
+        read_table(tmp_path / name, ("text",), ())

@@ -53,10 +53,10 @@ def test_a_list_of_objects_and_json_lines_under_another_name(tmp_path: Path):
     assert read_table(written(tmp_path / "a.json", rows[0]), ("text",), ("label",)).table.rows == expected[:1]
 
 
-@pytest.mark.parametrize(("text", "told"), [("{", "not JSON"), ("3", "one int"), ('{\n"a": 1}', "one dict")])
-def test_another_layout_is_refused(tmp_path: Path, text: str, told: str):
+@pytest.mark.parametrize(("text", "message"), [("{", "not JSON"), ("3", "one int"), ('{\n"a": 1}', "one dict")])
+def test_another_layout_is_refused(tmp_path: Path, text: str, message: str):
     (tmp_path / "a.json").write_text(text)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_table(tmp_path / "a.json", ("text",))
 
 
@@ -89,5 +89,5 @@ def test_a_question_with_its_choices_in_one_column():
 
 def test_texts_in_several_languages():
     rows = [{"translation": {"en": "red", "de": "rot"}}]
-    found = read_table(rows, ("source",), ("target",), {"source": "en", "target": "de"}).table.rows
-    assert found == [{"source": "red", "target": "rot"}]
+    table = read_table(rows, ("source",), ("target",), {"source": "en", "target": "de"}).table.rows
+    assert table == [{"source": "red", "target": "rot"}]

@@ -41,14 +41,14 @@ def test_a_dataset_tells_the_names_of_its_classes():
     names = datasets.ClassLabel(names=["bad", "good"])
     features = datasets.Features({"sentence": datasets.Value("string"), "label": names})
     dataset = datasets.Dataset.from_dict({"sentence": ["a", "b"], "label": [1, 0]}, features)
-    found = read_table(dataset, ("text",), ("label",))
-    assert found.table.rows == [{"text": "a", "label": "good"}, {"text": "b", "label": "bad"}]
-    assert found.columns == {"text": "sentence", "label": "label"}
+    table = read_table(dataset, ("text",), ("label",))
+    assert table.table.rows == [{"text": "a", "label": "good"}, {"text": "b", "label": "bad"}]
+    assert table.columns == {"text": "sentence", "label": "label"}
     assert (
         read_table(dataset.with_format("numpy", columns=["label"]), ("text",), ("label",)).table.rows
-        == found.table.rows
+        == table.table.rows
     )
-    assert read_table(dataset.to_iterable_dataset(), ("text",), ("label",)).table.rows == found.table.rows
+    assert read_table(dataset.to_iterable_dataset(), ("text",), ("label",)).table.rows == table.table.rows
     hidden = datasets.Dataset.from_dict({"sentence": ["a"], "label": [-1]}, features)
     with pytest.raises(InputError, match="is this a part without labels"):
         read_table(hidden, ("text",), ("label",))

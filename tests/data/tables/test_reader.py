@@ -33,11 +33,11 @@ def refusal(given, columns, truth=(), **more) -> str:
 def test_rows_have_the_names_that_tasks_know_and_the_lines_of_the_file(tmp_path: Path):
     file = lines(tmp_path / "a.jsonl", {"review": "好", "stars": 5}, {"stars": 1.0, "review": " bad "})
     file.write_text("\ufeff" + file.read_text("utf-8").replace("}\n{", "}\n\n{"), encoding="utf-8")
-    found = read_table(file, ("text",), ("label",), {"label": "stars"})
-    assert found.table.rows == [{"text": "好", "label": "5"}, {"text": " bad ", "label": "1"}]
-    assert found.columns == {"text": "review", "label": "stars"}
-    assert found.table.where(1) == f"{file}, line 3"
-    assert found.notes == []
+    table = read_table(file, ("text",), ("label",), {"label": "stars"})
+    assert table.table.rows == [{"text": "好", "label": "5"}, {"text": " bad ", "label": "1"}]
+    assert table.columns == {"text": "review", "label": "stars"}
+    assert table.table.where(1) == f"{file}, line 3"
+    assert table.notes == []
 
 
 def test_what_is_not_asked_for_is_not_looked_at(tmp_path: Path):
@@ -60,7 +60,7 @@ def test_label_or_score_is_whichever_there_is():
 
 
 @pytest.mark.parametrize(
-    ("row", "columns", "truth", "told"),
+    ("row", "columns", "truth", "message"),
     [
         ({"text": " \n"}, ("text",), (), "an empty text in column 'text'"),
         ({"text": float("nan")}, ("text",), (), "nothing in column 'text'"),
@@ -85,7 +85,7 @@ def test_label_or_score_is_whichever_there_is():
         ({"question": "q", "context": "c", "id": "x", "answers": ["d"]}, QUESTION, ("answers",), "question x: the"),
     ],
 )  # fmt: skip
-def test_rows_that_cannot_be_read_are_refused_with_their_line(tmp_path: Path, row, columns, truth, told):
+def test_rows_that_cannot_be_read_are_refused_with_their_line(tmp_path: Path, row, columns, truth, message):
     good = {
         "text": "a", "label": "x", "text_a": "a", "text_b": "b", "score": 1, "tokens": "a", "tags": "O", "id": "0",
         "question": "q", "context": "c", "choices": ["a", "b"], "answer": 0, "answers": [],
@@ -94,7 +94,7 @@ def test_rows_that_cannot_be_read_are_refused_with_their_line(tmp_path: Path, ro
     file.write_text(json.dumps(good) + "\n" + json.dumps(row) + "\n")
     said = refusal(file, columns, truth)
     assert said.startswith(f"{file}, line 2")
-    assert told in said
+    assert message in said
 
 
 def test_questions_below_a_passage_are_rows(tmp_path: Path):
@@ -133,8 +133,8 @@ def test_an_empty_file_is_refused(tmp_path: Path):
 
 def test_ids_that_stand_twice_are_counted():
     row = {"id": 1, "question": "q", "context": "c", "answers": []}
-    found = read_table([row, row, {**row, "id": 2}], QUESTION, ("answers",))
-    assert found.notes == ["rows: 1 id stood there before: figures by id may count one question twice"]
+    table = read_table([row, row, {**row, "id": 2}], QUESTION, ("answers",))
+    assert table.notes == ["rows: 1 id stood there before: figures by id may count one question twice"]
     assert [row["id"] for row in read_table([{"question": "q", "context": "c"}] * 2, QUESTION).table.rows] == ["0", "1"]
     assert read_table([row], QUESTION[:2]).table.rows == [
         {"question": "q", "context": "c", "id": "1"}
@@ -159,11 +159,34 @@ def test_a_stream_gives_every_row_once_in_order(tmp_path: Path):
 
 
 def test_a_stream_stops_at_the_row_that_is_wrong(tmp_path: Path):
-    file = lines(tmp_path / "a.jsonl", {"text": "a"}, {"text": "b"}, {"text": ""})
+    file = lines(tmp_path / "a.jsonl", {"text": "a"}, {"text": "b"}, {"text": 3})
     tables = stream(file, ("text",), rows=2)
     assert len(next(tables)) == 2
     with pytest.raises(InputError, match="line 3"):
         next(tables)
+
+
+def test_a_few_empty_cells_are_left_out_and_counted(tmp_path: Path):
+    """A text or a label; the lines of the others are theirs."""
+    given = [{"text": f"text {n}", "label": "x"} for n in range(60)]
+    given[3]["text"], given[7]["label"], given[9]["text"] = " ", None, None
+    reading = read_table(lines(tmp_path / "a.jsonl", *given), ("text",), ("label",))
+    assert len(reading.table) == 57
+    assert reading.table.where(3).endswith("line 5")
+    [note] = reading.notes
+    assert "3 rows with an empty cell left out, the first is " in note
+    assert note.endswith("line 4: an empty text in column 'text'")
+    given[11]["label"] = ""
+    said = refusal(lines(tmp_path / "a.jsonl", *given), ("text",), ("label",))
+    assert "line 4: an empty text in column 'text', the first of 4 rows (7%) with an empty cell" in said
+    assert "but for 5% of the rows" in said
+    all_empty = lines(tmp_path / "a.jsonl", *({"text": "a", "label": ""} for _ in range(3)))
+    assert "line 1: nothing in column 'label'; a label is needed" in refusal(all_empty, ("text",), ("label",))
+
+
+def test_what_is_to_be_answered_keeps_its_rows(tmp_path: Path):
+    file = lines(tmp_path / "a.jsonl", {"text": "a"}, {"text": ""}, {"text": None}, {"text": "b"})
+    assert [row["text"] for table in stream(file, ("text",)) for row in table.rows] == ["a", "", "", "b"]
 
 
 def test_standard_input_is_json_lines(monkeypatch: pytest.MonkeyPatch):
@@ -213,10 +236,10 @@ def test_any_row_is_read_or_refused(rows, task):
     columns, truth = task
     for wanted in ((truth,), ()):
         try:
-            found = read_table(rows, columns, wanted).table
+            table = read_table(rows, columns, wanted).table
         except InputError:
             continue
-        assert all(set(columns) <= set(row) for row in found.rows)
+        assert all(set(columns) <= set(row) for row in table.rows)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".tsv"])
@@ -250,17 +273,17 @@ def test_a_stream_holds_some_rows_only(tmp_path: Path, ending: str):
 )
 @pytest.mark.skipif(not SHARED.is_dir(), reason="no real rows beside the checkout")
 def test_published_sets_are_read_as_they_are(name: str, columns, truth: str, count: int):
-    found = read_table(SHARED / name, columns, (truth,))
-    assert len(found.table) == count
-    assert found.notes == ([f"{SHARED / name}: 2 questions without a word"] if "cmrc2018" in name else [])
-    assert all(set(columns) <= set(row) and set(truth.split("|")) & set(row) for row in found.table.rows)
+    table = read_table(SHARED / name, columns, (truth,))
+    assert len(table.table) == count
+    assert table.notes == ([f"{SHARED / name}: 2 questions without a word"] if "cmrc2018" in name else [])
+    assert all(set(columns) <= set(row) and set(truth.split("|")) & set(row) for row in table.table.rows)
 
 
 def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
     (tmp_path / "a.tsv").write_text("gj04\t1\t\tThey walked.\ngj04\t0\t*\tThey walk ed.\n")
-    found = read_table(tmp_path / "a.tsv", CLASS, ("label",), {"text": "4", "label": "2"}).table
-    assert found.rows == [{"text": "They walked.", "label": "1"}, {"text": "They walk ed.", "label": "0"}]
-    assert found.where(0).endswith("line 1")
+    table = read_table(tmp_path / "a.tsv", CLASS, ("label",), {"text": "4", "label": "2"}).table
+    assert table.rows == [{"text": "They walked.", "label": "1"}, {"text": "They walk ed.", "label": "0"}]
+    assert table.where(0).endswith("line 1")
     assert "no column '5'; the columns are 1, 2, 3, 4" in refusal(
         tmp_path / "a.tsv", CLASS, ("label",), named={"text": "5", "label": "2"}
     )
@@ -272,10 +295,25 @@ def test_a_table_without_a_header_has_numbered_columns(tmp_path: Path):
 
 
 def test_a_column_for_each_label():
-    told = [(1, 0.0), (False, "true"), (0, 0)]
-    rows = [{"text": "a", "rude": rude, "loud": loud} for rude, loud in told]
-    found = read_table(rows, CLASS, ("label",), {"label": "rude,loud"}).table.rows
-    assert [row["label"] for row in found] == [["rude"], ["loud"], []]
+    values = [(1, 0.0), (False, "true"), (0, 0)]
+    rows = [{"text": "a", "rude": rude, "loud": loud} for rude, loud in values]
+    table = read_table(rows, CLASS, ("label",), {"label": "rude,loud"}).table.rows
+    assert [row["label"] for row in table] == [["rude"], ["loud"], []]
     assert refusal([{"text": "a", "rude": 2, "loud": 0}], CLASS, ("label",), named={"label": "rude,loud"}) == (
         "rows, row 1: 2 in column 'rude'; 0 or 1 is needed; mend the row, or name another column"
     )
+
+
+def test_labels_of_choices_are_one_a_choice():
+    def read(choices: object, answer: str = "B") -> list[dict[str, object]]:
+        row = {"context": "c", "question": "q", "choices": choices, "answer": answer}
+        return read_table([row], CHOICE, ("answer",)).table.rows
+
+    assert read({"text": ["x", "y"], "label": ["A", "B"]})[0]["answer"] == 1
+    assert read({"text": ["x", "y"], "label": None})[0]["answer"] == 1
+    assert read([{"text": "x", "label": "B"}, {"text": "y", "label": "A"}])[0]["answer"] == 0
+    for wrong in ({"text": ["x", "y"], "label": ["A", "B", "C"]}, [{"text": "x"}, {"text": "y", "label": "B"}]):
+        with pytest.raises(InputError, match=r"labels? for 2 choices in column 'choices'; one label"):
+            read(wrong)
+    with pytest.raises(InputError, match=r"choices\.label"):
+        read({"text": ["x", "y"], "label": 3})

@@ -31,9 +31,9 @@ def test_an_ideographic_space_is_a_token():
 
 def test_choices_and_answers_in_their_usual_forms():
     def answer(**row) -> tuple[list[str], int]:
-        found = read_table([{"question": "q", **row}], CHOICE, ("answer",)).table.rows[0]
-        assert found["context"] == ""
-        return found["choices"], found["answer"]
+        table = read_table([{"question": "q", **row}], CHOICE, ("answer",)).table.rows[0]
+        assert table["context"] == ""
+        return table["choices"], table["answer"]
 
     assert answer(choices=["x", "y"], label=1) == (["x", "y"], 1)
     assert answer(choices='["x", "y"]', label="1") == (["x", "y"], 1)

@@ -83,9 +83,9 @@ def test_datasets_are_known_without_their_package(tmp_path):
     datasets = pytest.importorskip("datasets")
     texts = [f"Text {number}." for number in range(600)]
     table = datasets.Dataset.from_dict({"text": texts, "id": list(range(600)), "entities": [[[0, 4]]] * 600})
-    found = read(table)
-    assert [document.text for document in found] == texts
-    assert found[5].entities == [(0, 4)]
+    result = read(table)
+    assert [document.text for document in result] == texts
+    assert result[5].entities == [(0, 4)]
     assert [document.text for document in read(table.select([5, 3]))] == ["Text 5.", "Text 3."]
     both = datasets.DatasetDict({"train": table, "test": table.select([1])})
     assert [document.text for document in read(both)] == [*texts, "Text 1."]
@@ -129,8 +129,8 @@ def test_words_carry_the_space_before_them(given_words, expected):
 @given(st.lists(st.lists(st.text(st.sampled_from("ab1中文。 \n"), max_size=6), max_size=6), min_size=1, max_size=5))
 @settings(max_examples=200)
 def test_sentences_of_words_lose_nothing_but_white_space(sentences):
-    found = list(Reader([{"words": sentences}, {"text": "x"}], Reading(), None).documents(Counts()))
-    words = found[0].words if found[0].words else []
+    result = list(Reader([{"words": sentences}, {"text": "x"}], Reading(), None).documents(Counts()))
+    words = result[0].words if result[0].words else []
     assert "".join("".join(map("".join, words)).split()) == "".join("".join(map("".join, sentences)).split())
     assert all(word.strip() and word == word.rstrip() for sentence in words for word in sentence)
     assert all("".join(spaced(sentence)) == "".join(sentence) for sentence in words)
@@ -151,9 +151,9 @@ def test_fields_choose_words_and_sentences():
 def test_long_sentences_of_words_and_long_documents_are_divided(monkeypatch):
     monkeypatch.setattr(segmented, "LONGEST", 10)
     monkeypatch.setattr(parts, "PART_CHARACTERS", 25)
-    found = read([{"words": ["word"] * 12}])
-    assert [document.part for document in found] == [0, 1, 2]
-    sentences = [sentence for document in found for sentence in document.words or []]
+    result = read([{"words": ["word"] * 12}])
+    assert [document.part for document in result] == [0, 1, 2]
+    sentences = [sentence for document in result for sentence in document.words or []]
     assert all(len("".join(sentence)) <= 10 for sentence in sentences)
     assert "".join("".join(map("".join, sentences)).split()) == "word" * 12
 
@@ -163,7 +163,7 @@ def test_gold_words_of_real_text():
     file = SHARED / "zh_news_pd1998" / "train.jsonl"
     with file.open(encoding="utf-8") as stream:
         rows = [json.loads(line)["words"] for line in stream]
-    found = list(Reader(file, Reading(), None).documents(Counts()))
-    assert len(found) == len(rows)
-    for row, document in zip(rows, found, strict=True):
+    result = list(Reader(file, Reading(), None).documents(Counts()))
+    assert len(result) == len(rows)
+    for row, document in zip(rows, result, strict=True):
         assert [word.strip() for word in document.words[0]] == row.split()

@@ -131,10 +131,10 @@ def test_spans_survive_the_cutting_of_long_documents(text, data):
     counts = Counts()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parts, "PART_CHARACTERS", data.draw(st.integers(5, 60)))
-        found = list(Reader([{"text": text, "entities": spans}], Reading(), None).documents(counts))
-    kept = [part.text[begin:end] for part in found for begin, end in part.entities]
+        actual = list(Reader([{"text": text, "entities": spans}], Reading(), None).documents(counts))
+    kept = [part.text[begin:end] for part in actual for begin, end in part.entities]
     assert len(kept) + counts.bad_spans == len(spans)
     expected = iter(text[begin:end] for begin, end in spans)
     assert all(any(piece == other for other in expected) for piece in kept)  # in order
-    if len(found) == 1:
+    if len(actual) == 1:
         assert not counts.bad_spans

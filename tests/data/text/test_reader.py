@@ -174,8 +174,8 @@ def test_pairs_stay_whole(tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     for source in (file, rows):
         counts = Counts()
-        found = read(source, pairs=("en", "de"), counts=counts)
-        assert [document.sentences for document in found] == [["One. Two.", "Eins. Zwei."]]
+        result = read(source, pairs=("en", "de"), counts=counts)
+        assert [document.sentences for document in result] == [["One. Two.", "Eins. Zwei."]]
         assert (counts.documents, counts.empty_rows) == (1, 2)
     (tmp_path / "a.csv").write_text("en,de,text\none,eins,x\n")
     assert read(tmp_path / "a.csv", pairs=("de", "en"))[0].sentences == ["eins", "one"]
@@ -197,9 +197,9 @@ def test_wrapped_lines_of_long_documents_break_at_sentences(tmp_path, monkeypatc
     monkeypatch.setattr(parts, "PART_CHARACTERS", 200)
     file = tmp_path / "a.txt"
     file.write_text("A sentence runs\nover the line. " * 40)
-    found = texts(file, unwrap=True)
-    assert len(found) > 3
-    assert all(text.strip().endswith("line.") and "\n" not in text for text in found)
+    result = texts(file, unwrap=True)
+    assert len(result) > 3
+    assert all(text.strip().endswith("line.") and "\n" not in text for text in result)
 
 
 def pipe(content: bytes, spool: Path, monkeypatch) -> Reader:
@@ -259,7 +259,7 @@ def test_identity_and_sources_of_files(tmp_path):
     assert len(list(reader.documents(counts))) == 2
     assert counts.encodings == {"utf-8": 1, "gb18030": 1}
     os.utime(one, ns=(1, 1))
-    assert reader.identity()[0]["mtime_ns"] == 1
+    assert Reader(tmp_path, Reading(encoding="auto"), None).identity()[0]["mtime_ns"] == 1
 
 
 @pytest.mark.parametrize(
@@ -393,3 +393,24 @@ def test_columns_that_are_not_there_are_refused(tmp_path: Path, pairs: tuple[str
     (tmp_path / "a.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
     with pytest.raises(InputError, match=said):
         sides_of(tmp_path / "a.tsv", *pairs)
+
+
+@pytest.mark.parametrize("cut", [40, -1], ids=["shrinks", "grows"])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path: Path, cut: int):
+    file = tmp_path / "corpus.txt"
+    text = "one line of a document\n\n" * 4000
+    file.write_text(text)
+    documents = Reader([file], Reading()).documents(Counts())
+    next(documents)
+    file.write_text(text[:cut] if cut > 0 else text + text)
+    with pytest.raises(InputError, match="it changed while it was read"):
+        list(documents)
+
+
+def test_reading_may_end_early(tmp_path: Path):
+    file = tmp_path / "corpus.txt"
+    file.write_text("one\n\ntwo\n")
+    documents = Reader([file], Reading()).documents(Counts())
+    next(documents)
+    file.write_text("three\n")
+    documents.close()  # who has seen enough hears of no change

@@ -56,8 +56,8 @@ def test_words_of_another_text_are_refused_or_counted(words):
     assert "documents, row 2" in refusal([MELON, row])
     for errors in ("replace", "skip"):
         counts = Counts()
-        found = read([MELON, row], counts, errors=errors)
-        assert [document.words for document in found] == [[["我", "喜欢", "西瓜"]], None]
+        result = read([MELON, row], counts, errors=errors)
+        assert [document.words for document in result] == [[["我", "喜欢", "西瓜"]], None]
         assert (counts.bad_words, counts.skipped, counts.documents) == (1, 0, 2)
 
 
@@ -81,11 +81,11 @@ pieces = st.lists(st.text(st.sampled_from("ab1中文。.! \nA"), min_size=1, max
 def test_words_join_to_the_sentences_of_their_text(words, data):
     gaps = [data.draw(st.sampled_from(["", " ", "\n"])) for _ in words]
     text = "".join(gap + word for gap, word in zip(gaps, words, strict=True))
-    found = words_of(text, words)
-    assert found is not None
-    assert ["".join(own) for own in found[0]] == split_sentences(text)
-    given, kept = (sum(bool(word.strip()) for word in some) for some in (words, itertools.chain(*found[0])))
-    assert kept == given + found[1]
+    result = words_of(text, words)
+    assert result is not None
+    assert ["".join(own) for own in result[0]] == split_sentences(text)
+    given, kept = (sum(bool(word.strip()) for word in some) for some in (words, itertools.chain(*result[0])))
+    assert kept == given + result[1]
     assert words_of(text + "x", words) is None
 
 
@@ -111,11 +111,11 @@ def test_long_documents_keep_their_words_and_spans(words, size):
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "description"),
     [(3, "an int"), (2.5, "a float"), (b"x", "bytes"), ([1, "x"], "a list of int and str"), ({}, "a dict")],
 )
-def test_values_are_describe(value, told):
-    assert describe(value) == told
+def test_values_are_describe(value, description):
+    assert describe(value) == description
 
 
 def test_a_field_that_is_no_text_names_those_that_are():

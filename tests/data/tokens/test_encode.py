@@ -170,9 +170,9 @@ def units_of(tokenizer: Tokenizer, text: str, spans: Spans) -> tuple[list[tuple[
 
 def test_phrases_and_entities_become_bits():
     tokenizer = TOKENIZERS["characters, dropped"]
-    found, misaligned = units_of(tokenizer, "去大学 abc，我", Spans(phrases=[(0, 3), (4, 7)], entities=[(1, 3)]))
+    result, misaligned = units_of(tokenizer, "去大学 abc，我", Spans(phrases=[(0, 3), (4, 7)], entities=[(1, 3)]))
     assert misaligned == 0
-    assert found == [
+    assert result == [
         ("去", PHRASE_START),
         ("大", PHRASE_INSIDE | ENTITY_START),
         ("学", PHRASE_INSIDE | ENTITY_INSIDE),
@@ -188,8 +188,8 @@ def test_phrases_and_entities_become_bits():
 
 
 def test_adjacent_spans_are_two_units():
-    found, misaligned = units_of(TOKENIZERS["characters, kept"], "大学大学", Spans(entities=[(2, 4), (0, 2)]))
-    assert [bits for _, bits in found] == [ENTITY_START, ENTITY_INSIDE] * 2
+    result, misaligned = units_of(TOKENIZERS["characters, kept"], "大学大学", Spans(entities=[(2, 4), (0, 2)]))
+    assert [bits for _, bits in result] == [ENTITY_START, ENTITY_INSIDE] * 2
     assert misaligned == 0
 
 
@@ -205,15 +205,15 @@ def test_adjacent_spans_are_two_units():
     ],
 )
 def test_a_token_over_the_border_of_a_span_is_no_part_of_it(span, expected, misaligned):
-    found, counted = units_of(TOKENIZERS["unigram"], "我喜欢去", Spans(entities=[span]))
-    assert [bits for _, bits in found] == expected
+    actual, counted = units_of(TOKENIZERS["unigram"], "我喜欢去", Spans(entities=[span]))
+    assert [bits for _, bits in actual] == expected
     assert counted == misaligned
 
 
 @pytest.mark.parametrize("span", [(0, 0), (2, 1), (-1, 1), (3, 9), (1, 3)])
 def test_spans_that_cannot_be_are_counted_and_left_out(span):
-    found, counted = units_of(TOKENIZERS["characters, kept"], "我们喜欢", Spans(entities=[(0, 2), span]))
-    assert [bits for _, bits in found] == [ENTITY_START, ENTITY_INSIDE, 0, 0]
+    result, counted = units_of(TOKENIZERS["characters, kept"], "我们喜欢", Spans(entities=[(0, 2), span]))
+    assert [bits for _, bits in result] == [ENTITY_START, ENTITY_INSIDE, 0, 0]
     assert counted == 1
 
 

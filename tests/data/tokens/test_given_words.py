@@ -24,16 +24,16 @@ def tokenizers() -> dict[str, Tokenizer]:
 @given(words=st.lists(st.sampled_from([*TEXT[0].split()[:-1], "cat", "mats", "xyz", "1998", ";"]), max_size=8))
 def test_words_with_spaces_are_the_pieces_of_the_text(tokenizers: dict[str, Tokenizer], kind: str, words: list[str]):
     tokenizer = tokenizers[kind]
-    found = pieces(tokenizer, [words])[0]
+    result = pieces(tokenizer, [words])[0]
     whole = tokenizer.encode([" ".join(words)])[0]
-    assert [index for word in found for index in word.ids] == whole.ids.tolist()
+    assert [index for word in result for index in word.ids] == whole.ids.tolist()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_characters_of_chinese_get_no_space(tokenizers: dict[str, Tokenizer], kind: str):
     tokenizer, words = tokenizers[kind], list("我们在1998年，，北京")
-    for word, found in zip(words[1:], pieces(tokenizer, [words])[0][1:], strict=True):
-        tokens = [tokenizer.token(index) for index in found.ids]
+    for word, result in zip(words[1:], pieces(tokenizer, [words])[0][1:], strict=True):
+        tokens = [tokenizer.token(index) for index in result.ids]
         assert not any(token.startswith(("▁", "Ġ")) for token in tokens)
         if kind != "bytes":
             assert tokens in ([word], [f"{word}</w>"], [tokenizer.names["unk"]], [","])
@@ -42,10 +42,10 @@ def test_characters_of_chinese_get_no_space(tokenizers: dict[str, Tokenizer], ki
 @pytest.mark.parametrize("kind", KINDS)
 @given(words=st.lists(st.text(max_size=6), max_size=6))
 def test_every_word_has_a_piece(tokenizers: dict[str, Tokenizer], kind: str, words: list[str]):
-    found = pieces(tokenizers[kind], [words])[0]
-    assert len(found) == len(words)
-    assert all(0 <= word.lead < len(word.ids) for word in found)
-    assert word_starts(found).sum() == len(words)
+    result = pieces(tokenizers[kind], [words])[0]
+    assert len(result) == len(words)
+    assert all(0 <= word.lead < len(word.ids) for word in result)
+    assert word_starts(result).sum() == len(words)
 
 
 def test_what_a_tokenizer_drops_is_unknown(tokenizers: dict[str, Tokenizer]):
@@ -54,9 +54,9 @@ def test_what_a_tokenizer_drops_is_unknown(tokenizers: dict[str, Tokenizer]):
 
 
 def test_a_space_that_is_a_token_leads_the_word(tokenizers: dict[str, Tokenizer]):
-    found = pieces(tokenizers["chars"], [["the", "cat"]])[0]
-    assert [word.lead for word in found] == [0, 1]
-    assert np.flatnonzero(word_starts(found)).tolist() == [0, 4]
+    result = pieces(tokenizers["chars"], [["the", "cat"]])[0]
+    assert [word.lead for word in result] == [0, 1]
+    assert np.flatnonzero(word_starts(result)).tolist() == [0, 4]
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,8 @@ def test_every_role_has_one_of_the_first_ids(kind, lang):
     assert sorted(roles) == [0, 1, 2, 3, 4]
     assert tokenizer.special_ids == {0, 1, 2, 3, 4}
     assert tokenizer.vocabulary().mask == tokenizer.mask
-    found = tokenizer.inner.encode("the words")
-    assert (found.ids[0], found.ids[-1]) == (tokenizer.cls, tokenizer.sep)
+    result = tokenizer.inner.encode("the words")
+    assert (result.ids[0], result.ids[-1]) == (tokenizer.cls, tokenizer.sep)
     marked = f"the {tokenizer.names['mask']} words"
     assert tokenizer.encode([marked], specials=True)[0].ids.tolist().count(tokenizer.mask) == 1
     assert not {tokenizer.mask, tokenizer.cls}.intersection(ids(tokenizer, marked + tokenizer.names["cls"]))
@@ -106,15 +106,15 @@ def test_added_words_become_one_token_and_no_id_changes(kind, lang):
     plain = ENGLISH[0] if lang == "en" else "这本书写得很好，值得一读！"
     assert ids(more, plain) == ids(tokenizer, plain)
     covid, chinese = tokenizer.size, tokenizer.size + 1
-    found = more.encode(["the covid pieces"])[0]
-    at = found.ids.tolist().index(covid)
-    assert found.ids.tolist().count(covid) == 1
-    assert found.word_starts[at]
-    assert found.word_starts[at + 1]
-    assert encode(more, ["the covid pieces"]).word_starts.tolist() == found.word_starts.tolist()
+    encoding = more.encode(["the covid pieces"])[0]
+    at = encoding.ids.tolist().index(covid)
+    assert encoding.ids.tolist().count(covid) == 1
+    assert encoding.word_starts[at]
+    assert encoding.word_starts[at + 1]
+    assert encode(more, ["the covid pieces"]).word_starts.tolist() == encoding.word_starts.tolist()
     assert covid not in ids(more, "covidian")
     assert chinese in ids(more, "去书京大学")
-    assert more.decode(found.ids).strip() == "the covid pieces"
+    assert more.decode(encoding.ids).strip() == "the covid pieces"
     assert more.encode(["covid the"])[0].ids[0] == covid
     assert more.decode(ids(more, "covid the")).strip() == "covid the"
     again, count = more.add_tokens(
@@ -173,9 +173,9 @@ def test_a_long_line_without_spaces_costs_little(kind, lang):
     line = "".join(CHINESE[:3] * 2000)[:100_000].replace("，", "").replace("。", "").replace("！", "")
     begin = time.perf_counter()
     tokenizer = Tokenizer.train([line, *TEXTS[lang]], kind, VOCAB, lang=lang)
-    found = encode(tokenizer, [line])
+    result = encode(tokenizer, [line])
     assert time.perf_counter() - begin < 20
-    assert 10 < len(found.tokens) <= 3 * len(line)
+    assert 10 < len(result.tokens) <= 3 * len(line)
 
 
 @both
@@ -223,9 +223,9 @@ any_text = st.one_of(
 @settings(max_examples=200, deadline=None)
 def test_bytes_give_every_text_back(lang, text):
     tokenizer = trained("bytes", lang)
-    found = ids(tokenizer, text)
-    assert tokenizer.unk not in found
-    back = tokenizer.decode(found)
+    result = ids(tokenizer, text)
+    assert tokenizer.unk not in result
+    back = tokenizer.decode(result)
     assert back == text or (lang == "en" and back == " " + text)
 
 
@@ -247,9 +247,9 @@ def test_any_text_is_encoded_and_decoded_and_encoded_the_same_in_a_corpus(kind, 
 def test_known_characters_come_back_up_to_normalisation(kind, text):
     """Of kinds that keep spaces: what has a token comes back as normalisation left it."""
     tokenizer = trained(kind, "zh")
-    found = ids(tokenizer, text)
-    if tokenizer.unk not in found:
-        assert tokenizer.decode(found) == tokenizer.inner.normalizer.normalize_str(text)
+    result = ids(tokenizer, text)
+    if tokenizer.unk not in result:
+        assert tokenizer.decode(result) == tokenizer.inner.normalizer.normalize_str(text)
 
 
 def test_normalisation_is_one_space_between_words():
@@ -264,9 +264,9 @@ def test_normalisation_is_one_space_between_words():
 
 def test_characters_keep_words_together():
     tokenizer = trained("chars", "en")
-    found = tokenizer.encode(["the fox, it"])[0]
-    assert [tokenizer.token(index) for index in found.ids] == list("the▁fox,▁it")
-    assert [at for at, start in enumerate(found.word_starts) if start] == [0, 3, 7, 8]
+    encoding = tokenizer.encode(["the fox, it"])[0]
+    assert [tokenizer.token(index) for index in encoding.ids] == list("the▁fox,▁it")
+    assert [at for at, start in enumerate(encoding.word_starts) if start] == [0, 3, 7, 8]
 
 
 def test_words_are_whole_and_rare_ones_unknown():
@@ -329,17 +329,17 @@ def test_places_left_free_go_to_the_alphabet(kind, lang):
     assert whole.unk not in ids(whole, text)
     sizes = []
     for vocab in (64, 80, 120, 150, 200, whole.size):
-        found = Tokenizer.train(texts, kind, vocab, lang=lang)
-        sizes.append(found.size)
-        assert found.size >= min(vocab, whole.size) - 1, vocab  # a letter takes two places, so one may stay free
-        assert found.size <= max(vocab, SMALLEST)
-        assert len({found.token(index) for index in range(found.size)}) == found.size
-    assert found.unk not in ids(found, text)
+        result = Tokenizer.train(texts, kind, vocab, lang=lang)
+        sizes.append(result.size)
+        assert result.size >= min(vocab, whole.size) - 1, vocab  # a letter takes two places, so one may stay free
+        assert result.size <= max(vocab, SMALLEST)
+        assert len({result.token(index) for index in range(result.size)}) == result.size
+    assert result.unk not in ids(result, text)
     assert sizes == sorted(sizes)
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "chars"])
 def test_characters_of_the_text_go_before_others(kind):
-    found = Tokenizer.train(["今天天气很好。"] * 3, kind, 64, lang="zh")
-    assert found.unk not in ids(found, "今天天气很好。")
-    assert found.unk in ids(found, "z") or kind != "wordpiece"
+    result = Tokenizer.train(["今天天气很好。"] * 3, kind, 64, lang="zh")
+    assert result.unk not in ids(result, "今天天气很好。")
+    assert result.unk in ids(result, "z") or kind != "wordpiece"

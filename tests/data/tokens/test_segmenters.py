@@ -251,5 +251,5 @@ def test_a_file_that_exits_or_prints(tmp_path, capsys):
     (tmp_path / "prints.py").write_text("print('loaded')\ndef cut(text):\n    print(text)\n    return [text]\n")
     words, _ = segment(segmenter(f"{tmp_path / 'prints.py'}:cut"), [MELON])
     assert words == [[MELON]]
-    told = capsys.readouterr()
-    assert (told.out, told.err) == ("", f"loaded\n{MELON}\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"loaded\n{MELON}\n")

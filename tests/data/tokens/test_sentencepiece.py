@@ -93,8 +93,8 @@ def comparable(text: str) -> bool:
 
 def agree(mine: Tokenizer, other: Any, text: str) -> bool:
     """The same ids; of a unigram model, where spellings tie (p + pp, pp + p) and rounding decides, the same pieces."""
-    found, wanted = mine.encode([text])[0].ids.tolist(), other.encode(text)
-    return found == wanted or (mine.describe().startswith("Unigram") and sorted(found) == sorted(wanted))
+    result, wanted = mine.encode([text])[0].ids.tolist(), other.encode(text)
+    return result == wanted or (mine.describe().startswith("Unigram") and sorted(result) == sorted(wanted))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -153,8 +153,8 @@ def test_roles_of_specials_in_brackets(folder):
     assert mine.names == {"pad": "<pad>", "unk": "<unk>", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
     assert [mine.pad, mine.unk, mine.cls, mine.sep, mine.mask] == [0, 1, 2, 3, 4]
     assert mine.size == other.get_piece_size()
-    found = mine.inner.encode("the word", "the piece")
-    assert [found.tokens[0], found.tokens[-1], found.tokens.count("[SEP]")] == ["[CLS]", "[SEP]", 2]
+    result = mine.inner.encode("the word", "the piece")
+    assert [result.tokens[0], result.tokens[-1], result.tokens.count("[SEP]")] == ["[CLS]", "[SEP]", 2]
     assert mine.mask in mine.encode(["the [MASK] of words"], specials=True)[0].ids
     assert not mine.special_ids.difference([mine.unk]).intersection(mine.encode(["a [MASK] [SEP]"])[0].ids.tolist())
 
@@ -163,10 +163,10 @@ def test_roles_of_specials_in_angles(folder):
     for name in ("bpe", "unigram chinese"):
         mine, _, _ = pair(name, folder)
         assert mine.names == {"pad": "<pad>", "unk": "<unk>", "cls": "<cls>", "sep": "<sep>", "mask": "<mask>"}
-        found = mine.inner.encode("a", "b")
-        assert found.tokens[-2:] == ["<sep>", "<cls>"]
+        result = mine.inner.encode("a", "b")
+        assert result.tokens[-2:] == ["<sep>", "<cls>"]
         assert mine.class_last
-        assert found.type_ids[-3:] == [1, 1, 2]
+        assert result.type_ids[-3:] == [1, 1, 2]
         assert mine.id("<eod>") in mine.special_ids
         assert mine.id("<eod>") not in mine.encode(["<eod>"])[0].ids
     plain, _, _ = pair("unigram identity", folder)

@@ -40,9 +40,9 @@ def test_expected_counts_and_losses_are_those_over_all_spellings(counts, seed):
         for way, chance in ways:
             for piece in way:
                 expected[piece] += weight * chance / total
-    found = unigram._expected(columns, weights, table, len(strings))
-    assert found == pytest.approx([expected[piece] for piece in strings])
-    loss = unigram._loss(unigram._within(columns, len(strings), *places), places[0], table, found)
+    actual = unigram._expected(columns, weights, table, len(strings))
+    assert actual == pytest.approx([expected[piece] for piece in strings])
+    loss = unigram._loss(unigram._within(columns, len(strings), *places), places[0], table, actual)
     for piece, value in zip(strings[3:], loss[3:], strict=True):
         other = sum(chance for way, chance in spellings(piece, probability) if len(way) > 1)
         assert value == pytest.approx(expected[piece] * (math.log(probability[piece]) - math.log(other)))
@@ -53,13 +53,13 @@ def test_expected_counts_and_losses_are_those_over_all_spellings(counts, seed):
 def test_seeds_are_the_substrings_that_come_twice(counts):
     runs, weights = unigram._chosen(counts, set("abc"))
     _, places = unigram._seeds(runs, weights, list("abc"), 1000)
-    found = {runs[r][b : b + n] for n, b, r in zip(*(part[3:] for part in places), strict=True)}
+    results = {runs[r][b : b + n] for n, b, r in zip(*(part[3:] for part in places), strict=True)}
     often: dict[str, int] = {}
     for run, count in counts.items():
         for b in range(len(run)):
             for e in range(b + 2, len(run) + 1):
                 often[run[b:e]] = often.get(run[b:e], 0) + count
-    assert found == {piece for piece, count in often.items() if count >= 2}
+    assert results == {piece for piece, count in often.items() if count >= 2}
 
 
 def test_what_comes_together_becomes_a_piece():
@@ -103,7 +103,7 @@ def test_digamma():
     """psi(1) = -gamma, psi(1/2) = -gamma - 2 log 2, psi(x + 1) = psi(x) + 1 / x."""
     gamma = 0.5772156649015329
     x = np.array([1.0, 0.5, 1e-3, 3.7, 1e6])
-    found = unigram._digamma(x)
-    assert found[:2] == pytest.approx([-gamma, -gamma - 2 * math.log(2)], abs=1e-11)
-    assert unigram._digamma(x + 1) == pytest.approx(found + 1 / x, abs=1e-9)
-    assert found[4] == pytest.approx(math.log(1e6) - 5e-7, abs=1e-12)
+    result = unigram._digamma(x)
+    assert result[:2] == pytest.approx([-gamma, -gamma - 2 * math.log(2)], abs=1e-11)
+    assert unigram._digamma(x + 1) == pytest.approx(result + 1 / x, abs=1e-9)
+    assert result[4] == pytest.approx(math.log(1e6) - 5e-7, abs=1e-12)

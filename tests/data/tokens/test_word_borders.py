@@ -113,8 +113,10 @@ TOKENIZERS = {name: Tokenizer(inner) for name, inner in KINDS.items()}
 
 def words(kind: str, text: str) -> list[str]:
     """The words of a text, as its word starts have them."""
-    found = TOKENIZERS[kind].encode([text])[0]
-    cuts = [*(begin for (begin, _), starts in zip(found.offsets.tolist(), found.word_starts, strict=True) if starts)]
+    encoding = TOKENIZERS[kind].encode([text])[0]
+    cuts = [
+        *(begin for (begin, _), starts in zip(encoding.offsets.tolist(), encoding.word_starts, strict=True) if starts)
+    ]
     return [text[begin:end].strip() for begin, end in zip(cuts, [*cuts[1:], len(text)], strict=True)]
 
 
@@ -153,21 +155,21 @@ def test_apostrophes_and_prices(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_space_belongs_to_the_word_after_it(kind):
-    found = TOKENIZERS[kind].encode(["ab 我 (c)"])[0]
-    spelt = [TOKENIZERS[kind].token(index) for index in found.ids]
+    encoding = TOKENIZERS[kind].encode(["ab 我 (c)"])[0]
+    spelt = [TOKENIZERS[kind].token(index) for index in encoding.ids]
     for at, token in enumerate(spelt[:-1]):
         if token in ("▁", "Ġ", " "):
-            assert found.word_starts[at]
-            assert not found.word_starts[at + 1]
+            assert encoding.word_starts[at]
+            assert not encoding.word_starts[at + 1]
     assert words(kind, "ab 我 (c)") == (["ab", "我", "(", "c", ")"])
 
 
 def test_half_a_character_does_not_begin_a_word():
     """The merge of 一's last byte with 我's first lies over the border of two words."""
-    found = TOKENIZERS["bytes"].encode(["一我a"])[0]
-    spelt = [TOKENIZERS["bytes"].token(index) for index in found.ids]
+    encoding = TOKENIZERS["bytes"].encode(["一我a"])[0]
+    spelt = [TOKENIZERS["bytes"].token(index) for index in encoding.ids]
     assert spelt == ["ä", "¸", "Ģæ", "Ī", "ĳ", "a"]
-    assert found.word_starts.tolist() == [True, False, False, False, False, True]
+    assert encoding.word_starts.tolist() == [True, False, False, False, False, True]
 
 
 def test_what_is_unknown_stays_in_its_word():
@@ -180,8 +182,8 @@ def test_what_is_unknown_stays_in_its_word():
 def test_specials_of_the_text_stand_alone():
     for made in (wordpiece(), byte_level(), unigram()):
         made.add_special_tokens(["[MASK]"])
-        found = Tokenizer(made).encode(["a[MASK][MASK]b"], specials=True)[0]
-        assert found.word_starts.sum() == 4
+        encoding = Tokenizer(made).encode(["a[MASK][MASK]b"], specials=True)[0]
+        assert encoding.word_starts.sum() == 4
 
 
 ODD = [
@@ -205,20 +207,20 @@ texts = st.lists(st.one_of(st.sampled_from([*ODD, *ALPHABET]), st.text(max_size=
 @given(text=texts, kind=st.sampled_from(list(KINDS)))
 @settings(max_examples=500, deadline=None)
 def test_any_text_has_words(text, kind):
-    found = TOKENIZERS[kind].encode([text])[0]
-    assert len(found.word_starts) == len(found.ids)
-    assert found.word_starts[:1].all()
+    encoding = TOKENIZERS[kind].encode([text])[0]
+    assert len(encoding.word_starts) == len(encoding.ids)
+    assert encoding.word_starts[:1].all()
 
 
 @given(text=texts, kind=st.sampled_from([kind for kind in KINDS if kind != "sentencepiece bpe"]))
 @settings(max_examples=500, deadline=None)
 def test_a_token_that_begins_with_chinese_begins_a_word(text, kind):
-    found = TOKENIZERS[kind].encode([text])[0]
-    offsets = found.offsets.tolist()
-    for at, ((begin, end), starts) in enumerate(zip(offsets, found.word_starts, strict=True)):
+    encoding = TOKENIZERS[kind].encode([text])[0]
+    offsets = encoding.offsets.tolist()
+    for at, ((begin, end), starts) in enumerate(zip(offsets, encoding.word_starts, strict=True)):
         after_space = at > 0 and not text[slice(*offsets[at - 1])].strip()
         part = at > 0 and offsets[at - 1][1] > begin  # of the same character
-        unknown = found.ids[at] == TOKENIZERS[kind].unk or TOKENIZERS[kind].token(found.ids[at]) == "<unk>"
+        unknown = encoding.ids[at] == TOKENIZERS[kind].unk or TOKENIZERS[kind].token(encoding.ids[at]) == "<unk>"
         torn = kind.startswith("bytes") and not "一" <= text[begin : begin + 1] <= "鿿"  # F0 alone may open an emoji
         if is_han(text[begin:end][:1] or " ") and not (after_space or part or unknown or torn):
             assert starts

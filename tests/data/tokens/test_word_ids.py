@@ -25,7 +25,7 @@ TOKENIZERS = [
 
 
 def plain(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:
-    return [found.ids.tolist() for found in tokenizer.encode(texts)]
+    return [result.ids.tolist() for result in tokenizer.encode(texts)]
 
 
 def by_words(tokenizer: Tokenizer, texts: list[str]) -> list[list[int]]:

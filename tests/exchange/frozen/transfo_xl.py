@@ -80,12 +80,12 @@ def main() -> None:
     if sys.argv[1:]:
         from transformers import TransfoXLLMHeadModel  # pyright: ignore[reportAttributeAccessIssue]
 
-        model, told = TransfoXLLMHeadModel.from_pretrained(sys.argv[1], output_loading_info=True)
-        found, expected = outputs(model.eval()), json.loads(FILE.read_text())["narrower"]
+        model, loading = TransfoXLLMHeadModel.from_pretrained(sys.argv[1], output_loading_info=True)
+        actual, expected = outputs(model.eval()), json.loads(FILE.read_text())["narrower"]
         error = max(
-            (torch.tensor(found[key]) - torch.tensor(expected[key])).abs().max().item() for key in ("hidden", "nll")
+            (torch.tensor(actual[key]) - torch.tensor(expected[key])).abs().max().item() for key in ("hidden", "nll")
         )
-        print({key: value for key, value in told.items() if value}, error)
+        print({key: value for key, value in loading.items() if value}, error)
         return
     frozen = {}
     for name, changes in CASES.items():

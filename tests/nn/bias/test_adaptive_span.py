@@ -78,9 +78,9 @@ def test_outputs_and_gradients_are_those_of_the_authors(shares, backend):
     torch.testing.assert_close(share.tolist(), by_share, **near)
     torch.testing.assert_close(table.norm(dim=1).tolist(), [float(each) for each in by_table], **near)
     torch.testing.assert_close(rows.norm().item(), by_rows, **near)
-    told = mixer.bias.penalty()
-    assert told["span"].item() == pytest.approx(penalty, rel=1e-6)
-    assert told["average_span"].item() == average
+    penalties = mixer.bias.penalty()
+    assert penalties["span"].item() == pytest.approx(penalty, rel=1e-6)
+    assert penalties["average_span"].item() == average
 
 
 @pytest.mark.parametrize("inner", [DistanceTable(9), Relative()])

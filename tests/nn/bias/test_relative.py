@@ -97,12 +97,12 @@ def test_the_fast_path_has_the_gradients_of_the_definition(length, memory, field
         context = context.replace(backward=None)
     x = torch.randn(2, memory + length, WIDTH, dtype=torch.double, requires_grad=True)
     weight = torch.randn(2, length, WIDTH)
-    found = []
+    results = []
     for backend in ("dense", "auto"):
         view = context.replace(backend=backend, scratch={}, key=DropoutKey.make(1, rows=range(2)))
         out, _ = mixer(x[:, memory:], x, view)
-        found.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()])])
-    for expected, mine in zip(*found, strict=True):
+        results.append([out, *torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()])])
+    for expected, mine in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, atol=1e-10, rtol=1e-7)
 
 
@@ -151,10 +151,10 @@ def test_rows_of_memory_are_of_the_first_segment():
     asking = dataclasses.replace(side.tail(length), segment=segment)
     known = dataclasses.replace(side, segment=torch.cat([torch.zeros(1, memory, dtype=torch.long), segment], 1))
     x = torch.randn(1, memory + length, WIDTH)
-    told, untold = (mixer(x[:, memory:], x, Context.make(asking, m, "causal", memory))[0] for m in (known, side))
-    assert torch.equal(told, untold)
+    given, untold = (mixer(x[:, memory:], x, Context.make(asking, m, "causal", memory))[0] for m in (known, side))
+    assert torch.equal(given, untold)
     wrong = dataclasses.replace(known, segment=torch.ones_like(position))
-    assert not torch.allclose(mixer(x[:, memory:], x, Context.make(asking, wrong, "causal", memory))[0], told)
+    assert not torch.allclose(mixer(x[:, memory:], x, Context.make(asking, wrong, "causal", memory))[0], given)
     assert known.earlier(4).segment.tolist() == [[0] * (memory + length)]
 
 

@@ -32,12 +32,12 @@ def test_keys_and_values_know_their_distance(length, memory, kind):
         for i in range(length):
             mixed = torch.zeros(HEADS, size)
             for h in range(HEADS):
-                found = [j for j in range(memory + length) if seen[b, i, j]]
-                far = [int(context.memory.position[b, j] - context.query.position[b, i]) for j in found]
+                results = [j for j in range(memory + length) if seen[b, i, j]]
+                far = [int(context.memory.position[b, j] - context.query.position[b, i]) for j in results]
                 rows = [max(-reach, min(reach, d)) + reach for d in far]
                 scores = [q[b, memory + i, h] @ (k[b, j, h] + mixer.bias.keys[row]) / math.sqrt(size)
-                          for j, row in zip(found, rows, strict=True)]  # fmt: skip
-                for weight, j, row in zip(torch.stack(scores).softmax(0), found, rows, strict=True):
+                          for j, row in zip(results, rows, strict=True)]  # fmt: skip
+                for weight, j, row in zip(torch.stack(scores).softmax(0), results, rows, strict=True):
                     mixed[h] += weight * (v[b, j, h] + mixer.bias.values[row])
             torch.testing.assert_close(out[b, i], mixer.out(mixed.flatten()), atol=2e-6, rtol=1e-5)
 

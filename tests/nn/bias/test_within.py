@@ -7,7 +7,9 @@ from clozeworks.core.context import Context
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import check
 from clozeworks.core.token_info import TokenInfo
+from clozeworks.nn.bias.distance_table import DistanceTable
 from clozeworks.nn.bias.relative import Relative
+from clozeworks.nn.bias.shaw import Shaw
 from clozeworks.nn.bias.within import Within
 from clozeworks.nn.block import Block
 from clozeworks.nn.ffn import FeedForward
@@ -46,6 +48,21 @@ def test_with_a_reach_of_all_it_is_the_bias_alone():
     plain.load_state_dict({name.replace("bias.bias", "bias"): value for name, value in near.state_dict().items()})
     x, context = torch.randn(2, 9, WIDTH), packed([[9], [4, 5]], 9, "causal")
     torch.testing.assert_close(near(x, None, context)[0], plain(x, None, context)[0])
+
+
+def test_it_adds_the_values_of_the_bias_inside():
+    torch.manual_seed(0)
+    near, plain = (Attention(3, bias=bias).build(WIDTH) for bias in (Within(9, Shaw(2)), Shaw(2)))
+    for parameter in near.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.3)
+    plain.load_state_dict({name.replace("bias.bias", "bias"): value for name, value in near.state_dict().items()})
+    x, context = torch.randn(2, 9, WIDTH), packed([[9], [4, 5]], 9)
+    torch.testing.assert_close(near(x, None, context)[0], plain(x, None, context)[0])
+
+
+def test_it_hides_no_more_than_the_bias_inside():
+    assert Within(3, DistanceTable(4)).honours == DistanceTable(4).honours
+    assert Within(3, Shaw()).honours == Shaw().honours
 
 
 def test_a_reach_of_the_memory_gives_every_token_as_many():

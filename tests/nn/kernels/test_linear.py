@@ -20,11 +20,11 @@ def test_it_is_the_product_and_so_are_its_gradients(shape, bias):
     torch.manual_seed(0)
     x, weight = torch.randn(shape, requires_grad=True), torch.randn(8, 16, requires_grad=True)
     given = [x, weight, torch.randn(8, requires_grad=True)] if bias else [x, weight]
-    found = linear(x, weight, given[2] if bias else None)
+    actual = linear(x, weight, given[2] if bias else None)
     expected = F.linear(x, weight, given[2] if bias else None)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(actual, expected)
     g = torch.randn_like(expected)
-    for mine, other in zip(torch.autograd.grad(found, given, g), torch.autograd.grad(expected, given, g), strict=True):
+    for mine, other in zip(torch.autograd.grad(actual, given, g), torch.autograd.grad(expected, given, g), strict=True):
         torch.testing.assert_close(mine, other)
 
 

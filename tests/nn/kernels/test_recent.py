@@ -56,12 +56,12 @@ def test_outputs_and_gradients_are_those_of_the_dense_definition(name, shares, l
     whole = packed([[3, size - 3], [size - 2]] if size > 4 else [[size], [size]], size, "causal").query
     context = Context.make(whole.tail(length), whole, "causal", offset=older)
     x, weight = torch.randn(2, size, WIDTH, dtype=torch.float64, requires_grad=True), torch.randn(2, length, WIDTH)
-    found = []
+    results = []
     for backend in ("dense", "auto"):
         out, _ = mixer(x[:, older:], x, context.replace(backend=backend, scratch={}))
         gradients = torch.autograd.grad((out * weight).sum(), [x, *mixer.parameters()], materialize_grads=True)
-        found.append([out, *gradients])
-    for fast, dense in zip(*reversed(found), strict=True):
+        results.append([out, *gradients])
+    for fast, dense in zip(*reversed(results), strict=True):
         torch.testing.assert_close(fast, dense, atol=1e-10, rtol=1e-8)
 
 

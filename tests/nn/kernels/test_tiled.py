@@ -37,11 +37,11 @@ def test_without_dropout_it_is_the_dense_definition(name, kind):
     context = packed(lengths, width, kind)
     q, k, v = triple(context)
     expected = backends.dense(q, KVCache(k, v), context)
-    found = tiled(q, KVCache(k, v), context, 0.1)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    actual = tiled(q, KVCache(k, v), context, 0.1)
+    torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
     g = torch.randn_like(expected)
     for mine, other in zip(
-        torch.autograd.grad(found, [q, k, v], g), torch.autograd.grad(expected, [q, k, v], g), strict=True
+        torch.autograd.grad(actual, [q, k, v], g), torch.autograd.grad(expected, [q, k, v], g), strict=True
     ):
         torch.testing.assert_close(mine, other, rtol=1e-5, atol=1e-6)
 
@@ -70,11 +70,11 @@ def test_a_row_is_dropped_alike_whatever_is_beside_it():
     lengths = [[3, 4, 17], [1, 2, 21], [24]]
     whole = packed(lengths, 24, key=DropoutKey.make(2, rows=range(3)))
     q, k, v = triple(whole)
-    found = tiled(q, KVCache(k, v), whole, 0.4)
+    result = tiled(q, KVCache(k, v), whole, 0.4)
     for row in range(3):
         alone = packed(lengths[row : row + 1], 24, key=DropoutKey.make(2, rows=range(row, row + 1)))
         a, b, c = (tensor[row : row + 1] for tensor in (q, k, v))
-        torch.testing.assert_close(tiled(a, KVCache(b, c), alone, 0.4), found[row : row + 1])
+        torch.testing.assert_close(tiled(a, KVCache(b, c), alone, 0.4), result[row : row + 1])
 
 
 def test_tiles_are_as_long_as_documents():
@@ -98,9 +98,9 @@ def test_bands_cover_a_tile_and_leave_out_what_comes_later():
 def test_bands_drop_what_a_whole_tile_would(monkeypatch):
     context = packed([[130], [130]], 130, "causal", key=DropoutKey.make(5))
     q, k, v = triple(context)
-    found = tiled(q, KVCache(k, v), context, 0.4)
+    result = tiled(q, KVCache(k, v), context, 0.4)
     monkeypatch.setattr("clozeworks.nn.kernels.tiled.bands", lambda width: [(0, width)])
-    torch.testing.assert_close(found, tiled(q, KVCache(k, v), context, 0.4))
+    torch.testing.assert_close(result, tiled(q, KVCache(k, v), context, 0.4))
 
 
 def test_dropout_takes_tiles_where_it_can(monkeypatch):

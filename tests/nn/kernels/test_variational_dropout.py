@@ -28,12 +28,12 @@ def masks(context: Context) -> torch.Tensor:
 
 def test_a_unit_is_missing_at_all_tokens_of_a_text_or_at_none():
     context = keyed()
-    found = masks(context).flatten(0, 1)
+    result = masks(context).flatten(0, 1)
     starts, owner = owners(context.layout, torch.device("cpu"))
-    firsts = found[starts]
-    assert torch.equal(found, firsts[owner])
+    firsts = result[starts]
+    assert torch.equal(result, firsts[owner])
     assert len(torch.unique(firsts, dim=0)) == len(starts), "each text has a mask of its own"
-    assert found.unique().tolist() == pytest.approx([0.0, 1 / (1 - RATE)])
+    assert result.unique().tolist() == pytest.approx([0.0, 1 / (1 - RATE)])
     lengths = [3, 4, 1, 2, 2, 2, 7, 5, 2]  # padding too
     assert owner.tolist() == [text for text, length in enumerate(lengths) for _ in range(length)]
 
@@ -92,7 +92,7 @@ def test_whole_words_are_missing_wherever_a_step_has_them():
     torch.manual_seed(0)
     embed = Embed(None, segments=0, norm=None, dropout=0.0, word_dropout=RATE).build(6, 300)
     tokens = torch.randint(0, 300, (8, 40))
-    found = []
+    results = []
     for step in (1, 2):
         key = DropoutKey.make(0, step, rows=range(8))
         context = packed([[40]] * 8, 40, "causal", key=key)
@@ -107,9 +107,9 @@ def test_whole_words_are_missing_wherever_a_step_has_them():
         gone = float((seen[:, 0] == 0).float().mean())
         assert gone == pytest.approx(RATE, abs=0.1)
         assert torch.allclose(seen[seen > 0], torch.tensor(1 / (1 - RATE)), atol=1e-4)
-        found.append(by_word)
+        results.append(by_word)
         part = packed([[40]] * 3, 40, "causal", key=DropoutKey.make(0, step, rows=range(5, 8)))
         assert torch.equal(embed(tokens[5:], part.query, part), x[5:]), "the same in any cut of the step"
-    assert not torch.equal(*found)
+    assert not torch.equal(*results)
     quiet = packed([[40]] * 8, 40, "causal")
     assert torch.equal(embed(tokens, quiet.query, quiet), embed.words(tokens))

@@ -45,10 +45,10 @@ def triple(length, memory=None, rows=1, dtype=torch.float64, size=SIZE):
     return [torch.randn(rows, n, HEADS, size, dtype=dtype).transpose(1, 2).requires_grad_() for n in sizes]
 
 
-def compare(found, expected, inputs, tolerance=1e-9):
-    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+def compare(actual, expected, inputs, tolerance=1e-9):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
     g = torch.randn_like(expected)
-    pairs = zip(torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True)
+    pairs = zip(torch.autograd.grad(actual, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True)
     for mine, other in pairs:
         torch.testing.assert_close(mine, other, rtol=tolerance, atol=tolerance)
 
@@ -161,8 +161,8 @@ def test_a_bias_in_blocks_is_the_dense_definition(kind, window, bias):
     expected = mixer(query, rows, context.replace(backend="dense", scratch={}))[0]
     compare(mixer(query, rows, context)[0], expected, [x, *mixer.bias.parameters()])
     with torch.no_grad():
-        found = mixer(query, rows, context.replace(scratch={}))[0]
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+        actual = mixer(query, rows, context.replace(scratch={}))[0]
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("irregular", ["offset", "backward", "capture"])
@@ -214,13 +214,13 @@ def test_dropout_has_its_rate_and_each_piece_its_own():
     context = packed([[64], [64]], 64, key=DropoutKey.make(1, rows=range(2)))
     k = torch.randn(2, HEADS, 64, SIZE)
     q, v = torch.zeros_like(k), torch.ones_like(k)
-    found = windowed.windowed(q, KVCache(k, v), context, Window(20), 0.3)[..., 0]
-    assert abs(float(found.mean()) - 1) < 0.02
-    pieces = found[0].unfold(1, 4, 4).transpose(0, 1).flatten(1)[5:10]  # whole bands
+    result = windowed.windowed(q, KVCache(k, v), context, Window(20), 0.3)[..., 0]
+    assert abs(float(result.mean()) - 1) < 0.02
+    pieces = result[0].unfold(1, 4, 4).transpose(0, 1).flatten(1)[5:10]  # whole bands
     assert len({tuple(piece.tolist()) for piece in pieces}) == 5
     alone = packed([[64]], 64, key=DropoutKey.make(1, rows=range(1, 2)))
     again = windowed.windowed(q[1:], KVCache(k[1:], v[1:]), alone, Window(20), 0.3)[..., 0]
-    torch.testing.assert_close(again, found[1:])
+    torch.testing.assert_close(again, result[1:])
 
 
 def test_what_is_dropped_is_what_the_key_says():
@@ -230,18 +230,18 @@ def test_what_is_dropped_is_what_the_key_says():
     key = context.at("weights").key
     assert key is not None
     mask = keep(key.within(torch.tensor([0]), 1).seeds, None, key.site, weights, 0.4)
-    found = windowed.windowed(q, KVCache(k, v), context, Window(5), 0.4)
-    torch.testing.assert_close(found, (weights * mask / 0.6) @ v)
+    result = windowed.windowed(q, KVCache(k, v), context, Window(5), 0.4)
+    torch.testing.assert_close(result, (weights * mask / 0.6) @ v)
 
 
 def test_a_device_without_bits_drops_the_same(monkeypatch):
     context = packed([[23], [5, 18]], 23, key=DropoutKey.make(4, rows=range(2)))
     inputs = triple(23, rows=2)
-    found = windowed.windowed(inputs[0], KVCache(*inputs[1:]), context, Window(3), 0.3)
-    first = torch.autograd.grad(found.square().sum(), inputs)
+    result = windowed.windowed(inputs[0], KVCache(*inputs[1:]), context, Window(3), 0.3)
+    first = torch.autograd.grad(result.square().sum(), inputs)
     monkeypatch.setattr(DropoutKey, "states", lambda _: None)
     again = windowed.windowed(inputs[0], KVCache(*inputs[1:]), context, Window(3), 0.3)
-    assert torch.equal(again, found)
+    assert torch.equal(again, result)
     assert all(map(torch.equal, torch.autograd.grad(again.square().sum(), inputs), first))
 
 
@@ -262,7 +262,7 @@ def test_under_dropout_one_bit_a_weight_is_kept():
 def test_what_is_kept_grows_like_the_length(bias, monkeypatch):
     monkeypatch.undo()
     mixer = Attention(2, dropout=0.1, bias=bias, window=Window(16)).build(8)
-    found = []
+    results = []
     for length in (512, 1024, 2048):
         context = packed([[length]], length, key=DropoutKey.make(1))
         kept: dict[int, int] = {}
@@ -273,20 +273,20 @@ def test_what_is_kept_grows_like_the_length(bias, monkeypatch):
 
         with torch.autograd.graph.saved_tensors_hooks(keeps, lambda tensor: tensor):
             mixer(torch.randn(1, length, 8, requires_grad=True), None, context)
-        found.append(sum(kept.values()))
-    assert found[2] - found[1] == pytest.approx(2 * (found[1] - found[0]), rel=0.02)
+        results.append(sum(kept.values()))
+    assert results[2] - results[1] == pytest.approx(2 * (results[1] - results[0]), rel=0.02)
 
 
 def test_a_long_document_has_one_mask_for_all_its_pieces(monkeypatch):
     monkeypatch.undo()
-    found = []
+    results = []
     for lengths in ([1000], [300, 700]):
         context = packed([lengths], 1000)
         q, k, v = triple(1000, size=1)
         windowed.windowed(q, KVCache(k, v), context, Window(16), 0.0)
         (plan,) = (value for value in context.scratch.values() if isinstance(value, windowed.Plan))
-        found.append(len({piece.hidden.untyped_storage().data_ptr() for piece in plan.pieces}))
-    assert found == [1, 2]  # where two documents meet in the middle of a piece, that has its own
+        results.append(len({piece.hidden.untyped_storage().data_ptr() for piece in plan.pieces}))
+    assert results == [1, 2]  # where two documents meet in the middle of a piece, that has its own
 
 
 def test_shapes_without_values():

@@ -77,13 +77,13 @@ def compare(theirs, spec, length, causal, padding=()):
         more["buckets"] = theirs(theirs_x, **more).buckets
     given = theirs.double()(theirs_x.double(), **more).hidden_states.float()
     context = packed([[n] for n in lengths], length, "causal" if causal else "full")
-    found, _ = layer(ours_x, None, context)
+    result, _ = layer(ours_x, None, context)
     real = mask[:, :length].bool()
     weight = torch.randn(2, length, WIDTH)
-    for out, start in ((given[:, :length, :WIDTH], theirs_x), (found, ours_x)):
+    for out, start in ((given[:, :length, :WIDTH], theirs_x), (result, ours_x)):
         (out * weight)[real].sum().backward()
         assert start.grad is not None
-    return found[real], given[:, :length, :WIDTH][real], ours_x.grad, theirs_x.grad[:, :length]
+    return result[real], given[:, :length, :WIDTH][real], ours_x.grad, theirs_x.grad[:, :length]
 
 
 @pytest.mark.parametrize(("length", "padding"), CASES)
@@ -95,8 +95,8 @@ def compare(theirs, spec, length, causal, padding=()):
 def test_equals_the_layer_of_transformers(rounds, buckets, before, after, causal, length, padding):
     theirs = other("lsh", causal, rounds, buckets, before, after)
     spec = LSH(HEADS, SIZE, CHUNK, rounds, buckets, before, after, seed=5)
-    found, given, ours_grad, theirs_grad = compare(theirs, spec, length, causal, padding)
-    torch.testing.assert_close(found, given, atol=1e-5, rtol=1e-5)
+    result, given, ours_grad, theirs_grad = compare(theirs, spec, length, causal, padding)
+    torch.testing.assert_close(result, given, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours_grad, theirs_grad, atol=5e-5, rtol=1e-4)
 
 
@@ -106,8 +106,8 @@ def test_equals_the_layer_of_transformers(rounds, buckets, before, after, causal
 def test_local_attention_equals_that_of_transformers(before, after, causal, length, padding):
     theirs = other("local", causal, before=before, after=after)
     spec = LocalAttention(HEADS, SIZE, CHUNK, before, after)
-    found, given, ours_grad, theirs_grad = compare(theirs, spec, length, causal, padding)
-    torch.testing.assert_close(found, given, atol=1e-5, rtol=1e-5)
+    result, given, ours_grad, theirs_grad = compare(theirs, spec, length, causal, padding)
+    torch.testing.assert_close(result, given, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(ours_grad, theirs_grad, atol=5e-5, rtol=1e-4)
 
 
@@ -311,11 +311,11 @@ def test_tokens_stand_by_document_bucket_and_position():
 
 
 @pytest.mark.parametrize(
-    ("length", "chunk", "found"),
+    ("length", "chunk", "expected"),
     [(512, 64, (16,)), (4096, 64, (128,)), (8192, 64, (16, 16)), (65536, 64, (32, 64)), (24, 8, (4,)), (16, 8, (4,))],
 )
-def test_buckets_follow_the_length(length, chunk, found):
-    assert hashing.sizes(None, length, chunk) == found
+def test_buckets_follow_the_length(length, chunk, expected):
+    assert hashing.sizes(None, length, chunk) == expected
 
 
 def test_vectors_that_point_the_same_way_share_a_bucket_and_opposite_ones_never():
@@ -399,7 +399,7 @@ def test_a_cost_is_that_of_chunks():
     """On the meta device, which has shapes only: four times the length, about four times the products."""
     from torch.utils.flop_counter import FlopCounterMode
 
-    found = []
+    results = []
     for length in (256, 1024):
         with torch.device("meta"):
             layer, x = LSH(2, chunk=16, rounds=2).build(WIDTH), torch.empty(1, length, WIDTH)
@@ -407,5 +407,5 @@ def test_a_cost_is_that_of_chunks():
         side = context.query.each(lambda value: value.to("meta"))
         with FlopCounterMode(display=False) as counter, torch.no_grad():
             layer(x, None, context.replace(query=side, memory=side))
-        found.append(counter.get_total_flops())
-    assert 3.5 < found[1] / found[0] < 5
+        results.append(counter.get_total_flops())
+    assert 3.5 < results[1] / results[0] < 5

@@ -73,17 +73,17 @@ def test_the_fast_way_is_the_definition_where_clips_bite(cells, clips):
     ours = layer(LSTM(cells, *clips))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double, requires_grad=True)
     past = RNNState(0.3 * torch.randn(4, WIDTH).double(), 0.3 * torch.randn(4, ours.cells).double())
-    found = []
+    results = []
     for backend in ("dense", "auto"):
         out, state = ours(x, past, packed(ROWS, 7, "causal", backend=backend, carry=True))
         assert state is not None
-        found.append([out, state.h, state.c, *gradients(out, ours, x)])
-    torch.testing.assert_close(*found)
+        results.append([out, state.h, state.c, *gradients(out, ours, x)])
+    torch.testing.assert_close(*results)
     with torch.no_grad():
         out, state = ours(x, past, packed(ROWS, 7, "causal", carry=True))
-    torch.testing.assert_close([out, state.h, state.c], found[0][:3])
+    torch.testing.assert_close([out, state.h, state.c], results[0][:3])
     if clips[1]:
-        share = (found[0][0].abs() == clips[1]).double().mean()
+        share = (results[0][0].abs() == clips[1]).double().mean()
         assert 0.1 < share < 0.95, "the clip bites"
 
 
@@ -111,7 +111,7 @@ def test_a_state_carried_on_is_one_long_row():
         torch.testing.assert_close(dataclasses.astuple(state), dataclasses.astuple(end))
 
 
-def test_only_the_first_document_of_a_row_goes_on_from_its_state():
+def test_only_the_first_document_of_a_row_continues_from_its_state():
     ours = layer(LSTM(CELLS, 0.4, 0.3))
     x, past = (
         torch.randn(1, 7, WIDTH).double(),
@@ -123,12 +123,12 @@ def test_only_the_first_document_of_a_row_goes_on_from_its_state():
 
 
 @pytest.mark.parametrize("lengths", [[[7]] * 4, ROWS], ids=["plain", "packed"])
-def test_states_are_those_of_the_rows_in_whatever_order_borders_are_told(lengths):
+def test_states_are_those_of_the_rows_in_whatever_order_borders_are_reported(lengths):
     ours, x = layer(LSTM(CELLS, 0.4, 0.3)), torch.randn(4, 7, WIDTH, dtype=torch.double)
     context = packed(lengths, 7, "causal", carry=True)
-    told = context.layout
-    turned = dataclasses.replace(told, starts=told.starts[::-1], lengths=told.lengths[::-1])
-    states = [ours(x, None, context.replace(layout=each, scratch={}))[1] for each in (told, turned)]
+    layout = context.layout
+    turned = dataclasses.replace(layout, starts=layout.starts[::-1], lengths=layout.lengths[::-1])
+    states = [ours(x, None, context.replace(layout=each, scratch={}))[1] for each in (layout, turned)]
     torch.testing.assert_close(*(dataclasses.astuple(state) for state in states))
 
 
@@ -145,8 +145,8 @@ def test_borders_are_found_where_nobody_tells_them():
     context = packed(ROWS, 7, "causal")
     ours = layer(LSTM(CELLS))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double)
-    told = [ours(x, None, each)[0] for each in (context, context.replace(layout=None, scratch={}))]
-    assert torch.equal(*told)
+    outputs = [ours(x, None, each)[0] for each in (context, context.replace(layout=None, scratch={}))]
+    assert torch.equal(*outputs)
     assert bool((context.query.document == PADDING).any())
 
 

@@ -25,6 +25,7 @@ from clozeworks.nn.mixers.lstm import LSTM, LSTMLayer
 from clozeworks.nn.mixers.ngram import Ngram
 from clozeworks.nn.mixers.recurrent import BothWays, Recurrent
 from clozeworks.nn.mixers.split import Split
+from clozeworks.nn.positions import Rotary
 from clozeworks.nn.window import Window
 from tests.promises import verify_promises
 from tests.toys import packed
@@ -54,6 +55,8 @@ class DistanceLayer(BiasLayer):
 
 MIXERS: dict[str, Mixer] = {
     "attention": Attention(4),
+    "attention+rotary": Attention(4, rotary=Rotary(base=100.0)),
+    "attention+rotary+window": Attention(3, window=Window(2, 3), rotary=Rotary()),
     "attention+bias": Attention(3, bias=Distance()),
     "attention+relative": Attention(3, bias=Relative(clamp=5, segments=True), affine=False),
     "attention+shaw": Attention(3, bias=Shaw(2)),

@@ -55,7 +55,7 @@ def test_a_model_is_the_formula_word_by_word(direct: bool):
     batch = from_padded(rows, torch.tensor([[1] * 6, [1, 1, 0, 0, 0, 0]]), kind="causal")
     batch.targets, batch.labels = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7]), torch.tensor([*words[0][1:], *words[1][1:]])
     loss = model(batch).losses["next_token"]
-    found = torch.autograd.grad(loss, list(parameters.values()))
+    actual = torch.autograd.grad(loss, list(parameters.values()))
 
     vectors, hidden = parameters["encoder.embed.words.table.weight"], "encoder.stack.blocks.0.mixer.hidden"
     matrix, d = parameters[f"{hidden}.weight"], parameters[f"{hidden}.bias"]
@@ -71,7 +71,7 @@ def test_a_model_is_the_formula_word_by_word(direct: bool):
             expected = expected - y.log_softmax(0)[text[t]]
     torch.testing.assert_close(loss, expected)
     for name, one, other in zip(
-        parameters, found, torch.autograd.grad(expected, list(parameters.values())), strict=True
+        parameters, actual, torch.autograd.grad(expected, list(parameters.values())), strict=True
     ):
         torch.testing.assert_close(one, other, msg=name)
 

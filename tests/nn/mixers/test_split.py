@@ -173,9 +173,9 @@ def model_of(mixer: Mixer, **more) -> Model:
 @pytest.mark.parametrize("mixer", MODELS)
 def test_without_a_cache_the_same_comes_out(mixer, memory):
     model, prompt = model_of(MODELS[mixer], memory=memory), [1, 2, 3, 4, 5, 6]
-    found = [sample(IncrementalReader(model, cache, length=4), prompt, 8, Sampling(0))[0] for cache in (True, False)]
-    assert found[0].tokens == found[1].tokens
-    assert found[0].score == pytest.approx(found[1].score, rel=1e-4)
+    results = [sample(IncrementalReader(model, cache, length=4), prompt, 8, Sampling(0))[0] for cache in (True, False)]
+    assert results[0].tokens == results[1].tokens
+    assert results[0].score == pytest.approx(results[1].score, rel=1e-4)
     beams = [
         beam_search(IncrementalReader(model, cache, length=4), prompt, 4, BeamSearch(3))[0] for cache in (True, False)
     ]

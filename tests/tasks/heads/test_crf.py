@@ -31,8 +31,8 @@ def chains(lengths: list[int], tags: int, seed: int) -> tuple[Tensor, Tensor, Te
 
 def score(crf: CRFLayer, emissions: Tensor, path: tuple[int, ...]) -> Tensor:
     """As the formula says it, one sequence."""
-    found = crf.start[path[0]] + crf.end[path[-1]] + sum(crf.step[a, b] for a, b in itertools.pairwise(path))
-    return crf.pace * found + sum((emissions[at, tag] for at, tag in enumerate(path)), torch.zeros(()))
+    result = crf.start[path[0]] + crf.end[path[-1]] + sum(crf.step[a, b] for a, b in itertools.pairwise(path))
+    return crf.pace * result + sum((emissions[at, tag] for at, tag in enumerate(path)), torch.zeros(()))
 
 
 def every(crf: CRFLayer, emissions: Tensor) -> tuple[list[tuple[int, ...]], Tensor]:

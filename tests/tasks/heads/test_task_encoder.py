@@ -53,17 +53,17 @@ def test_packed_is_as_alone():
     whole = module(hidden, features, batch_of(packed(ROWS, 7), tokens))
     part = slice(3, 7)
     alone = Hidden(hidden.last[:1, part], (hidden.last[:1, part],))
-    found = module(alone, features[:1, part], batch_of(packed([[4]], 4), tokens[:1, part]))
-    torch.testing.assert_close(whole[:1, part], found, atol=2e-6, rtol=1e-5)
+    result = module(alone, features[:1, part], batch_of(packed([[4]], 4), tokens[:1, part]))
+    torch.testing.assert_close(whole[:1, part], result, atol=2e-6, rtol=1e-5)
 
 
 def test_a_word_that_came_later_has_no_vector_here():
     module, hidden, features = case(TaskEncoder(cells=6, words=3, dropout=0.0))
     tokens = torch.full((2, 7), VOCAB + 5)
-    found = module(hidden, features, batch_of(packed(ROWS, 7), tokens))
+    result = module(hidden, features, batch_of(packed(ROWS, 7), tokens))
     with torch.no_grad():
         module.words.weight.zero_()
-    torch.testing.assert_close(found, module(hidden, features, batch_of(packed(ROWS, 7), tokens % VOCAB)))
+    torch.testing.assert_close(result, module(hidden, features, batch_of(packed(ROWS, 7), tokens % VOCAB)))
 
 
 def test_what_is_dropped_is_keyed():

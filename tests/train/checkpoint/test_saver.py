@@ -30,10 +30,10 @@ def tensors(value: float) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def saved(run: Path) -> float:
-    found = checkpoint.newest(run)
-    assert found is not None
-    assert float(found.tensors(checkpoint.OPTIMIZER)["w.step"]) == float(found.tensors()["w"][0, 0])
-    return float(found.tensors()["w"][0, 0])
+    newest = checkpoint.newest(run)
+    assert newest is not None
+    assert float(newest.tensors(checkpoint.OPTIMIZER)["w.step"]) == float(newest.tensors()["w"][0, 0])
+    return float(newest.tensors()["w"][0, 0])
 
 
 def test_what_is_written_is_the_moment_of_the_call(tmp_path: Path):

@@ -132,7 +132,7 @@ def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
     assert sum(model.count(batch)["next_token"] for batch in micro) == count
 
 
-@pytest.mark.parametrize("auxiliary", [0.0, 0.5])
+@pytest.mark.parametrize("auxiliary", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, auxiliary: float):
     frame = infer_template(encoder.recipe, encoder.tokenizer)
     grown = add_template_tokens(encoder, frame)
@@ -142,8 +142,8 @@ def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, 
     done = finetune_run(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
     assert done.heldout["accuracy"] == 1.0
     again = cw.load(tmp_path / "run")
-    told, _ = predict_records(again.model, again.recipe.task, ROWS, again.tokenizer, "causal")
-    assert again.recipe.task.score(told, ROWS)["accuracy"] == 1.0
+    answers, _ = predict_records(again.model, again.recipe.task, ROWS, again.tokenizer, "causal")
+    assert again.recipe.task.score(answers, ROWS)["accuracy"] == 1.0
     assert (again.language_head is not None) == bool(auxiliary)
 
 

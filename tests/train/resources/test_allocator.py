@@ -33,11 +33,11 @@ def test_a_step_asks_the_system_for_less_memory_than_it_frees():
             [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment
         )
         assert done.returncode == 0, done.stderr
-        told, faults = done.stdout.split()
-        return told == "1", float(faults)
+        supported, faults = done.stdout.split()
+        return supported == "1", float(faults)
 
-    told, faults = run(True)
-    if not told:
+    supported, faults = run(True)
+    if not supported:
         pytest.skip("the C library is not glibc, or it was set up from outside")
     assert faults < 0.1  # of the pages that were written to
     # Left alone, the C library learns to keep some of it; with a threshold that stays, all goes back.
@@ -65,6 +65,7 @@ print(int(kept), int(calm), int(heap.settle()), before - held() >> 20)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
+@pytest.mark.slow
 def test_holes_between_blocks_in_use_are_given_back():
     done = subprocess.run([sys.executable, "-c", TORN], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -75,7 +76,7 @@ def test_holes_between_blocks_in_use_are_given_back():
     assert 250 < less < 350
 
 
-def told(held: list[int]) -> list[bool]:
+def decisions(held: list[int]) -> list[bool]:
     """Whether pages are given back after each step, if so many MB are held after it."""
     left = iter(held)
     heap = Heap(lambda: next(left) * MB, lambda _: None)
@@ -83,12 +84,12 @@ def told(held: list[int]) -> list[bool]:
 
 
 def test_what_the_first_steps_need_is_never_given_back():
-    assert not any(told([9000, 9000, 11000, 9000]))
+    assert not any(decisions([9000, 9000, 11000, 9000]))
 
 
 def test_growth_is_given_back_and_what_the_next_step_needs_counts_from_then_on():
-    assert told([500, 756, 757, 900, 1100, 1157]) == [False] * 3 + [False, False, True, False, False, True]
-    assert told([4000, 4900, 5001, 4000, 5001]) == [False] * 3 + [False, False, True, False, True]
+    assert decisions([500, 756, 757, 900, 1100, 1157]) == [False] * 3 + [False, False, True, False, False, True]
+    assert decisions([4000, 4900, 5001, 4000, 5001]) == [False] * 3 + [False, False, True, False, True]
 
 
 def test_without_a_c_library_that_can_nothing_is_done(monkeypatch):
@@ -113,10 +114,11 @@ print(int(kept), (before - room.held_bytes()) >> 20)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="malloc_trim is glibc's")
+@pytest.mark.slow
 def test_a_run_gives_back_what_it_has_freed():
     done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told, given = map(int, done.stdout.split())
-    if not told:
+    supported, given = map(int, done.stdout.split())
+    if not supported:
         pytest.skip("the C library is not glibc, or it was set up from outside")
     assert given > 150

@@ -76,10 +76,10 @@ def test_pretraining_says_it_before_the_first_step(data, tiny, tmp_path):
 
 
 def test_what_is_remembered_takes_room():
-    found = []
+    results = []
     for memory in (0, 128, 512):
         r = recipe("gpt_mini")
         r.objective.segments, r.encoder.stack.memory = Stream(128, 32), memory
-        found.append(measure_cost(r))
-    assert found[0].memory < found[1].memory < found[2].memory
-    assert found[0].arithmetic["model"] < found[1].arithmetic["model"] < found[2].arithmetic["model"]
+        results.append(measure_cost(r))
+    assert results[0].memory < results[1].memory < results[2].memory
+    assert results[0].arithmetic["model"] < results[1].arithmetic["model"] < results[2].arithmetic["model"]

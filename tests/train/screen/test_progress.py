@@ -42,7 +42,7 @@ def test_the_panel_tells_all_there_is(always: None):
     line.heldout(10, {"loss": 2.25, "masked_accuracy": 0.5, "perplexity": 9.0})
     line.close()
     last = out.getvalue().rpartition("a line that stays")[2]
-    for told in (
+    for text in (
         "step 10 of 10",
         "0:00 left",
         "loss 1.000  accuracy 25.0%  200 tokens/s",
@@ -51,7 +51,7 @@ def test_the_panel_tells_all_there_is(always: None):
         "held-out at step 10:  loss 2.250  masked accuracy 50.0%",
         "the red [fox ≠ hen] sleeps",
     ):
-        assert told in last, told
+        assert text in last, text
     assert "perplexity" not in last
 
 
@@ -185,11 +185,13 @@ def test_a_signal_in_the_middle_of_a_run_changes_nothing(data: Path, tmp_path: P
 
     before = signal.getsignal(signal.SIGUSR1)
     asked = pretrain(tiny_recipe(), [(data, 1.0)], tmp_path / "asked", progress=False, writers=[Asking()])
-    told = capfd.readouterr().err.splitlines()
-    assert len(told) == 7 + 2
-    assert told[0].startswith("step 1 of 12  loss ")
-    assert told[-1].startswith("step 12 of 12  ")
-    assert told[-1].endswith(("last checkpoint at step 5", "last checkpoint at step 10")), "the last may be on its way"
+    output = capfd.readouterr().err.splitlines()
+    assert len(output) == 7 + 2
+    assert output[0].startswith("step 1 of 12  loss ")
+    assert output[-1].startswith("step 12 of 12  ")
+    assert output[-1].endswith(("last checkpoint at step 5", "last checkpoint at step 10")), (
+        "the last may be on its way"
+    )
     assert signal.getsignal(signal.SIGUSR1) is before
     quiet = pretrain(tiny_recipe(), [(data, 1.0)], tmp_path / "quiet", progress=False)
     assert (asked.checkpoint / "model.safetensors").read_bytes() == (
@@ -198,14 +200,14 @@ def test_a_signal_in_the_middle_of_a_run_changes_nothing(data: Path, tmp_path: P
 
 
 def test_in_another_thread_there_is_no_handler():
-    found: list[object] = []
+    results: list[object] = []
 
     def ask() -> None:
         with StatusSignal(lambda: None):
-            found.append(signal.getsignal(signal.SIGUSR1))
+            results.append(signal.getsignal(signal.SIGUSR1))
 
     before = signal.getsignal(signal.SIGUSR1)
     thread = threading.Thread(target=ask)
     thread.start()
     thread.join()
-    assert found == [before]
+    assert results == [before]

@@ -5,6 +5,7 @@ import stat
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 from clozeworks.core.errors import InputError
 from clozeworks.vectors.formats import files, rows
@@ -56,11 +57,11 @@ def test_lines_without_a_header(vectors, tmp_path):
 def test_a_file_of_tensors_keeps_everything(vectors, tmp_path):
     vectors.output, vectors.more = vectors.table * 2, {"buckets": np.ones((2, 5), np.float32)}
     vectors.save(tmp_path / "v.safetensors")
-    found = load_vectors(tmp_path / "v.safetensors")
-    np.testing.assert_array_equal(found.counts, vectors.counts)
-    np.testing.assert_array_equal(found.output, vectors.output)
-    np.testing.assert_array_equal(found.more["buckets"], vectors.more["buckets"])
-    assert found.about == vectors.about
+    loaded = load_vectors(tmp_path / "v.safetensors")
+    np.testing.assert_array_equal(loaded.counts, vectors.counts)
+    np.testing.assert_array_equal(loaded.output, vectors.output)
+    np.testing.assert_array_equal(loaded.more["buckets"], vectors.more["buckets"])
+    assert loaded.about == vectors.about
     mapped = load_vectors(tmp_path / "v.safetensors", mapped=True)
     assert isinstance(mapped.table, np.memmap)
     same(mapped, vectors)
@@ -153,7 +154,7 @@ def test_a_word_of_nothing_is_not_written(tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("2 3\na 1 2 3\nb 1 2\n", "line 3: 2 numbers; 3 are needed as in the lines before"),
         ("a 1 2 3\nb 1 2 3 4\n", "line 2: 4 numbers; 3 are needed"),
@@ -174,11 +175,11 @@ def test_a_word_of_nothing_is_not_written(tmp_path, name):
         ("word\n", "line 1: 'word"),
     ],
 )
-def test_faults_of_text_are_told_by_their_line(tmp_path, text, told):
+def test_faults_of_text_are_reported_by_their_line(tmp_path, text, message):
     (tmp_path / "v.txt").write_text(text)
     with pytest.raises(InputError) as refused:
         load_vectors(tmp_path / "v.txt")
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith(str(tmp_path / "v.txt"))
     assert "\n" not in str(refused.value)
 
@@ -192,9 +193,9 @@ def test_bytes_that_are_not_utf8(tmp_path):
 def test_faulty_rows_can_be_left_out(tmp_path):
     text = "a 1 2\nb 1\nnew york 1 2\nc 1 nan\na 5 6\nd x 2\n. . 3 4\ne 7 8\n"
     (tmp_path / "v.txt").write_text(text)
-    found = load_vectors(tmp_path / "v.txt", errors="skip")
-    same(found, Vectors(["a", "e"], np.float32([[1, 2], [7, 8]])))
-    assert found.about == {"skipped": 6}
+    loaded = load_vectors(tmp_path / "v.txt", errors="skip")
+    same(loaded, Vectors(["a", "e"], np.float32([[1, 2], [7, 8]])))
+    assert loaded.about == {"skipped": 6}
 
 
 def test_faults_of_bytes(vectors, tmp_path):
@@ -203,9 +204,9 @@ def test_faults_of_bytes(vectors, tmp_path):
 
     def refused(content: bytes) -> str:
         (tmp_path / "v.bin").write_bytes(content)
-        with pytest.raises(InputError) as told:
+        with pytest.raises(InputError) as error:
             load_vectors(tmp_path / "v.bin")
-        return str(told.value)
+        return str(error.value)
 
     assert "ends within row 9 of 9" in refused(whole[:-3])
     assert "more bytes than the 9 rows" in refused(whole + b"x")
@@ -283,8 +284,8 @@ def test_no_line_behind_the_limit_is_looked_at(tmp_path):
 
 def test_a_faulty_beginning_can_be_left_out_and_a_mark_of_bytes_is_no_fault(tmp_path):
     (tmp_path / "v.txt").write_text("queen 1 2 x\n\nking 1 2 3\nprince 3 2 1\n")
-    found = load_vectors(tmp_path / "v.txt", errors="skip")
-    assert (found.words, found.about["skipped"]) == (["king", "prince"], 2)
+    loaded = load_vectors(tmp_path / "v.txt", errors="skip")
+    assert (loaded.words, loaded.about["skipped"]) == (["king", "prince"], 2)
     with pytest.raises(InputError, match="line 1"):
         load_vectors(tmp_path / "v.txt")
     (tmp_path / "v.txt").write_bytes(b"\xef\xbb\xbf2 3\nking 1 2 3\nprince 3 2 1\n")
@@ -292,7 +293,7 @@ def test_a_faulty_beginning_can_be_left_out_and_a_mark_of_bytes_is_no_fault(tmp_
 
 
 @pytest.mark.parametrize("fault", ["letters", "json", "bfloat16"])
-def test_tensors_of_another_kind_are_told(vectors, tmp_path, fault):
+def test_tensors_of_another_kind_are_reported(vectors, tmp_path, fault):
     torch, save_file = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch").save_file
     letters = torch.tensor(list(b"\xff\xfe" if fault == "letters" else b"a\nb"), dtype=torch.uint8)
     kind = torch.bfloat16 if fault == "bfloat16" else torch.float32
@@ -302,7 +303,15 @@ def test_tensors_of_another_kind_are_told(vectors, tmp_path, fault):
         load_vectors(tmp_path / "v.safetensors")
 
 
-def test_words_that_are_no_strings_are_told(tmp_path):
+def test_words_that_are_no_strings_are_reported(tmp_path):
     for name in ("v.txt", "v.safetensors"):
         with pytest.raises(InputError, match="words are strings"):
             Vectors([7, "b"], np.eye(2, dtype=np.float32)).save(tmp_path / name)
+
+
+@pytest.mark.parametrize("about", ["[" * 5000 + "]" * 5000, "[]", "{"])
+def test_what_tensors_of_others_say_is_not_believed(about, tmp_path):
+    words = np.frombuffer(b"a\nb", np.uint8)
+    save_file({"table": np.ones((2, 3), np.float32), "words": words}, tmp_path / "v.safetensors", {"about": about})
+    with pytest.raises(InputError, match=r"v\.safetensors: unreadable \("):
+        load_vectors(tmp_path / "v.safetensors")

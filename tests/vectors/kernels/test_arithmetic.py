@@ -14,10 +14,10 @@ def test_rows_begin_at_lines_of_the_cache_and_come_back(dim):
     assert not table.any()
     wanted = np.random.default_rng(0).random((7, dim), np.float32)
     table[:, :dim] = wanted
-    found = unpadded(table, dim)
-    assert found.shape == (7, dim)
-    assert np.array_equal(found, wanted)
-    assert found.flags.c_contiguous
+    result = unpadded(table, dim)
+    assert result.shape == (7, dim)
+    assert np.array_equal(result, wanted)
+    assert result.flags.c_contiguous
 
 
 def test_large_tables_are_moved_in_steps(monkeypatch):
@@ -34,10 +34,10 @@ def test_sums_over_any_number_of_rows(count):
     table, targets, inputs = (rng.normal(size=(12, width)).astype(np.float32) for _ in range(3))
     weights = rng.normal(size=(12, 16)).astype(np.float32)
     rows = rng.integers(0, 12, 12)
-    found = np.zeros((12, 16), np.float32)
-    arithmetic.products(inputs, 3, targets, rows, count, found, 2, width)
-    assert np.allclose(found[2, :count], targets[rows[:count]] @ inputs[3], atol=1e-5)
-    assert not found[2, count:].any()
+    result = np.zeros((12, 16), np.float32)
+    arithmetic.products(inputs, 3, targets, rows, count, result, 2, width)
+    assert np.allclose(result[2, :count], targets[rows[:count]] @ inputs[3], atol=1e-5)
+    assert not result[2, count:].any()
     after = table.copy()
     arithmetic.add_rows(after, 4, targets, rows, count, weights[5], width)
     assert np.allclose(after[4] - table[4], weights[5, :count] @ targets[rows[:count]], atol=1e-5)
@@ -56,7 +56,7 @@ def test_sums_over_any_number_of_rows(count):
 
 def test_the_logistic_function_to_the_last_digits():
     x = np.concatenate([np.linspace(-17, 17, 2001), [-1e30, 1e30, 0]]).astype(np.float32)
-    found = np.array([arithmetic.sigmoid(each) for each in x])
+    result = np.array([arithmetic.sigmoid(each) for each in x])
     exact = 1 / (1 + np.exp(-np.clip(x, -80, 80).astype(np.float64)))
-    assert np.abs(found - exact).max() < 2e-7
+    assert np.abs(result - exact).max() < 2e-7
     assert np.isnan(arithmetic.sigmoid(np.float32(np.nan)))

@@ -83,7 +83,7 @@ def test_a_pass_is_what_the_formulas_say(bags, negative, shared, sample):
     keep, alias, tree = noise.keep_thresholds(COUNTS, sample), noise.alias_of(noise.cumulative(COUNTS)), tree_of(COUNTS)
     given = (tuple(alias), (*tree, tree.longest), 3, negative, bags, shared, np.float32(rate), np.uint64(77))
     before = inputs.copy()
-    loss, told, places = windows.train(ids, ends, 0, 4, inputs, outputs, keep, *given)
+    loss, trained, places = windows.train(ids, ends, 0, 4, inputs, outputs, keep, *given)
     reference(sentences, *exact, keep, alias, tree, 3, negative, bags, shared, float(np.float32(rate)), 77)
     assert np.abs(inputs - before).max() > 0.05
     assert np.abs(inputs[:, :dim] - exact[0]).max() < 2e-5
@@ -91,7 +91,7 @@ def test_a_pass_is_what_the_formulas_say(bags, negative, shared, sample):
     assert not inputs[:, dim:].any()
     assert not outputs[:, dim:].any()
     assert 0 < places <= len(ids)
-    assert told > 0
+    assert trained > 0
     assert loss > 0
 
 
@@ -103,7 +103,7 @@ def test_a_step_goes_down_the_gradient_of_its_loss(count):
     inputs[:, :dim], outputs[:, :dim] = rng.normal(0, 0.5, (5, dim)), rng.normal(0, 0.5, (6, dim))
     rows, targets = np.array([4, 0, 2]), np.array([5, 1, 3])
     labels = np.array([1, 0, 0, 0, 0, 0, 0, 0], np.float32)
-    held, found = np.zeros((3, 16), np.float32), np.zeros((3, 8), np.float32)
+    held, result = np.zeros((3, 16), np.float32), np.zeros((3, 8), np.float32)
     h, u = inputs[rows[:count], :dim].astype(np.float64), outputs[targets, :dim].astype(np.float64)
 
     def slope(given, other, of):
@@ -119,7 +119,7 @@ def test_a_step_goes_down_the_gradient_of_its_loss(count):
     by_u = slope(u, h, lambda u, h: loss_of(h, u, labels[:3]))
     before = inputs.copy(), outputs.copy()
     rate = np.float32(0.01)
-    loss = windows.step(inputs, rows, count, outputs, targets, labels, 3, held, np.arange(3), found, rate, True)
+    loss = windows.step(inputs, rows, count, outputs, targets, labels, 3, held, np.arange(3), result, rate, True)
     assert loss == pytest.approx(loss_of(h, u, labels[:3]), rel=1e-5)
     assert np.allclose((inputs - before[0])[rows[:count], :dim], -rate * by_h, atol=1e-7)
     assert np.allclose((outputs - before[1])[targets, :dim], -rate * by_u, atol=1e-7)
@@ -140,11 +140,11 @@ def test_windows_are_uniform_and_thinning_and_noise_as_often_as_they_should():
     share = np.bincount(kept[:count], minlength=8) / 4000
     assert np.abs(share - (keep / 2**32)).max() < 0.032
     alias = noise.alias_of(noise.cumulative(COUNTS))
-    found = np.zeros(8)
+    result = np.zeros(8)
     for _ in range(20_000):
         state = np.uint64(windows.advance(np.uint64(state)))
-        found[windows.drawn(state, *alias, np.uint64(8))] += 1
-    assert np.abs(found / 20_000 - COUNTS**0.75 / (COUNTS**0.75).sum()).max() < 0.013
+        result[windows.drawn(state, *alias, np.uint64(8))] += 1
+    assert np.abs(result / 20_000 - COUNTS**0.75 / (COUNTS**0.75).sum()).max() < 0.013
 
 
 def test_a_sentence_longer_than_a_window_can_be_laid_over_is_read_whole():

@@ -7,6 +7,7 @@ from typing import Any
 
 from clozeworks.cli.arguments import choice, integer, option
 from clozeworks.cli.text import TextOptions
+from clozeworks.core.bounds import MOST_PROCESSES
 
 STAGES = {
     "words": "reading",
@@ -28,7 +29,7 @@ class WordOptions(TextOptions):
     )
     cased: bool = option("case-sensitive: keep capitals", False)
     no_punctuation: bool = option("drop punctuation", False)
-    processes: int = integer("number of processes that read the text", 1)
+    processes: int = integer("number of processes that read the text", 1, most=MOST_PROCESSES)
     engine: str = choice("where processes run", "local", "ray", default="local")
 
 

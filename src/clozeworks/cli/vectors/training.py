@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from clozeworks.cli.arguments import integer, number, option
+from clozeworks.cli.arguments import integer, number, option, random_seed
 from clozeworks.cli.text import choose_source
 from clozeworks.cli.vectors.table import example_word, note_left_out
 from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
+from clozeworks.core.bounds import MOST_PROCESSES
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class TrainingOptions(WordOptions):
     max_words: int | None = integer("vocabulary size at most", otherwise="all words")
     phrase_passes: int | None = integer("join phrases such as new_york, in N passes", otherwise=0)
     threshold: float = option("score above which two words are a phrase", 10.0, type=number, metavar="X")
-    seed: int = integer("random seed: another seed, other vectors", 0, least=0, metavar="S")
-    workers: int | None = integer("number of threads", otherwise="one a core")
+    seed: int = random_seed("random seed: another seed, other vectors", 0)
+    workers: int | None = integer("number of threads", most=MOST_PROCESSES, otherwise="one a core")
     deterministic: bool = option("use one thread, for the same bytes each time", False)
     no_header: bool = option("write text without its first line, as GloVe's files are", False)
 

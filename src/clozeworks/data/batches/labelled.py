@@ -56,11 +56,12 @@ def make_batch(labelled: Labelled, units: np.ndarray, kind: Kind, pad: int, most
     lengths = labelled.lengths[units]
     shared = pack_pairs(labelled.sizes[units]) if labelled.two_sided else pack_examples(lengths)
     rows = [np.sort(units[row]) for row in shared]
-    width = max(int(labelled.lengths[row].sum()) for row in rows)
-    many = len(rows) if most is None else max(1, most // width)
+    sizes = labelled.sizes if labelled.two_sided else labelled.lengths[:, None]
+    widths = np.stack([sizes[row].sum(0) for row in rows])
+    many = len(rows) if most is None else max(1, most // int(widths.sum(1).max()))
     batches = []
     for begin in range(0, len(rows), many):
-        batch = _collated(labelled, rows[begin : begin + many], kind, pad)
+        batch = _collated(labelled, rows[begin : begin + many], kind, pad, tuple(widths.max(0).tolist()))
         batch.row = begin
         batches.append(batch)
     return batches
@@ -86,12 +87,12 @@ def pack_pairs(sizes: np.ndarray) -> list[list[int]]:
     return shared
 
 
-def _collated(labelled: Labelled, rows: list[np.ndarray], kind: Kind, pad: int) -> Batch:
+def _collated(labelled: Labelled, rows: list[np.ndarray], kind: Kind, pad: int, widths: tuple[int, ...]) -> Batch:
     units = np.concatenate(rows)
     counts = labelled.first[units + 1] - labelled.first[units]
     ragged = take_rows(labelled.examples, ragged_arange(labelled.first[units], counts))
     per_row = np.array([int((labelled.first[row + 1] - labelled.first[row]).sum()) for row in rows])
-    batch = fill_rows(ragged, per_row, labelled.kind or kind, pad, labelled.two_sided)
+    batch = fill_rows(ragged, per_row, labelled.kind or kind, pad, labelled.two_sided, widths)
     batch.example["unit"] = torch.from_numpy(np.repeat(np.arange(len(units)), counts))
     batch.index = tuple(units.tolist())
     return batch

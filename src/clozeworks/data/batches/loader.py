@@ -1,9 +1,11 @@
 """Batches for training: a mixture of corpora, prepared in the background, resumable from any step."""
 
+import dataclasses
 import itertools
 import queue
 import threading
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,7 @@ from clozeworks.data.batches.rows import (
     batch_rows,
     collate,
     prefetch_chosen,
+    row_widths,
 )
 
 Position = dict[str, Any]
@@ -132,10 +135,13 @@ class Loader:
             walked = list(itertools.islice(walk, self.window))
             steps = [self._mine(rows) for rows, _ in walked]
             if self.size > 1:
-                prefetched = iter(prefetch_chosen([row for pieces in steps for _, piece in pieces for row in piece]))
-                steps = [[(at, [next(prefetched) for _ in piece]) for at, piece in pieces] for pieces in steps]
+                prefetched = iter(prefetch_chosen([row for pieces in steps for piece in pieces for row in piece.rows]))
+                steps = [
+                    [dataclasses.replace(piece, rows=[next(prefetched) for _ in piece.rows]) for piece in pieces]
+                    for pieces in steps
+                ]
             for pieces, (_, after) in zip(steps, walked, strict=True):
-                yield [_collate_at(at, piece) for at, piece in pieces], after
+                yield [piece.collate() for piece in pieces], after
 
     def rows(self, position: Position | None = None) -> Iterator[tuple[list[Row], Position]]:
         """Endless (rows of a step, position after it); what is in a row is read only when somebody looks."""
@@ -150,8 +156,8 @@ class Loader:
             number += self.rows_a_step
             yield rows, {"row": number, "sources": [stream.position() for stream in streams]}
 
-    def _mine(self, rows: list[Row]) -> list[tuple[int, list[Row]]]:
-        """The pieces of a step that are this process's, each with the number of its first row."""
+    def _mine(self, rows: list[Row]) -> list["Piece"]:
+        """The pieces of a step that are this process's."""
         mine = []
         for block in range(0, len(rows), self.block):
             numbers = np.array_split(np.arange(block, block + self.block), self.size)[self.rank].tolist()
@@ -159,11 +165,21 @@ class Loader:
                 pieces = [numbers[at : at + self.rows_a_micro] for at in range(0, len(numbers), self.rows_a_micro)]
             else:
                 pieces = [piece.tolist() for piece in np.array_split(numbers, self.pieces)]
-            mine += [(piece[0], [rows[at] for at in piece]) for piece in pieces]
+            widths = row_widths(rows[block : block + self.block])
+            mine += [Piece(piece[0], [rows[at] for at in piece], widths) for piece in pieces]
         return mine
 
 
-def _collate_at(row: int, rows: list[Row]) -> Batch:
-    batch = collate(rows)
-    batch.row = row
-    return batch
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The rows of a micro-batch, as wide as those that other pieces of the block have: what a row drops may depend on
+    its width, not on how a step was cut."""
+
+    first: int  # the number of its first row within the step
+    rows: list[Row]
+    widths: tuple[int, ...]
+
+    def collate(self) -> Batch:
+        batch = collate(self.rows, self.widths)
+        batch.row = self.first
+        return batch

@@ -55,6 +55,7 @@ class Corrupter(Protocol):
     kind: ClassVar[Kind]
 
     def corrupt(self, examples: RaggedBatch, keys: np.ndarray, vocabulary: Vocabulary) -> RaggedBatch: ...
+    def read_lengths(self, plan: ExamplePlan, chosen: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,15 @@ class Epoch:
         if source.corruption is None:
             return ragged
         return source.corruption.corrupt(ragged, counter_rng.fold(self.key, "corrupt", index), source.counted)
+
+    def sizes(self, index: np.ndarray) -> np.ndarray:
+        """[examples, sides]: tokens of each as a model reads them, without reading them."""
+        corruption = self.source.corruption
+        if self.source.two_sided:
+            return sides.sizes(self.plan, index)
+        return (self.plan.lengths_of(index) if corruption is None else corruption.read_lengths(self.plan, index))[
+            :, None
+        ]
 
     def pools(self) -> int:
         return -(-len(self.plan) // POOL)
@@ -250,17 +260,40 @@ class Rows:
         self.packed = read_ahead(self.epoch, self.epoch.rows(self.pool, self.order))
 
 
-def collate(rows: list[Row]) -> Batch:
-    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour."""
+def row_widths(rows: list[Row]) -> tuple[int, ...]:
+    """The tokens of the widest of these rows, on each side."""
+    members: dict[int, list[Row]] = {}
+    for row in rows:
+        members.setdefault(id(row.epoch), []).append(row)
+    widest = []
+    for group in members.values():
+        sizes = group[0].epoch.sizes(np.concatenate([row.index for row in group]))
+        begins = np.cumsum([0, *(len(row.index) for row in group[:-1])])
+        widest.append(np.add.reduceat(sizes, begins).max(0))
+    return tuple(np.max(widest, axis=0).tolist())
+
+
+def collate(rows: list[Row], widths: tuple[int, ...] | None = None) -> Batch:
+    """Packed rows as one batch: positions restart in each example, nobody sees a neighbour.
+
+    `widths`: what the rows of each side are filled up to; None: the longest.
+    """
     source = rows[0].epoch.source
     counts = np.array([len(row.index) for row in rows])
-    batch = fill_rows(_read(rows), counts, source.kind, source.vocabulary.pad, source.two_sided)
+    batch = fill_rows(_read(rows), counts, source.kind, source.vocabulary.pad, source.two_sided, widths)
     batch.keep = getattr(source.segments, "reuse", None)
     batch.index = tuple(np.concatenate([row.index for row in rows]).tolist())
     return batch
 
 
-def fill_rows(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int, two_sided: bool) -> Batch:
+def fill_rows(
+    ragged: RaggedBatch,
+    counts: np.ndarray,
+    kind: Kind,
+    pad: int,
+    two_sided: bool,
+    widths: tuple[int, ...] | None = None,
+) -> Batch:
     """A batch of examples in rows of so many, with what is to be predicted of them.
 
     Where examples have two sides, it is that of the targets, and `source` what they are written from.
@@ -268,23 +301,24 @@ def fill_rows(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int, two
     given = None
     if two_sided:
         given, ragged = sides.split_sides(ragged)
-    batch, at = lay_out(ragged, counts, kind, pad)
+    *sources, width = widths or (0,) * (1 + two_sided)
+    batch, at = lay_out(ragged, counts, kind, pad, width)
     chosen = np.flatnonzero(ragged.labels != NOTHING)
     batch.targets = torch.from_numpy(at[chosen])
     batch.labels = torch.from_numpy(ragged.labels[chosen].astype(np.int64))
     batch.spans = locate_spans(ragged, chosen, at)
     batch.example = {name: torch.from_numpy(values) for name, values in ragged.fields.items()}
     if given is not None:
-        batch.source, _ = lay_out(given, counts, "full", pad)
+        batch.source, _ = lay_out(given, counts, "full", pad, sources[0])
     return batch
 
 
-def lay_out(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int) -> tuple[Batch, np.ndarray]:
-    """Examples in rows of so many, padded to the longest, and the flat offset of each token."""
+def lay_out(ragged: RaggedBatch, counts: np.ndarray, kind: Kind, pad: int, least: int = 0) -> tuple[Batch, np.ndarray]:
+    """Examples in rows of so many, padded to the longest, or to `least` tokens, and the flat offset of each token."""
     lengths = ragged.lengths
     row_of = np.repeat(np.arange(len(counts)), counts)
     used = np.bincount(row_of, lengths, minlength=len(counts)).astype(np.int64)
-    width = int(used.max())
+    width = max(int(used.max()), least)
     begins = np.cumsum(lengths) - lengths
     row_begins = np.cumsum(used) - used
     starts = begins - row_begins[row_of] + row_of * width

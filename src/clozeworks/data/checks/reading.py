@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from clozeworks.data.checks.finding import File, Finding, Seen, fine, listed, note, share, wrong
 from clozeworks.data.records.encodings import AUTO
+from clozeworks.data.records.mixture import DIVIDE
 from clozeworks.data.records.wording import pluralize
 
 
@@ -42,12 +43,13 @@ def _encodings(seen: Seen) -> Iterator[Finding]:
 
 
 def _mixed(seen: Seen) -> Iterator[Finding]:
-    """Files that no encoding reads."""
+    """Files that no encoding reads; a user who has them read all the same hears what is lost."""
+    taken = seen.reading.encoding == AUTO and seen.reading.errors == "skip"
     for file in [file for file in seen.troubled if file.raw.mixed][:3]:
-        todo = "divide or convert it; --encoding auto --errors skip leaves out what is not UTF-8"
-        yield wrong(f"{file.name}: {file.raw.mixed}", todo, {"--encoding": AUTO, "--errors": "skip"})
+        text = f"{file.name}: {file.raw.mixed}"
+        yield note(text) if taken else wrong(text, DIVIDE, {"--encoding": AUTO, "--errors": "skip"})
     if seen.mixed > 3:
-        yield wrong(f"{pluralize(seen.mixed - 3, 'other file')} with two encodings")
+        yield (note if taken else wrong)(f"{pluralize(seen.mixed - 3, 'other file')} with two encodings")
 
 
 def _damage(seen: Seen) -> Iterator[Finding]:

@@ -1,12 +1,12 @@
 """Records of parquet, arrow and feather files, by record batches."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.datasets import class_names
 from clozeworks.data.records.source import Record, Select, select_named
 
@@ -37,7 +37,7 @@ class ArrowFile:
                 with arrow.memory_map(str(self._file)) as source:
                     schema = _ipc_opener(arrow, source)(source).schema
         try:
-            return class_names(json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"])
+            return class_names(parse_json((schema.metadata or {})[b"huggingface"])["info"]["features"])
         except (KeyError, TypeError, ValueError):
             return {}
 

@@ -41,6 +41,7 @@ _LONG_RUN = re.compile(r"[^\x00-\x7f]{3,}")  # accented letters stand among plai
 _MIXED = re.compile(r"(?<=[A-Za-z])[^\x00-\x7f]++|(?<![^\x00-\x7f])[^\x00-\x7f]++(?=[A-Za-z])")
 _MARKED = "\udcff"  # what stands for bytes that do not decode, until it becomes the byte 0xff, invalid in UTF-8 too
 _MARKING = "clozeworks.marked"
+_NOTATIONS = ("idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")  # of names and program text
 
 codecs.register_error(_MARKING, lambda error: (_MARKED, error.end))  # type: ignore[attr-defined]
 
@@ -52,6 +53,8 @@ def check_encoding(name: str) -> None:
     try:
         known = codecs.lookup(name)
         "".encode(name)  # codecs that do not make text of bytes (base64, zip) are refused by this, with the same error
+        if known.name in _NOTATIONS:
+            raise LookupError
     except (LookupError, ValueError):
         todo = suggest(name, (AUTO, "utf-8", "utf-16", "latin-1", *FREQUENT))
         raise InputError("encoding", repr(name), "auto or the name of an encoding is needed", todo) from None

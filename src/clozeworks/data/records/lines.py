@@ -1,9 +1,11 @@
 """Lines of bytes, in UTF-8, into numbered lines of text."""
 
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 from clozeworks.core.errors import InputError
@@ -91,6 +93,13 @@ def explain_read_errors(name: str) -> Iterator[None]:
     except OSError as error:
         given = error.strerror or str(error).splitlines()[0]
         raise InputError(name, given, "a readable file is needed", "check it") from error
+
+
+def refuse_device(path: Path, what: str) -> None:
+    """Refuse what may never end or answer, a device or a socket, where `what` is needed; a pipe is read like a file."""
+    mode = path.stat().st_mode
+    if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise InputError(path, "a device or a socket", f"{what} is needed", "name a file, or use - for standard input")
 
 
 def open_input(example: str) -> IO[bytes]:

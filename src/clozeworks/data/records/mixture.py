@@ -7,6 +7,9 @@ from clozeworks.data.records.encodings import AUTO, HEAD, detect, detect_file
 
 LINE = 1 << 16  # bytes of a line that are looked at together
 CERTAIN = 2  # lines; one alone may be in two encodings by chance
+DIVIDE = "divide or convert it; --encoding auto --errors skip leaves out what is not UTF-8"  # what to do about two
+MEND = "mend the line, or use --errors replace or skip"  # about bytes that belong to no encoding
+LOSES = "; --errors replace or skip would lose what is written in it"
 SHORT = 8  # bytes; one Chinese character of five in GB18030 is valid UTF-8, but not four in a row
 
 
@@ -48,15 +51,13 @@ def find_mixture(file: Path, packing: str) -> str | None:
 def advice(file: Path, packing: str, encoding: str) -> str:
     """What to do about a file that does not decode in the encoding asked for."""
     if mixture := find_mixture(file, packing):
-        return f"{mixture}: divide or convert it, or use --errors replace or skip"
-    if encoding == AUTO:
-        return "mend the line, or use --errors replace or skip"
-    likely = detect_file(file, packing)
-    if likely is None:
-        return "name its encoding by --encoding NAME, or use --errors replace or skip"
-    if likely == encoding.lower():
-        return "mend the line, or use --errors replace or skip"
-    return f"it looks like {likely.upper()}: use --encoding {likely} (or auto), or --errors replace or skip"
+        return f"{mixture}: {DIVIDE}"
+    likely = None if encoding == AUTO else detect_file(file, packing)
+    if likely is not None and likely != encoding.lower():
+        return f"it looks like {likely.upper()}: use --encoding {likely} (or auto){LOSES}"
+    return (
+        MEND if likely or encoding == AUTO else "name its encoding by --encoding NAME, or use --errors replace or skip"
+    )
 
 
 def _is_utf8(line: bytes) -> bool:

@@ -20,7 +20,7 @@ import numpy as np
 from clozeworks.core import checksummed_json
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.core.examples import Columns
-from clozeworks.core.json_reader import read_json
+from clozeworks.core.json_reader import parse_json, read_json
 
 FORMAT = 2
 MANIFEST = "manifest.json"
@@ -95,7 +95,7 @@ class Corpus:
 
     @classmethod
     def open(
-        cls, directory: str | os.PathLike[str], split: str = "train", verify: Literal["size", "hash"] = "size"
+        cls, directory: str | os.PathLike[str], split: str = "train", verify: Literal["size", "hash"] = "hash"
     ) -> "Corpus":
         """Open a split after checking that its files are those of the manifest, by size or by content."""
         directory = Path(directory)
@@ -180,7 +180,7 @@ def _map(file: Path) -> dict[str, np.ndarray]:
     try:
         with file.open("rb") as stream:
             length = struct.unpack("<Q", stream.read(8))[0]
-            header = json.loads(stream.read(min(length, 100_000_000)))
+            header = parse_json(stream.read(min(length, 100_000_000)), dict)
         data = np.memmap(file, np.uint8, "r", offset=8 + length)
         tensors = {}
         for name in ("tokens", "word_starts", "sentences", "documents", "counts", "units"):

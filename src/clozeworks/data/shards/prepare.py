@@ -23,7 +23,7 @@ from clozeworks.data.records.counts import Counts, Errors
 from clozeworks.data.shards import engines, merge, units
 from clozeworks.data.shards.corpus import FORMAT, MANIFEST, SPLITS, Counted, describe_split, fingerprint, read_manifest
 from clozeworks.data.shards.notes import notes_of
-from clozeworks.data.shards.work import WorkDirectory, open_work
+from clozeworks.data.shards.work import WorkDirectory, open_work, remove_finished
 from clozeworks.data.shards.writer import ShardWriter
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.reader import Reader, Reading
@@ -318,6 +318,7 @@ def _refuse(out: Path, overwrite: bool) -> None:
         given = "a directory with other content"
         raise InputError(out, given, "an empty or new directory is needed", "choose another --out") from None
     if not overwrite:
+        remove_finished(out)
         todo = "choose another --out, or replace it with --overwrite"
         raise InputError(out, "it holds prepared text already", "nothing is replaced unasked", todo)
 

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from clozeworks.core import atomic_io
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.text.documents import Document
 from clozeworks.data.text.sentences import LONGEST, cut, split_sentences
 from clozeworks.data.tokens.encode import Spans, Tokens, encode
@@ -241,7 +242,7 @@ def read(file: Path, names: Sequence[str] | None = None) -> TokenizedUnit | None
     try:
         with safe_open(file, "numpy") as stored:
             columns = {name: stored.get_tensor(name) for name in stored.keys() if names is None or name in names}  # noqa: SIM118
-            rest: dict[str, Any] = json.loads((stored.metadata() or {})["made"])
+            rest: dict[str, Any] = parse_json((stored.metadata() or {})["made"], dict)
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
     return TokenizedUnit(columns, **rest)

@@ -86,8 +86,7 @@ def open_work(out: Path) -> Iterator[WorkDirectory]:
 
     Bad input leaves nothing behind; a kill, an interrupt, a full disk or a dead worker leave what is done.
     """
-    target = Path(os.path.realpath(out))
-    path = target.with_name(f".{target.name}.work")
+    path = place_of_work(out)
     with atomic_io.explain_os_errors(path), atomic_io.hold_lock(path, "is preparing text there"):
         work = WorkDirectory(path)
         try:
@@ -99,6 +98,20 @@ def open_work(out: Path) -> Iterator[WorkDirectory]:
                 shutil.rmtree(path, ignore_errors=True)
             raise
         shutil.rmtree(path, ignore_errors=True)
+
+
+def place_of_work(out: Path) -> Path:
+    """Where what will be `out` is made."""
+    target = Path(os.path.realpath(out))
+    return target.with_name(f".{target.name}.work")
+
+
+def remove_finished(out: Path) -> None:
+    """Remove the work of a directory that is whole: a kill between its last rename and the clean-up left it."""
+    path = place_of_work(out)
+    if path.is_dir():
+        with contextlib.suppress(InputError), atomic_io.hold_lock(path, "is preparing text there"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _read_record(record: Path) -> Any:

@@ -1,13 +1,13 @@
 """Answers that stand in a passage: where each begins, checked against the passage."""
 
 import contextlib
-import json
 import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.wording import describe
 from clozeworks.data.tables.table import Row
 from clozeworks.data.tables.values import is_blank, plain
@@ -35,7 +35,7 @@ def _given(row: Mapping[str, Any], column: str, where: str) -> list[Mapping[str,
     value = plain(row.get(column))
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         with contextlib.suppress(ValueError):  # an answer may begin so
-            value = json.loads(value)
+            value = parse_json(value)
     if isinstance(value, str) and value.strip():
         return [{"text": value, "start": next((row[key] for key in STARTS if key in row), None)}]
     if isinstance(value, Mapping) and isinstance(texts := plain(value.get("text")), list | tuple):

@@ -14,7 +14,7 @@ from clozeworks.data.records.compressed import open_bytes, packing_of_name
 from clozeworks.data.records.delimited import read_delimited
 from clozeworks.data.records.encodings import detect_file
 from clozeworks.data.records.json_lines import read_json_lines
-from clozeworks.data.records.lines import Lines, explain_read_errors, open_input
+from clozeworks.data.records.lines import ROW_BYTES, Lines, explain_read_errors, open_input, refuse_device
 from clozeworks.data.records.listing import ARROW, ROWS, TABLES, kind_of
 from clozeworks.data.records.signatures import refuse_other
 from clozeworks.data.records.source import Source, select_named
@@ -59,11 +59,11 @@ def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, 
     """`plain`: somebody said that each line is one; otherwise a file of tokens may have any ending."""
     name = lines.name
     if kind in ROWS:
-        return Source(name, read_json_lines(lines.texts(), lines))
+        return Source(name, read_json_lines(lines.texts(ROW_BYTES, "is it JSON lines?"), lines))
     if kind in TABLES:
         return Source(name, read_delimited(lines, kind, select_named, numbers))
     if kind == ".json":
-        texts = list(lines.texts())
+        texts = list(_limit_size(lines.texts(ROW_BYTES, "is it JSON?"), name))
         document = read_json_document("".join(text for _, text in texts), name)
         return Source(name, read_json_lines(texts, lines)) if document is None else document
     if kind == TREEBANK:
@@ -71,10 +71,22 @@ def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, 
     if kind in CONLL or ("tokens" in columns and not plain):
         return Source(name, read_conll(lines.texts(), name))
     if kind == TEXT and len(columns) == 1:
-        return Source(name, ((number, text.rstrip("\r\n")) for number, text in lines.texts() if text.strip()))
+        texts = lines.texts(ROW_BYTES, "is it text?")
+        return Source(name, ((number, text.rstrip("\r\n")) for number, text in texts if text.strip()))
     given = f"unknown ending {kind!r}" if kind != TEXT else "plain text"
     needed = f"rows with columns {', '.join(columns)} are needed in {', '.join(KINDS)}"
     raise InputError(name, given, needed, "rename or convert the file")
+
+
+def _limit_size(texts: Iterator[tuple[int, str]], name: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file that has to be read whole, which has a limit: a pipe may never end."""
+    size = 0
+    for number, text in texts:
+        size += len(text)
+        if size > ROW_BYTES:
+            given, needed = f"more than {ROW_BYTES >> 20} MB", "a .json is read whole"
+            raise InputError(name, given, needed, "use JSON lines (.jsonl)")
+        yield number, text
 
 
 def _close_after(records: Iterator[tuple[int, Any]], opened: ExitStack, name: str) -> Iterator[tuple[int, Any]]:
@@ -101,6 +113,8 @@ def _check_exists(file: Path, name: str) -> None:
     with explain_read_errors(name[:80]):
         if file.is_file():
             return
+        if file.exists():
+            refuse_device(file, "a file of rows")
         given = "a directory" if file.is_dir() else "no such file" if not file.exists() else ""
         close = difflib.get_close_matches(file.name, os.listdir(file.parent), n=1) if file.parent.is_dir() else []
     if given:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.source import Record, Source
 
 _BELOW = ("qas", "questions")  # under either name
@@ -16,8 +17,8 @@ def read_json_document(text: str, name: str) -> Source | None:
     """Rows of a whole JSON file: a list of objects, or questions in the layout of SQuAD; None: it has several values,
     one a line."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         if isinstance(error, json.JSONDecodeError) and error.msg == "Extra data":
             return None
         raise InputError(name, f"not JSON ({error})", _NEEDED, "mend or write it again") from None

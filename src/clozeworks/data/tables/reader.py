@@ -19,7 +19,9 @@ from clozeworks.data.tables.objects import read_object
 from clozeworks.data.tables.table import PLACES, Row, Table
 from clozeworks.data.tokens.cut import CUTS
 
+EMPTY = 0.05  # share of the rows that may lack a text or a label, and are left out
 ROWS = 256  # of a table that is streamed
+TEXTS = ("text", "text_a", "text_b", "text_c")  # of which a model says something even where they are empty
 _NOTES = (  # what is counted, what it is called, what is said of it
     ("moved", "answer", "did not begin where the file says: the place where it stands was taken"),
     ("nearest", "answer", "could be at several places: the nearest to what the file says was taken"),
@@ -56,13 +58,32 @@ def read_table(
     """
     source = _source(given, columns, kind, named)
     shape = _shape(source, columns, truth, named, maybe)
-    table = Table(source.name, [], [], source.unit)
+    table, empty = Table(source.name, [], [], source.unit), list[values.EmptyCellError]()
     for number, row in source.records:
-        table.rows.append(shape.row(row, source.place(number), len(table)))
-        table.lines.append(number)
+        try:
+            table.rows.append(shape.row(row, source.place(number), len(table) + len(empty)))
+        except values.EmptyCellError as error:
+            empty.append(error)
+        else:
+            table.lines.append(number)
+    notes = _left_out(source.name, empty, len(table))
     if not table.rows:
         raise InputError(source.name, "no row in it", "at least one row is needed", "is it the right file?")
-    return Read(table, shape.columns, shape.notes(table))
+    return Read(table, shape.columns, notes + shape.notes(table))
+
+
+def _left_out(name: str, empty: list[values.EmptyCellError], kept: int) -> list[str]:
+    """What to say of rows without a text or a label; if they are many, something else is wrong."""
+    if not empty:
+        return []
+    first, share = empty[0], len(empty) / (len(empty) + kept)
+    if kept == 0 or (len(empty) == 1 and share > EMPTY):
+        raise first
+    if share > EMPTY:
+        given = f"{first.given}, the first of {len(empty):,} rows ({share:.0%}) with an empty cell"
+        raise InputError(first.where, given, f"{first.needed}, but for {EMPTY:.0%} of the rows", first.todo)
+    rows = pluralize(len(empty), "row")
+    return [f"{name}: {rows} with an empty cell left out, the first is {first.where}: {first.given}"]
 
 
 def stream(
@@ -74,11 +95,12 @@ def stream(
     cut: str | None = None,
 ) -> Iterator[Table]:
     """Tables of so many rows each, to be answered: a file of any size in bounded memory, but for a .json, which is one
-    piece. `Table.given` has the rows as they stood there. `cut` is how a text becomes tokens where those are asked for
+    piece. `Table.given` has the rows as they stood there. An empty text is answered like any other: answers stand
+    beside the rows. `cut` is how a text becomes tokens where those are asked for
     (`data.tokens.cut.CUTS`)."""
     source = _source(given, columns, kind, named)
     shape = _shape(source, columns, (), named)
-    shape.cut = cut
+    shape.cut, shape.answers = cut, True
     table, before = Table(source.name, [], [], source.unit), 0
     for number, row in source.records:
         table.rows.append(shape.row(row, source.place(number), before + len(table)))
@@ -110,6 +132,7 @@ class _Shape:
     counts: Counter[str]
     seen: set[str]
     cut: str | None = None
+    answers: bool = False  # each row gets one, also where its text is empty
 
     def row(self, given: Any, where: str, number: int) -> Row:
         """A record as a row of the task; refused where it lacks something."""
@@ -159,7 +182,8 @@ class _Shape:
         if name == "question" and isinstance(value, str) and not value.strip():
             self.counts["unasked"] += "choices" not in self.asked
             return value  # published sets have some, and are compared by all of their rows
-        return values.text_of(value, where, column, empty="choices" in self.asked)
+        empty = "choices" in self.asked or (self.answers and name in TEXTS and column in given)
+        return values.text_of(value, where, column, empty)
 
     def _tokens(self, given: Mapping[str, Any], where: str, bare: bool) -> Row:
         """Tokens and tags: lists, strings with spaces, or a text with its tags or entities by characters."""

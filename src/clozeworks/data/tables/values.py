@@ -2,18 +2,23 @@
 
 import ast
 import io
-import json
 import math
 import re
 import tokenize
 from collections.abc import Sequence
 from typing import Any
 
+from clozeworks.core.characters import HALF_A_PAIR, is_unicode
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.wording import describe, pluralize
 
 _LIST = re.compile(r"""\[(['"].*|\s*|[\d\s,-]+)\]""", re.DOTALL)  # of strings or of numbers, in a cell
 _SPACES = re.compile("[ \t\r\n]+")  # an ideographic space may be a token
+
+
+class EmptyCellError(InputError):
+    """Nothing stands where a text or a label is needed: a row to leave out, if most others have something."""
 
 
 def plain(value: Any) -> Any:
@@ -41,17 +46,15 @@ def text_of(value: Any, where: str, name: str, empty: bool = False) -> str:
     if not isinstance(value, str):
         raise _of_type(value, where, name, "a string is needed", "write it in quotes, or name another column")
     if not empty and not value.strip():
-        raise InputError(where, f"an empty text in column {name!r}", "a text is needed", "fill it in or remove the row")
+        given = f"an empty text in column {name!r}"
+        raise EmptyCellError(where, given, "a text is needed", "fill it in or remove the row")
     return _whole(value, where, name)
 
 
 def _whole(value: str, where: str, name: str) -> str:
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            given = f"half a surrogate pair (\\ud800 to \\udfff) in column {name!r}"
-            raise InputError(where, given, "Unicode text is needed", "write the file again") from None
+    if not is_unicode(value):
+        given = f"{HALF_A_PAIR} in column {name!r}"
+        raise InputError(where, given, "Unicode text is needed", "write the file again")
     return value
 
 
@@ -60,7 +63,7 @@ def _of_type(value: Any, where: str, name: str, needed: str, todo: str = "name a
 
 
 def _missing(where: str, name: str, what: str) -> InputError:
-    return InputError(where, f"nothing in column {name!r}", f"{what} is needed", "fill it in or remove the row")
+    return EmptyCellError(where, f"nothing in column {name!r}", f"{what} is needed", "fill it in or remove the row")
 
 
 def label_of(value: Any, where: str, name: str, classes: Sequence[str] | None = None) -> str | list[str]:
@@ -142,7 +145,7 @@ def _listed(value: Any, where: str, name: str) -> Any:
     if not isinstance(value, str) or not is_listed(value):
         return value
     try:
-        return json.loads(value)
+        return parse_json(value)
     except ValueError:
         pass
     try:
@@ -162,7 +165,9 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
     value = _listed(plain(value), where, name)
     called: list[str] = []
     if isinstance(value, dict) and "text" in value:
-        called, value = [str(each) for each in plain(value.get("label", []))], plain(value["text"])
+        labels, value = plain(value.get("label")), plain(value["text"])
+        if not is_missing(labels):
+            called = words_of(labels, where, f"{name}.label")
     if isinstance(value, list | tuple) and all(isinstance(each, dict) and "text" in each for each in value):
         called, value = [str(each["label"]) for each in value if "label" in each], [each["text"] for each in value]
     if is_missing(value):
@@ -172,6 +177,9 @@ def choices_of(value: Any, where: str, name: str) -> tuple[list[str], list[str]]
     if len(value) < 2:
         given = pluralize(len(value), "choice")
         raise InputError(where, given, "two at least are needed to choose from", "mend or remove the row")
+    if called and len(called) != len(value):
+        given = f"{pluralize(len(called), 'label')} for {len(value)} choices in column {name!r}"
+        raise InputError(where, given, "one label a choice is needed, or none", "mend the row")
     texts = [str(each) if isinstance(each, int | float) and not is_missing(each) else each for each in value]
     return [text_of(each, where, name) for each in texts], called
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from clozeworks.core.characters import HALF_A_PAIR, is_unicode
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.records.counts import Counts
 from clozeworks.data.records.source import Select, Source, refuse_doubles
@@ -181,15 +182,12 @@ class _Converter:
 
     def _clean(self, text: str, counts: Counts) -> str:
         """Text without halves of surrogate pairs, NULs and the carriage returns of Windows lines."""
-        try:
-            text.encode()
-        except UnicodeEncodeError:
+        if not is_unicode(text):
             if self.reading.errors == "strict":
-                given = "half a surrogate pair (\\ud800 to \\udfff) in a string"
-                todo = "use --errors replace or skip"
-                raise InputError(self.where(), given, "Unicode text is needed", todo) from None
+                given, todo = f"{HALF_A_PAIR} in a string", "use --errors replace or skip"
+                raise InputError(self.where(), given, "Unicode text is needed", todo)
             if self.reading.errors == "skip":
-                raise UnreadableError from None
+                raise UnreadableError
             text, replaced = _LONE_SURROGATE.subn("\ufffd", text)
             counts.replaced += replaced
         counts.nul += text.count("\0")

@@ -4,6 +4,7 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,16 +66,17 @@ class TextFiles:
         self._passed = passed
         passed.others -= {file.path for file in self._files}
         self._encodings: dict[Path, str] = {}
+        self._status = {file.path: _status(file) for file in self._files}
         self.name = str(paths[0]) if paths[0] != INPUT else "standard input"
-        self.total = sum(_size(file) for file in self._files)
+        self.total = sum(size for size, _ in self._status.values())
 
     def documents(self, counts: Counts) -> Iterator[Document]:
         counts.dangling_links, counts.other_files = len(self._passed.dangling), len(self._passed.others)
         for file in self._files:
             before, start = counts.documents, counts.bytes
-            with explain_read_errors(file.name):
+            size, _ = self._status[file.path]
+            with self._expect_unchanged(file), explain_read_errors(file.name):
                 yield from self._read(file, counts, start)
-                size = file.path.stat().st_size
             counts.bytes = start + size
             if counts.documents == before:
                 counts.empty_files += 1
@@ -82,12 +84,29 @@ class TextFiles:
                     given = "an empty file" if size == 0 else "no document in it"
                     raise InputError(file.name, given, "at least one document is needed", "point at a file with text")
 
+    @contextmanager
+    def _expect_unchanged(self, file: TextFile) -> Iterator[None]:
+        """Refuse a file that is another one after it was read, or was before: text is read twice, and must not differ.
+
+        What went wrong in between, a line that was cut for example, is then no fault of the text.
+        """
+        trouble = None
+        try:
+            yield
+        except Exception as error:
+            trouble = error
+        if _status(file) != self._status[file.path]:
+            given, needed = "it changed while it was read", "text is read twice and must stay the same"
+            raise InputError(file.name, given, needed, "run it again when nobody writes to it") from None
+        if trouble is not None:
+            raise trouble
+
     def _read(self, file: TextFile, counts: Counts, start: int) -> Iterator[Document]:
         if self._reading.pairs and file.kind in TEXT:
             needed = "rows with two fields are needed for pairs (.jsonl, .csv, .tsv, .parquet, .arrow)"
             raise InputError(file.name, "plain text", needed, "convert it or leave out --pairs")
         if file.kind in ARROW:
-            if not _size(file):
+            if not self._status[file.path][0]:
                 return
             table = ArrowFile(file.path, file.name, select_columns(self._reading))
             counts.encodings["utf-8"] += 1
@@ -127,13 +146,12 @@ class TextFiles:
     def identity(self) -> list[dict[str, Any]] | None:
         if self._spool is not None:
             return None
-        status = {str(file.path): file.path.stat() for file in self._files}
-        return [{"path": path, "bytes": at.st_size, "mtime_ns": at.st_mtime_ns} for path, at in status.items()]
+        return [{"path": str(path), "bytes": size, "mtime_ns": when} for path, (size, when) in self._status.items()]
 
     def sources(self) -> list[dict[str, Any]]:
         sources: list[dict[str, Any]] = []
         for file in self._files:
-            sources.append({"path": file.name, "bytes": _size(file)})
+            sources.append({"path": file.name, "bytes": self._status[file.path][0]})
             if file.kind not in ARROW and not is_utf8(encoding := self._encoding(file)):
                 sources[-1]["encoding"] = encoding
         return sources
@@ -153,9 +171,11 @@ def _read_documents(lines: Lines, kind: str, reading: Reading) -> Iterator[Docum
     return convert_records(Source(lines.name, records), reading, lines.counts)
 
 
-def _size(file: TextFile) -> int:
+def _status(file: TextFile) -> tuple[int, int]:
+    """Bytes, and when they were last written."""
     with explain_read_errors(file.name):
-        return file.path.stat().st_size
+        at = file.path.stat()
+    return at.st_size, at.st_mtime_ns
 
 
 def keep_input(spool: Path | None) -> tuple[Path, str, str]:

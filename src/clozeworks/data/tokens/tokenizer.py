@@ -13,7 +13,7 @@ import tokenizers
 import tokenizers.models
 
 from clozeworks.core import atomic_io
-from clozeworks.core.characters import is_han
+from clozeworks.core.characters import HALF_A_PAIR, is_han, is_unicode
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.core.examples import Vocabulary
 from clozeworks.data.tokens import files as tokenizer_files
@@ -214,7 +214,7 @@ class Tokenizer:
         With `specials` a special token written in the text, such as [MASK], is taken as one; otherwise it is text.
         """
         inner = self._inner if specials else self._plain
-        encodings = _explained(lambda: inner.encode_batch(list(texts), add_special_tokens=False))
+        encodings = _encode(inner.encode_batch, texts)
         result = []
         for text, encoding in zip(texts, encodings, strict=True):
             ids = np.asarray(encoding.ids, np.int32)
@@ -226,7 +226,7 @@ class Tokenizer:
 
     def encodings(self, texts: Sequence[str]) -> list[tokenizers.Encoding]:
         """What `tokenizers` makes of the texts, specials in them being text."""
-        return _explained(lambda: self._plain.encode_batch(list(texts), add_special_tokens=False))
+        return _encode(self._plain.encode_batch, texts)
 
     @functools.cached_property
     def ids(self) -> WordIds:
@@ -237,7 +237,7 @@ class Tokenizer:
 
         def encode(texts: list[str], bundled: bool) -> list[list[int]]:
             inner = seamed if bundled else self._plain
-            return [one.ids for one in _explained(lambda: inner.encode_batch_fast(texts, add_special_tokens=False))]
+            return [one.ids for one in _encode(inner.encode_batch_fast, texts)]
 
         return WordIds(encode, seam)
 
@@ -274,8 +274,12 @@ def _rebuild(text: str, names: dict[str, str]) -> Tokenizer:
     return Tokenizer(tokenizers.Tokenizer.from_str(text), names)
 
 
-def _explained(encode: Callable[[], list[tokenizers.Encoding]]) -> list[tokenizers.Encoding]:
+def _encode(encode: Callable[..., list[tokenizers.Encoding]], texts: Sequence[str]) -> list[tokenizers.Encoding]:
     try:
-        return encode()
+        return encode(list(texts), add_special_tokens=False)
     except Exception as error:  # tokenizers raises plain Exception, for one when [UNK] is needed and missing
+        for text in texts:
+            if not is_unicode(text):
+                todo = "read it again as UTF-8, or leave that character out"
+                raise InputError("text", f"{HALF_A_PAIR} in {text[:40]!a}", "Unicode text is needed", todo) from None
         raise InputError("tokenizer", error, "every character needs a token", "add an unk token or train one") from None

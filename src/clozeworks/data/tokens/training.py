@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers, trainers
 
-from clozeworks.core.characters import is_han
+from clozeworks.core.characters import HALF_A_PAIR, is_han
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.data.text.sentences import cut
 from clozeworks.data.tokens import pieces as parts
@@ -62,7 +62,11 @@ def train(texts: Texts, kind: str, vocab: int, lowercase: bool, lang: str) -> to
     if not smallest <= vocab <= LARGEST:
         needed = f"{kind} takes {smallest:,} to {LARGEST:,} pieces"
         raise InputError("vocab", f"{vocab:,}", needed, f"try {8192:,}")
-    return _TRAINERS[kind](texts, vocab, lowercase, lang)
+    try:
+        return _TRAINERS[kind](texts, vocab, lowercase, lang)
+    except UnicodeEncodeError as error:
+        given = f"{HALF_A_PAIR} in {error.object[:40]!a}"
+        raise InputError("texts", given, "Unicode text is needed", "leave that character out") from None
 
 
 def _wordpiece(texts: Texts, vocab: int, lowercase: bool, lang: str) -> tokenizers.Tokenizer:

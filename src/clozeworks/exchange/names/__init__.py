@@ -37,6 +37,8 @@ class Family:
     export_hook: Callable[[Recipe, dict[str, Tensor]], None] = lambda recipe, tensors: None
     import_hook: Callable[[dict[str, Any], Recipe, dict[str, Tensor]], None] = lambda config, recipe, tensors: None
     heads: tuple[Head, ...] = ()  # classes with the head of a task
+    reorders: bool = False  # whether its hooks may bring the units of vectors into another order
+    unsaid: tuple[str, ...] = ()  # paths of fields that no directory says, and that change nothing where it is written
     template: InputTemplate = field(default_factory=InputTemplate)  # of a model without a tokenizer
 
     def of(self, config: dict[str, Any]) -> "Family":

@@ -34,6 +34,9 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+    "tanh": "tanh",
 }
 HEADS = {  # class -> losses it is pretrained with
     "BertForPreTraining": ("masked_lm", "sentence_pair"),
@@ -104,8 +107,6 @@ def blank() -> Recipe:
 
 
 BLOCK, EMBED = "encoder.stack.block.", "encoder.embed."
-# The pooler is in the file or not; the rest says something of a projection, or of training alone.
-UNSAID = ("encoder.pooler", *(EMBED + name for name in ("narrow", "dropped", "frozen", "word_dropout")))
 TABLE = ConfigTable(
     blank,
     (
@@ -125,7 +126,7 @@ TABLE = ConfigTable(
         Constant("tie_word_embeddings", True),
         Constant("torch_dtype", "float32"),
     ),
-    unsaid=("encoder.stack.share.bias", *UNSAID),
+    unsaid=("encoder.pooler",),  # it is in the file or not
 )
 
 

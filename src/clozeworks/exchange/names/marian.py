@@ -90,12 +90,7 @@ TABLE = ConfigTable(
         Constant("forced_eos_token_id", None),
         Constant("torch_dtype", "float32"),
     ),
-    unsaid=(
-        "encoder.embed.positions.order",  # the export hook brings the units into it
-        "encoder.stack.share.bias",
-        "decoder.stack.share.bias",
-        *bert.UNSAID,
-    ),
+    unsaid=("encoder.embed.positions.order",),  # the export hook brings the units into it
 )
 
 
@@ -175,4 +170,5 @@ FAMILY = Family(
     write=write,
     import_hook=import_hook,
     export_hook=export_hook,
+    reorders=True,
 )

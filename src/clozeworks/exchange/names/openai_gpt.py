@@ -25,7 +25,7 @@ from clozeworks.recipe import Recipe
 from clozeworks.tasks.summary import Summary
 from clozeworks.tasks.template import InputTemplate
 
-ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu"}
+ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"}
 HEADS: dict[str, tuple[str, ...]] = {"OpenAIGPTLMHeadModel": ("next_token",), "OpenAIGPTModel": ()}
 LAYER, BLOCK = "transformer.h.{i}.", "encoder.stack.blocks.{i}."
 JOINED = "mixer.joined"  # of the three, as stored there; never built
@@ -75,7 +75,7 @@ TABLE = ConfigTable(
         Constant("tie_word_embeddings", True),
         Constant("torch_dtype", "float32"),
     ),
-    unsaid=(OURS + "ffn.inner", "encoder.stack.share.bias", *bert.UNSAID),
+    unsaid=(OURS + "ffn.inner", "encoder.pooler"),
 )
 
 

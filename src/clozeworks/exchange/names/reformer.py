@@ -116,7 +116,7 @@ TABLE = ConfigTable(
         Constant("tie_word_embeddings", False),
         Constant("torch_dtype", "float32"),
     ),
-    unsaid=(STACK + "depth", STACK + "share.bias", "encoder.embed.dropped"),
+    unsaid=(STACK + "depth",),
 )
 
 
@@ -265,11 +265,14 @@ def export_hook(recipe: Recipe, tensors: dict[str, Tensor]) -> None:
         name, table = f"heads.{loss.name}.", tensors["encoder.embed.words.table.weight"]
         if isinstance(loss, NextToken) and loss.tied and name + "dense.weight" in tensors:
             tensors[name + "head.weight"] = table @ tensors.pop(name + "dense.weight")
+            loss.tied = False
         if name + "head.weight" not in tensors:
             raise RecipeError(f"{recipe.name}.objective.losses.{index}", loss, NO_SUCH_PART, OWN_FORMAT)
         if bool(tensors.setdefault(name + "bias", torch.zeros(len(table))).any()):
             needed = "the Hugging Face class adds none"
             raise RecipeError(f"{recipe.name}.objective.losses.{index}.bias", True, needed, "train it without")
+        if isinstance(loss, NextToken):
+            loss.bias = False
 
 
 FAMILY = Family(

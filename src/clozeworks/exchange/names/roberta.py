@@ -1,6 +1,7 @@
 """RoBERTa's names and config: BERT's encoder with positions that begin at padding_idx + 1, and a head of its own."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 from clozeworks.exchange.heads import CLASSES, Head, answers
@@ -86,3 +87,12 @@ FAMILY = Family(
     heads=task_heads("Roberta"),
     template=TEMPLATE,
 )
+# Families of the same structure and the same names of tensors, and how the names of their classes begin.
+ALIKE = {"xlm-roberta": "XLMRoberta", "camembert": "Camembert"}
+FAMILIES = tuple(replace(FAMILY, model_type=kind, heads=task_heads(name)) for kind, name in ALIKE.items())
+
+
+def rename(config: dict[str, Any], model_type: str) -> dict[str, Any]:
+    """The config of the same model in a family that is alike."""
+    classes = [name.replace("Roberta", ALIKE[model_type], 1) for name in config["architectures"]]
+    return config | {"model_type": model_type, "architectures": classes}

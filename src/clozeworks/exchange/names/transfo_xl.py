@@ -99,6 +99,7 @@ TABLE = ConfigTable(
         Field("pre_lnorm", OURS + "place", default=False, convert=PRE_NORM),
         Field("n_layer", STACK + "depth", default=18),
         Field("mem_len", STACK + "memory", default=1600),
+        Field("initial_memory", STACK + "initial_memory", default="empty"),  # ours: their class begins with zeros
         Field("clamp_len", OURS + "mixer.bias.clamp", default=1000, convert=NONE_AS_MINUS_ONE),
         Constant("attn_type", 0, "attn_type 0 is supported", OTHER_HEADS),
         Constant("sample_softmax", -1),
@@ -111,7 +112,7 @@ TABLE = ConfigTable(
         Constant("tie_word_embeddings", True),
         Constant("torch_dtype", "float32"),
     ),
-    unsaid=bert.UNSAID,
+    unsaid=("encoder.pooler",),
 )
 
 

@@ -163,5 +163,6 @@ FAMILY = Family(
     import_hook=import_hook,
     export_hook=export_hook,
     heads=TASKS,
+    unsaid=(STACK + "memory",),  # a text that follows another is given what was read before
     template=InputTemplate((), ("<sep>",), ("<sep>", "<cls>"), "last"),
 )

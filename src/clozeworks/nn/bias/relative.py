@@ -81,9 +81,13 @@ class RelativeLayer(BiasLayer):
         """[1 or 2, R, D]: R of the distances from `first` down to `last`; of these with the other sign where rows are
         read backwards."""
         distance = distances(first, last, context)
+        key = None if context.key is None else context.key.common("distances")
+        if key is not None and self.dropout:  # counted from the longest there can be: whatever distances occur here
+            place = context.memory.position.shape[1] - 1 - distance[0]
+            place = torch.cat([place + side * len(place) for side in range(len(distance))])
+            key = key.tokens(place, 1 << 40)
         if self.clamp is not None:
             distance = distance.clamp(-self.clamp, self.clamp)
-        key = None if context.key is None else context.key.common("distances")
         waves = sinusoids(distance, self.position.in_features).to(self.position.weight.dtype)
         return dropout(waves, self.dropout, key)
 

@@ -24,6 +24,10 @@ class Within(Bias):
     bias: Bias
 
     @property
+    def honours(self) -> frozenset[str]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bias.honours
+
+    @property
     def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(f"bias.{name}" for name in self.bias.common)
 
@@ -41,10 +45,17 @@ class WithinLayer(BiasLayer):
         super().__init__()
         self.reach, self.bias = reach, bias
 
+    @property
+    def adds_values(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bias.adds_values
+
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:
         q, added, allowed = self.bias(q, context, scale)
         near = context.once(f"within.{self.reach}", lambda: _near(context, self.reach))
         return q, added, near if allowed is None else near & allowed
+
+    def value(self, weights: Tensor, context: Context) -> Tensor:
+        return self.bias.value(weights, context)
 
 
 def _near(context: Context, reach: int) -> Tensor:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from clozeworks.core.cache import KVCache
 from clozeworks.core.context import Context
-from clozeworks.core.dropout import dropout
+from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.nn.kernels.blocks import Blocks
 from clozeworks.nn.kernels.read_only import read_only
 from clozeworks.nn.kernels.recent import recent
@@ -50,7 +50,7 @@ def attend(
         if parts is not None and not torch.is_grad_enabled() and not drops:
             return read_only(parts[0], keys, parts[1], context)
         if parts is not None:
-            return by_distance(parts[0], keys, parts[1], context, rate if drops else 0.0)
+            return by_distance(parts[0], keys, parts[1], context, _key(q, context, rate), rate if drops else 0.0)
     if drops:
         # Tiles follow the borders, which are other integers in every batch: a compiler would start anew each time.
         fits = regular and borders is not None and not torch.compiler.is_compiling()
@@ -59,7 +59,21 @@ def attend(
         long = borders.width >= LONG or context.backend == "documents"
         if long and not borders.plain:
             return by_document(q, keys, context)
+    if fused_is_slow(q, context) and keys.k.shape[2] < LONG and context.backend == "auto":
+        return dense(q, keys, context, bias)
     return sdpa(q, keys, context, bias)
+
+
+def fused_is_slow(q: Tensor, context: Context) -> bool:
+    """Whether torch's fused kernel is slower than the products it is made of.
+
+    In bf16 on a CPU its way back takes two to five times as long as they do (docs/benchmarks.md), at every length for
+    which their scores fit into memory with ease. A pass that is computed again for its gradients has none at first,
+    and must take the same path both times.
+    """
+    here = q.dtype == torch.bfloat16 and q.device.type == "cpu"
+    trains = torch.is_grad_enabled() or context.replay is not None
+    return here and trains and not torch.compiler.is_compiling()
 
 
 def _near(q: Tensor, keys: KVCache, context: Context, bias: BiasLayer | None, rate: float, window: Window) -> Tensor:
@@ -119,7 +133,7 @@ def dense(
     if context.capture is not None:
         for kind, tensor in (("scores", scores), ("weights", weights), ("values", keys.v)):
             context.capture.keep(kind, tensor)
-    weights = dropout(weights, rate, context.at("weights").key)
+    weights = dropout(weights, rate, _key(q, context, rate))
     mixed = weights @ keys.v
     return mixed if bias is None or not bias.adds_values else mixed + bias.value(weights, context)
 
@@ -160,6 +174,12 @@ def by_document(q: Tensor, keys: KVCache, context: Context) -> Tensor:
         out.append(mixed.transpose(1, 2).reshape(count * width, heads, size))
     mixed = torch.cat(out).index_select(0, inverse)
     return mixed.view(rows, length, heads, size).transpose(1, 2)
+
+
+def _key(q: Tensor, context: Context, rate: float) -> DropoutKey | None:
+    """By which weights are dropped: a seed for each head of each query."""
+    key = context.at("weights").key
+    return key.grid(*q.shape[1:3]) if rate and key is not None else None
 
 
 def _biased(q: Tensor, context: Context, bias: BiasLayer | None, scale: float) -> tuple[Tensor, Tensor | None, Tensor]:

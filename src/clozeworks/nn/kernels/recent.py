@@ -44,7 +44,8 @@ def recent(
     if parts is None:
         out = dense(q, KVCache(k, v), inner, bias, rate)
     else:
-        out = by_distance(parts[0], KVCache(k, v), parts[1], inner, rate, bias.allowed(inner))
+        key = inner.at("weights").key if rate else None
+        out = by_distance(parts[0], KVCache(k, v), parts[1], inner, key, rate, bias.allowed(inner))
     return out.transpose(0, 1).reshape(heads, rows, blocks * block, -1).transpose(0, 1)[:, :, :length]
 
 

@@ -26,12 +26,18 @@ from clozeworks.nn.mixer import Apart
 
 
 def by_distance(
-    q: Tensor, keys: KVCache, apart: Apart, context: Context, rate: float, allowed: Tensor | None = None
+    q: Tensor,
+    keys: KVCache,
+    apart: Apart,
+    context: Context,
+    key: DropoutKey | None,
+    rate: float,
+    allowed: Tensor | None = None,
 ) -> Tensor:
-    """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]; `allowed` [B, 1, L, M] says more than what is visible."""
+    """q [B, H, L, d], keys [B, H, M, d] -> [B, H, L, d]; weights are dropped by `key`, and `allowed` [B, 1, L, M] says
+    more than what is visible."""
     name = "hidden" if allowed is None else f"hidden.{id(allowed)}"
     hidden, dead = context.once(name, lambda: _hidden(context, allowed))
-    key = context.at("weights").key if rate else None
     with torch.autocast("cpu" if q.is_meta else q.device.type, enabled=False):  # a meta tensor has shapes only
         return _ByDistance.apply(
             q, keys.k.to(q.dtype), keys.v.to(q.dtype), apart.asked, apart.table.to(q.dtype), apart.added, hidden, dead,

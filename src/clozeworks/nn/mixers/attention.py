@@ -12,6 +12,7 @@ from clozeworks.core.errors import RecipeError
 from clozeworks.nn.kernels.backends import attend, reach_of
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Bias, BiasLayer, Mixer, MixerLayer, fit_heads
+from clozeworks.nn.positions import Rotary
 from clozeworks.nn.window import Window
 
 
@@ -24,15 +25,17 @@ class Attention(Mixer):
     Shapes [B, L, D] -> [B, L, D], d = D / H. Quadratic in length. Dropout on the weights needs them in memory and
     so takes the dense path. q, k and v are separate matrices: names and pruning stay simple, speed is the same. Without
     `affine`, q, k, v and out are products W x alone (Dai et al. 2019). With a `window`, keys beyond it are left out,
-    and cost is linear in length (`windowed`).
+    and cost is linear in length (`windowed`). `rotary` turns q and k by their positions.
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry", "source"})
+    scores: ClassVar[bool] = True
     heads: Count
     dropout: Rate = 0.0
     bias: Bias | None = None
     affine: bool = True
     window: Window | None = None
+    rotary: Rotary | None = None
 
     def check(self, where: str) -> None:
         if self.window is not None and self.bias is not None and "full" not in self.bias.honours:
@@ -49,30 +52,25 @@ class Attention(Mixer):
             self.bias.fit(f"{where}.bias", width)
         if self.window is not None:
             self.window.fit(f"{where}.window", self.heads)
+        if self.rotary is not None:
+            self.rotary.fit(f"{where}.rotary", width // self.heads)
 
     def build(self, width: int) -> "AttentionLayer":
         bias = self.bias.build(width, self.heads, width // self.heads) if self.bias else None
-        return AttentionLayer(width, self.heads, self.dropout, bias, self.affine, self.window)
+        return AttentionLayer(self, width, bias)
 
 
 class AttentionLayer(MixerLayer):
     """Weights of `Attention`: query, key, value and out, each [D, D]."""
 
-    def __init__(
-        self,
-        width: int,
-        heads: int,
-        dropout: float,
-        bias: BiasLayer | None,
-        affine: bool = True,
-        window: Window | None = None,
-    ):
+    def __init__(self, spec: Attention, width: int, bias: BiasLayer | None):
         super().__init__()
-        self.heads, self.dropout, self.bias, self.window = heads, dropout, bias, window
-        self.query = Linear(width, width, bias=affine)
-        self.key = Linear(width, width, bias=affine)
-        self.value = Linear(width, width, bias=affine)
-        self.out = Linear(width, width, bias=affine)
+        self.heads, self.dropout, self.bias, self.window = spec.heads, spec.dropout, bias, spec.window
+        self.rotary = spec.rotary
+        self.query = Linear(width, width, bias=spec.affine)
+        self.key = Linear(width, width, bias=spec.affine)
+        self.value = Linear(width, width, bias=spec.affine)
+        self.out = Linear(width, width, bias=spec.affine)
 
     def extend(self, past: Cache | None, x: Tensor) -> KVCache:
         k, v = self._split(self.key(x)), self._split(self.value(x))
@@ -85,7 +83,11 @@ class AttentionLayer(MixerLayer):
         rows = query if memory is None else memory
         keys = self.extend(None, rows) if isinstance(rows, Tensor) else rows
         assert isinstance(keys, KVCache)
-        mixed = attend(self._split(self.query(query)), keys, context, self.bias, self.dropout, self.window)
+        q, seen = self._split(self.query(query)), keys
+        if self.rotary is not None:  # what is carried stays as it was projected: its positions are those of the context
+            q = self.rotary.rotate(q, context.query.position, context, "query")
+            seen = KVCache(self.rotary.rotate(keys.k, context.memory.position, context, "memory"), keys.v)
+        mixed = attend(q, seen, context, self.bias, self.dropout, self.window)
         out = self.out(context.pick(mixed.transpose(1, 2).flatten(2)))
         return out, keys if context.carry else None
 

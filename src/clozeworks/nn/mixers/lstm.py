@@ -108,15 +108,15 @@ class LSTMLayer(MixerLayer, CustomInit):
         if by_torch and borders_of(context).plain:
             return self._torch(x, past, recurrent)
         documents = documents_of(context)
-        laid, counts, start = documents.pack(x), documents.counts, _start(past, documents, x)
+        packed, counts, start = documents.pack(x), documents.counts, _start(past, documents, x)
         if by_torch and not torch.is_grad_enabled():
             begin, weights = (start.h[None], start.c[None]), self._weights(recurrent)
-            outs, h, c = torch.lstm(laid, counts, begin, weights, True, 1, 0.0, False, False)
+            outs, h, c = torch.lstm(packed, counts, begin, weights, True, 1, 0.0, False, False)
             state = RNNState(h[0], c[0])
         elif context.backend == "dense":
-            outs, state = step_by_step(partial(self._step, recurrent), laid, counts, start)
+            outs, state = step_by_step(partial(self._step, recurrent), packed, counts, start)
         else:
-            entering = linear(laid, self.enter, self.bias)
+            entering = linear(packed, self.enter, self.bias)
             outs, state = recur(entering, recurrent, self.out, start, counts, self.clip, self.clip_out)
         return documents.unpack(outs), _end(state, past, documents, context) if context.carry else state
 

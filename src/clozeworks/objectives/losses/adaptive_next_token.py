@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from clozeworks.core.batch import Batch, Hidden
 from clozeworks.core.bounds import Natural
 from clozeworks.core.errors import RecipeError
+from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.nn.words import AdaptiveLayer, cluster_of, members
 from clozeworks.objectives.losses import cross_entropy
-from clozeworks.objectives.objective import Loss, LossLayer, Needs
+from clozeworks.objectives.objective import Corruption, Loss, LossLayer, Needs
 
 
 @dataclass(slots=True)
@@ -36,6 +37,13 @@ class AdaptiveNextToken(Loss):
         if any(cluster < 0 for cluster in self.own) or list(self.own) != sorted(set(self.own)):
             needed = "numbers of clusters, from 0, in order are needed"
             raise RecipeError(f"{where}.own", list(self.own), needed, "(0,) is published")
+
+    def check_model(self, where: str, model: Architecture, corruption: Corruption | None) -> None:
+        Loss.check_model(self, where, model, corruption)
+        given = model.top.out_width(model.width)
+        if given != model.width:
+            needed = f"words are as wide as the model, {model.width}, and its stack gives {given}"
+            raise RecipeError(where, type(self).__name__, needed, f"use a stack that gives {model.width}, or NextToken")
 
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets

@@ -78,7 +78,12 @@ def equal_heads(where: str, student: Outline, teacher: Outline, blocks: tuple[in
     theirs = [teacher.heads[block] for block in blocks]
     for outline, heads in ((student, own), (teacher, theirs)):
         if None in heads:
-            raise RecipeError(where, f"{outline.name} has layers without heads", "attention is compared", "remove it")
+            raise RecipeError(
+                where,
+                f"{outline.name} has layers without heads, or whose heads score some pairs alone",
+                "scores of all pairs are compared",
+                "remove it",
+            )
     if list(own) != theirs:
         given = f"{own[-1]} heads, and {teacher.name} has {theirs[-1]}"
         todo = f"set encoder.stack.block.mixer.heads={theirs[-1]}"

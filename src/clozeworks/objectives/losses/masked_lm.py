@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
@@ -25,7 +24,6 @@ class MaskedLM(Loss):
     logits = W_words norm(act(W h + b)) + c, with W_words the input table (tied) and a bias of its own. The head
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.
     `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else (Kitaev et al. 2020, code).
-    `prior`: c begins as the log of each token's share of the text, not as 0.
 
     [T, D] -> a number. O(T (D E + E V)), memory of one piece of the logits.
     """
@@ -35,11 +33,10 @@ class MaskedLM(Loss):
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
     plain: bool = False
-    prior: bool = False
 
-    def check(self, where: str) -> None:
-        if self.prior and self.plain:
-            raise RecipeError(f"{where}.prior", True, "a plain head has no bias", "use plain=false, or prior=false")
+    @property
+    def scores_with_bias(self) -> bool:
+        return not self.plain
 
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
 from clozeworks.core.bounds import Rate
-from clozeworks.core.errors import RecipeError
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
 from clozeworks.objectives.losses.cross_entropy import Mix, cross_entropy, mixed
@@ -30,8 +29,6 @@ class NextToken(Loss):
     to every word, its own too (torch). The loss has then a floor above 0; without gradients, as on held-out text, it is
     that of certain labels, so that perplexities stay comparable, and training reports that one as `next_certain`.
 
-    `prior`: the bias begins as the log of each token's share of the text, not as 0.
-
     [T, D] -> a number. O(T D V), memory of one piece of the logits.
     """
 
@@ -42,11 +39,10 @@ class NextToken(Loss):
     tied: bool = True
     smoothing: Rate = 0.0
     spread: Literal["others", "all"] = "others"
-    prior: bool = False
 
-    def check(self, where: str) -> None:
-        if self.prior and not self.bias:
-            raise RecipeError(f"{where}.prior", True, "a bias is what begins so", "use bias=true, or prior=false")
+    @property
+    def scores_with_bias(self) -> bool:
+        return self.bias
 
     def mix(self, vocab: int) -> Mix | None:
         """How sure a label is; None: certain."""

@@ -22,8 +22,7 @@ class NextWord(Loss):
     logits = W h + b with W [V, D] of its own, for rows read from the beginning and for rows read from the end alike.
     With `samples` n, training compares each word with n candidates instead of all (`candidates`), which are the same
     for a whole step; without gradients, as on held-out text, it is always the softmax over all words. The loss is the
-    mean over the predictions of both ways, as each has half of the rows. `prior`: b begins as the log of each word's
-    share of the text, not as 0.
+    mean over the predictions of both ways, as each has half of the rows.
 
     [T, D] -> a number. O(T D V), or O(T D n) with samples.
     """
@@ -31,7 +30,10 @@ class NextWord(Loss):
     name: ClassVar[str] = "next_token"
     needs: ClassVar[Needs] = Needs(reads=frozenset({"labels"}), one_way=True)
     samples: Count | None = None
-    prior: bool = False
+
+    @property
+    def scores_with_bias(self) -> bool:
+        return True
 
     def build(self, width: int, embed: EmbedLayer) -> "NextWordLayer":
         return NextWordLayer(self, width // 2, embed.words.vocab)

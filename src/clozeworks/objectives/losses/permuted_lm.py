@@ -7,6 +7,7 @@ from torch import Tensor
 
 from clozeworks.core.batch import Batch
 from clozeworks.objectives.losses.next_token import NextToken
+from clozeworks.objectives.objective import Needs
 
 
 @dataclass(slots=True)
@@ -20,6 +21,7 @@ class PermutedLM(NextToken):
     """
 
     name: ClassVar[str] = "permuted_lm"
+    needs: ClassVar[Needs] = Needs(reads=frozenset({"labels", "order"}), words="table")
     metric: ClassVar[str] = "permuted_accuracy"
     bias: bool = True
 

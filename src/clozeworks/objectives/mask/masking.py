@@ -40,6 +40,9 @@ class Masking(Corruption):
     most: Count | None = None
     replace: Replace = field(default_factory=Replace)
 
+    def at_rate(self, rate: float, where: str) -> "Masking":
+        return replace(self, rate=rate)
+
     @property
     def needs_counts(self) -> bool:
         """Whether `vocabulary.counts` must be there."""

@@ -39,6 +39,7 @@ class PairStream(Segments):
 
     writes: ClassVar[frozenset[str]] = frozenset({"pair_label"})
     continues: ClassVar[bool] = True
+    kinds: ClassVar[int] = 3
     streams: Count = 32
     reuse: Count = 64
     both: bool = True

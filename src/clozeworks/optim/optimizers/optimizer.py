@@ -18,6 +18,7 @@ class Group:
     parameters: list[nn.Parameter]
     decays: bool  # matrices and embeddings do, biases and norms do not
     share: float = 1.0  # of the rate of each step
+    hidden: frozenset[int] = frozenset()  # the ids of those that are matrices of a stack
 
     def options(self, learning_rate: float, **more: Any) -> dict[str, Any]:
         """The group as torch takes it; the loop multiplies the rate of every step by `share`."""

@@ -8,6 +8,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.examples import NOTHING
 from clozeworks.core.token_info import Kind
 from clozeworks.data.batches.labelled import Labelled, make_batch, order
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.objectives.shift import next_tokens
 from clozeworks.optim.settings import Train
 
@@ -21,6 +22,7 @@ class LabelledBatches:
         self.start = 0
         self.position: dict[str, Any] = {"phase": 0, "place": None}
         self.notes: list[str] = []
+        self.corpora: list[tuple[Corpus, float]] = []
 
     @property
     def phase_ends(self) -> list[int]:
@@ -29,9 +31,6 @@ class LabelledBatches:
     def check_first_examples(self) -> None:
         if not len(self.labelled):
             raise InputError("rows", "none", "at least one is needed to learn from", "add some")
-
-    def unigram(self) -> None:
-        """Rows are too few to count words in."""
 
     def __iter__(self) -> Iterator[list[Batch]]:
         step, each = self.start, steps_an_epoch(len(self.labelled), self.batch)

@@ -34,6 +34,9 @@ class TaskEvaluator:
         loss = figures["loss"]
         return -figures[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
 
+    def warn(self, step: int, metrics: dict[str, Any]) -> None:
+        """Nothing: early stopping looks after runs that do not learn."""
+
     def should_stop(self, scores: dict[int, Score]) -> bool:
         """By the metric alone: a lower loss does not make a run continue."""
         if self.patience is None or not scores:

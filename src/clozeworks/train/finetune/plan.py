@@ -12,6 +12,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
 from clozeworks.exchange.grow import add_template_tokens
 from clozeworks.exchange.templates import infer_template
+from clozeworks.exchange.unknown_tokens import describe_unknown
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.optim.settings import Finetune, LayerRates, SlantedTriangular, Train
 from clozeworks.recipe import Recipe
@@ -80,6 +81,8 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
     examples = task.examples(train, tokenizer)
     if dev is not None:
         task.examples(dev, tokenizer)  # what is wrong with them is reported now, and not after hours
+    if unread := describe_unknown(encoder.model, tokenizer, collect_texts(train.rows, task.columns)):
+        notes.append(unread)
     decoder = None if options.decoder is None else load(options.decoder)
     recipe = make_finetune_recipe(
         encoder.recipe,

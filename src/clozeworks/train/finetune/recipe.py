@@ -4,22 +4,25 @@ import copy
 import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import cast
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tables.table import Table
+from clozeworks.nn.block import Block
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.mixers.attention import Attention
 from clozeworks.objectives.losses.next_token import NextToken
 from clozeworks.objectives.objective import Loss
 from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.optim.settings import AdamW, Finetune, Keep, Train
 from clozeworks.recipe import Recipe
-from clozeworks.tasks.seq2seq import Seq2Seq
 from clozeworks.tasks.task import Task
 from clozeworks.train.finetune import seq2seq
 from clozeworks.train.finetune.batches import steps_an_epoch
 
 RATE, WIDTH = 3e-5, 768  # the published rate (Devlin et al. 2018, A.3) and the width it was found at
+BRIEF, NARROW = 1e-3, 128  # the rate of encoders that were pretrained for minutes, and its width (docs/learning.md)
+DROPOUT = 0.1  # of these, where labels are few and pretraining had none
 RECURRENT = 1e-2  # the rate of recurrent models (Howard & Ruder 2018, 4.1)
 FEW, MOST = 200, 20  # steps that a small set should have, and epochs that it gets for them at most
 FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
@@ -27,9 +30,12 @@ LONGER = 3  # times as many steps for an encoder that begins with nothing
 
 
 def choose_learning_rate(recipe: Recipe) -> float:
-    """Narrower models are trained at higher rates, in pretraining and after it; recurrent ones at their own."""
+    """Narrower models are trained at higher rates, in pretraining and after it; those that have learned for minutes at
+    higher ones again, recurrent ones at their own."""
     if recipe.recurrent:
         return RECURRENT
+    if recipe.brief:
+        return BRIEF * NARROW / recipe.encoder.width
     return RATE * max(WIDTH / recipe.encoder.width, 1.0)
 
 
@@ -66,8 +72,11 @@ def make_finetune_recipe(
     writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
     """
     recipe = copy.deepcopy(recipe)
-    if task.generates:
-        seq2seq.add_decoder(recipe, cast(Seq2Seq, task), decoder)
+    rate = choose_learning_rate(recipe)
+    if recipe.brief:
+        add_dropout(recipe)
+    if task.generation is not None:
+        seq2seq.add_decoder(recipe, task.generation, decoder)
     recipe.objective.losses = (task, _words(recipe, lm_weight)) if lm_weight else (task,)
     recipe.distil = None
     if task.encodes is not None:
@@ -75,7 +84,7 @@ def make_finetune_recipe(
     if not task.pools:
         recipe.encoder.pooler = None
     recipe.finetune = tune or Finetune(epochs=choose_epochs(units, Finetune().batch_size))
-    recipe.train = train or Train(learning_rate=choose_learning_rate(recipe), warmup=0.1, guard=None)
+    recipe.train = train or Train(learning_rate=rate, warmup=0.1, guard=None)
     recipe.train = dataclasses.replace(recipe.train, keep=Keep(last=1, best=True))
     recipe = copy.deepcopy(recipe)  # what was handed over stays as it is
     for path, value in changes.items():
@@ -90,6 +99,13 @@ def make_finetune_recipe(
         tune.unfreeze_every = each
     spec.check(recipe, recipe.name)
     return recipe
+
+
+def add_dropout(recipe: Recipe) -> None:
+    """Labelled rows are read many times, unlike the text of an encoder that was pretrained without dropout."""
+    for _, part in spec.walk(recipe.encoder):
+        if isinstance(part, Embed | Block | Attention):
+            part.dropout = DROPOUT
 
 
 def _words(recipe: Recipe, weight: float) -> Loss:

@@ -11,19 +11,19 @@ from clozeworks.nn.decoder import Decoder
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.recipe import Recipe, build
 from clozeworks.starts.transfer import transfer
-from clozeworks.tasks.seq2seq import Seq2Seq
+from clozeworks.tasks.generation import Generation
 
 
-def add_decoder(recipe: Recipe, task: Seq2Seq, decoder: Recipe | None = None) -> None:
+def add_decoder(recipe: Recipe, generation: Generation, decoder: Recipe | None = None) -> None:
     """Give the recipe what the form of the task needs: a decoder, of the encoder's own stack or another's."""
     recipe.encoder.stack.memory = 0  # a source is read whole
-    if task.architecture != "decoder":
+    if generation.architecture != "decoder":
         if decoder is not None:
-            given, needed = f"form={task.architecture} and a decoder", "one stack reads and writes there"
+            given, needed = f"form={generation.architecture} and a decoder", "one stack reads and writes there"
             raise InputError(recipe.name, given, needed, "use form=decoder")
         return
     if recipe.decoder is None or decoder is not None:
-        recipe.decoder = make_decoder(recipe, decoder or recipe, task.share)
+        recipe.decoder = make_decoder(recipe, decoder or recipe, generation.share)
     elif recipe.decoder.start is not None or recipe.decoder.end is not None:
         needed = "a target begins after [CLS] and ends with [SEP]"
         raise RecipeError(f"{recipe.name}.decoder", "other tokens", needed, "use start=None and end=None")

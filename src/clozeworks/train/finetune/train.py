@@ -14,6 +14,7 @@ from rich.console import Console
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import read_json
 from clozeworks.core.spec import to_dict
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Table
@@ -25,6 +26,7 @@ from clozeworks.starts.word_vectors import describe_start
 from clozeworks.train import metrics_log, run_dir
 from clozeworks.train.finetune.batches import LabelledBatches, predict_words
 from clozeworks.train.finetune.evaluator import TaskEvaluator
+from clozeworks.train.finetune.memory import choose_micro_tokens
 from clozeworks.train.finetune.recipe import require_columns
 from clozeworks.train.pretrain import choose_precision
 from clozeworks.train.resources import allocator
@@ -64,7 +66,7 @@ def finetune_run(
     for table in tables:
         require_columns(table, task)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-    model = None if source is None else source.model
+    model, recipe = None if source is None else source.model, copy.deepcopy(recipe)
     facts = {"precision": choose_precision(recipe, device), "source": describe_start(model, words), "teacher": None}
     now = {"tokenizer": tokenizer.fingerprint, "data": list(map(describe_table, tables))}
     run_dir.compare(run, recipe, now, facts)
@@ -72,11 +74,12 @@ def finetune_run(
     if any("labels" in loss.needs.reads for loss in recipe.objective.losses):
         rows = copy.deepcopy(rows)
         predict_words(rows)
+    notes = settle_micro_tokens(run, recipe, rows, device)
     batches = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)
     evaluator = TaskEvaluator(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
     start = Start(source=model, words=words)
     setup = set_up(run, recipe, tokenizer, batches, device=device, start=start)
-    setup.notes += [*(evaluator.notes if evaluator else []), *batches.notes]
+    setup.notes += [*(evaluator.notes if evaluator else []), *batches.notes, *notes]
     view = View(progress=progress, console=console, writers=writers)
     return train_run(
         run,
@@ -90,13 +93,24 @@ def finetune_run(
     )
 
 
+def settle_micro_tokens(run: Path, recipe: Recipe, rows: Labelled, device: str) -> list[str]:
+    """How a step is worked off: as asked, as the run was begun, or as memory is free; and what to say of that."""
+    if recipe.train.micro_tokens is not None or not len(rows):
+        return []
+    if not (run / run_dir.RECIPE).exists():
+        return choose_micro_tokens(recipe, rows, device)
+    recipe.train.micro_tokens = read_json(run / run_dir.RECIPE, dict)["train"]["micro_tokens"]
+    return []
+
+
 def publish(run: Path, result: Result, recipe: Recipe) -> None:
     """The weights of the best step as those of the directory, with what its evaluation settled."""
-    place = run / checkpoint.name_of(result.step if result.best is None else result.best)
+    step = result.step if result.best is None else result.best
+    place = run / checkpoint.name_of(step)
     if not place.is_dir():
         raise InputError(place, "gone", "it is the best checkpoint of the run", "restore it from a copy")
     with atomic_io.file(run / tensors.FILE) as weights:
-        tensors.write(weights, checkpoint.Checkpoint(place, 0, {}).tensors())
+        tensors.write(weights, checkpoint.Checkpoint(place, step, {}).tensors(), step)
     atomic_io.write_json(run / run_dir.RECIPE, to_dict(calibrate_recipe(run, result, recipe)))
 
 

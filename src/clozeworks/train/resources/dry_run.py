@@ -31,6 +31,7 @@ class Forecast:
     corpus_tokens: int
     epochs: float
     seconds: float
+    cpu_seconds: float
     tokens_per_second: float
     parameters: int
     memory_bytes: int
@@ -55,15 +56,16 @@ def forecast(
     model = build(recipe).to(device)
     adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     policy = Policy(precision=choose_precision(recipe, device), teacher=make_teacher(teacher, recipe, device))
-    seconds, tokens, before = 0.0, 0, 0
+    seconds, cpu, tokens, before = 0.0, 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
         batches = iter(
             PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), before, {"phase": phase, "place": None})
         )
         micro = next(batches)
         batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-        piece, update = _measure(model, adam, micro[0].to(device), policy)
+        (piece, update), (cpu_piece, cpu_update) = measure_step(model, adam, micro[0].to(device), policy)
         seconds += (end - before) * (piece * len(micro) + update)
+        cpu += (end - before) * (cpu_piece * len(micro) + cpu_update)
         tokens += (end - before) * sum(batch.read for batch in micro)
         before = end
     corpus = sum(corpus.counts.tokens for corpus, _ in corpora)
@@ -73,6 +75,7 @@ def forecast(
         corpus_tokens=corpus,
         epochs=tokens / corpus,
         seconds=seconds,
+        cpu_seconds=cpu,
         tokens_per_second=tokens / seconds,
         parameters=cost.parameters,
         memory_bytes=memory.need,
@@ -81,16 +84,27 @@ def forecast(
     )
 
 
-def _measure(model: Model, adam: torch.optim.Optimizer, batch: Batch, policy: Policy) -> tuple[float, float]:
-    """Seconds for the gradients of one micro-batch, and for an update: the best of a few, the first not counted."""
-    gradients, updates, begin = [], [], time.perf_counter()
+Times = tuple[float, float]  # of the gradients of one micro-batch, and of an update
+
+
+def measure_step(model: Model, adam: torch.optim.Optimizer, batch: Batch, policy: Policy) -> tuple[Times, Times]:
+    """Seconds, and CPU seconds: the best of a few, the first not counted."""
+    gradients: list[Times] = []
+    updates: list[Times] = []
+    begin = time.perf_counter()
     while len(gradients) < 4 and (len(gradients) < 2 or time.perf_counter() - begin < PATIENCE):
         adam.zero_grad(set_to_none=True)
-        start = time.perf_counter()
         key = DropoutKey.make(0, len(gradients))
+        start = _now()
         accumulate(model, [batch], [key], policy)
-        middle = time.perf_counter()
+        middle = _now()
         adam.step()
-        gradients.append(middle - start)
-        updates.append(time.perf_counter() - middle)
-    return min(gradients[1:]), min(updates[1:])
+        end = _now()
+        gradients.append((middle[0] - start[0], middle[1] - start[1]))
+        updates.append((end[0] - middle[0], end[1] - middle[1]))
+    best = [[min(times[which] for times in kind[1:]) for kind in (gradients, updates)] for which in (0, 1)]
+    return (best[0][0], best[0][1]), (best[1][0], best[1][1])
+
+
+def _now() -> tuple[float, float]:
+    return time.perf_counter(), time.process_time()

@@ -28,9 +28,14 @@ class Room:
 
 def free_bytes(cost: Cost, device: str) -> Room:
     """Of a device its own memory, where Python and the copy that is saved are not."""
+    return Room(cost.on_device if device.startswith("cuda") else cost.memory, *available(device))
+
+
+def available(device: str) -> tuple[int, int | None]:
+    """Bytes that this process holds of a device's memory, and those that are free beside them; None: unknown."""
     if device.startswith("cuda"):
-        return Room(cost.on_device, torch.cuda.memory_reserved(device), torch.cuda.mem_get_info(device)[0])
-    return Room(cost.memory, held_bytes(), doctor.memory()[1])
+        return torch.cuda.memory_reserved(device), torch.cuda.mem_get_info(device)[0]
+    return held_bytes(), doctor.memory()[1]
 
 
 def describe(recipe: Recipe, device: str, teacher: Bundle | None = None) -> str:

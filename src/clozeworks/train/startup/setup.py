@@ -18,8 +18,7 @@ from clozeworks.model import Model
 from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.optim.parameter_groups import build_optimizer
 from clozeworks.optim.unfreezing import GradualUnfreezing
-from clozeworks.recipe import Recipe, build
-from clozeworks.starts.prior import begin_prior
+from clozeworks.recipe import Recipe, begin, build
 from clozeworks.starts.transfer import take_layers, transfer
 from clozeworks.starts.word_vectors import begin_words
 from clozeworks.train import run_dir
@@ -91,7 +90,7 @@ def set_up(
         clip=train.clip,
         device=device,
         seed=train.seed,
-        guard=SpikeGuard(train.guard, batches.phase_ends, look),
+        guard=SpikeGuard(train.guard, batches.phase_ends, look, train.steps),
         group=group,
         teacher=teacher,
         unfreezing=GradualUnfreezing(model, every) if every else None,
@@ -122,7 +121,7 @@ def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Sta
     if start.words is not None:
         notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
     if start.source is None:
-        begin_prior(model, recipe.objective.losses, batches.unigram())
+        notes += begin(recipe, model, batches.corpora)
     return model, notes
 
 

@@ -19,6 +19,7 @@ from safetensors.numpy import save_file
 
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
+from clozeworks.core.json_reader import parse_json
 from clozeworks.data.records.compressed import open_bytes, packing_of
 from clozeworks.vectors.formats.rows import header_of, is_binary, read_bytes, read_text, write_rows
 from clozeworks.vectors.formats.stored import BREAKS, MEND, Errors, Stored
@@ -114,7 +115,7 @@ def _read_tensors(file: Path, limit: int | None, mapped: bool, errors: Errors) -
                 given = f"tensors called {', '.join(sorted(names)[:5]) or '(none)'}"
                 raise InputError(file, given, needed, "write it with clozeworks vectors")
             tensors = {name: opened.get_tensor(name) for name in names if name != "table" or not mapped}
-            about = json.loads((opened.metadata() or {}).get("about", "{}"))
+            about = parse_json((opened.metadata() or {}).get("about", "{}"), dict)
             words = tensors.pop("words").tobytes().decode().split("\n")
     except (SafetensorError, OSError) as error:
         raise InputError(file, f"unreadable ({error})", "a whole safetensors file is needed", "copy it again") from None
@@ -137,7 +138,7 @@ def _mapped(file: Path) -> np.ndarray:
     """The table where it lies. Only called on a file whose header the library has read and checked."""
     with file.open("rb") as raw:
         length = int.from_bytes(raw.read(8), "little")
-        header: dict[str, Any] = json.loads(raw.read(length))["table"]
+        header: dict[str, Any] = parse_json(raw.read(length), dict)["table"]
     if header["dtype"] != "F32":
         raise InputError(file, f"a table of {header['dtype']}", "float32 is needed to stay on the disk", "convert it")
     return np.memmap(file, np.float32, "r", 8 + length + header["data_offsets"][0], tuple(header["shape"]))

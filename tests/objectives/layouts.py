@@ -61,14 +61,14 @@ def flags(layout: Layout, hidden: RaggedBatch) -> list[list[list[list[bool]]]]:
     """Whether each token is predicted, in the shape of the layout: [example][piece][word][token]."""
     out = []
     for pieces, chosen in zip(layout, chosen_of(hidden), strict=True):
-        at, found = 1, []
+        at, results = 1, []
         for words in pieces:
-            found.append([])
+            results.append([])
             for size in words:
-                found[-1].append(chosen[at : at + size].tolist())
+                results[-1].append(chosen[at : at + size].tolist())
                 at += size
             at += 1
-        out.append(found)
+        out.append(results)
     return out
 
 

@@ -1,0 +1,118 @@
+"""Baselines that know nothing of pretraining: the majority class, and TF-IDF with logistic regression.
+
+A classifier that does not beat them has learned nothing that counting words would not tell. Weights are TF-IDF with
+sublinear term frequencies; C is chosen by cross-validation on training rows; rows to evaluate on are scored, no more.
+"""
+
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from clozeworks.core.characters import is_han
+from clozeworks.data.tables import fewer
+from clozeworks.data.tables.table import Table
+from clozeworks.tasks.task import Task
+
+ROWS, TOTAL = 20_000, 2_000_000  # rows and characters that TF-IDF learns from, about and at most
+FOLDED = 4_000  # of them that C is chosen on
+FEATURES = 100_000  # n-grams, the most frequent ones
+RARE = 200  # rows from which n-grams that are seen once are left out
+CHARACTERS = 2_000  # of a text that are read
+FOLDS = 3
+STRENGTHS = (1.0, 10.0, 100.0)  # C, the inverse of the regularization
+WORD = r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+"  # a Chinese character is a word of its own
+GRAMS = {"words": (1, 2), "characters": (2, 5)}
+CHINESE = (1, 4)  # n-grams of characters where these are most of a text
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """The task's metric of each baseline by name, and what to say of them."""
+
+    metrics: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def measure_baselines(task: Task, train: Table, test: Table) -> Baselines:
+    """Of texts with one label each, pairs of texts joined; for tasks of any other kind there are none."""
+    labels = task.single_labels(train)
+    if labels is None:
+        return Baselines()
+    majority = min(counts := Counter(labels), key=lambda label: (-counts[label], label))
+    metrics = {"majority": _score(task, [majority] * len(test), test)}
+    if find_spec("sklearn") is None:
+        return Baselines(metrics, ["to compare with TF-IDF and logistic regression: pip install 'clozeworks[sklearn]'"])
+    length = sum(map(len, _texts(task, train))) / len(train)
+    some = fewer(train, min(ROWS, round(TOTAL / max(length, 1))))
+    for unit in GRAMS:
+        predicted = predict_tfidf(unit, _texts(task, some), task.single_labels(some) or [], _texts(task, test))
+        if predicted is not None:
+            metrics[f"tfidf_{unit}"] = _score(task, predicted, test)
+    notes = [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
+    return Baselines(metrics, notes)
+
+
+def predict_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str]) -> list[str] | None:
+    """The labels that logistic regression on n-grams of words or characters predicts; None where texts have none."""
+    from sklearn.exceptions import ConvergenceWarning  # pyright: ignore[reportMissingImports]
+    from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingImports]
+
+    grams = CHINESE if unit == "characters" and _is_chinese(texts) else GRAMS[unit]
+    cut: Any = {"analyzer": "word", "token_pattern": WORD} if unit == "words" else {"analyzer": "char_wb"}
+    vectorizer = TfidfVectorizer(
+        **cut,
+        ngram_range=grams,
+        min_df=2 if len(texts) >= RARE else 1,
+        max_features=FEATURES,
+        sublinear_tf=True,
+    )
+    try:
+        known = vectorizer.fit_transform(texts)
+    except ValueError:  # an empty vocabulary
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = _regression(_choose_strength(known, labels), labels).fit(known, labels)
+    return model.predict(vectorizer.transform(test)).tolist()
+
+
+def _choose_strength(features: Any, labels: list[str]) -> float:
+    """C by cross-validated accuracy on some of the training rows; the last one where a class has too few of them."""
+    from sklearn.model_selection import StratifiedKFold, cross_val_score  # pyright: ignore[reportMissingImports]
+
+    every = -(-len(labels) // FOLDED)
+    features, labels = features[::every], labels[::every]
+    folds = min(FOLDS, *Counter(labels).values())
+    if folds < 2 or len(set(labels)) < 2:
+        return STRENGTHS[-1]
+    parts = StratifiedKFold(folds)
+    scores = {
+        strength: cross_val_score(_regression(strength, labels), features, labels, cv=parts).mean()
+        for strength in STRENGTHS
+    }
+    return max(scores, key=scores.__getitem__)  # of equals the most regularized
+
+
+def _regression(strength: float, labels: Sequence[str]) -> Any:
+    """Logistic regression; of two classes by liblinear's dual, ten times as quick for so many features."""
+    from sklearn.linear_model import LogisticRegression  # pyright: ignore[reportMissingImports]
+
+    if len(set(labels)) > 2:
+        return LogisticRegression(C=strength)
+    return LogisticRegression(C=strength, solver="liblinear", dual=True, random_state=0)
+
+
+def _score(task: Task, predicted: Sequence[str], test: Table) -> float:
+    return task.score([{"label": label} for label in predicted], test)[task.metric]
+
+
+def _texts(task: Task, table: Table) -> list[str]:
+    return ["\n".join(str(row[name])[:CHARACTERS] for name in task.columns) for row in table.rows]
+
+
+def _is_chinese(texts: list[str]) -> bool:
+    letters = [character for text in texts[:100] for character in text[:500] if character.isalpha()]
+    return 2 * sum(map(is_han, letters)) > len(letters)

@@ -1,0 +1,67 @@
+"""Encoders of our own: what our measurements say is best for minutes to a day on a processor (docs/learning.md).
+
+Each is, weight for weight, a RoFormer (Su et al. 2021): a directory for `transformers` says so exactly.
+"""
+
+from clozeworks.model import Encoder
+from clozeworks.nn.block import Block
+from clozeworks.nn.embed import Embed
+from clozeworks.nn.ffn import FeedForward
+from clozeworks.nn.mixers.attention import Attention
+from clozeworks.nn.positions import Rotary
+from clozeworks.nn.stack import Stack
+from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.mask.tokens import MaskTokens
+from clozeworks.objectives.objective import Objective
+from clozeworks.objectives.segments import FullSentences
+from clozeworks.optim.settings import Phase, Train
+from clozeworks.recipe import Recipe
+from clozeworks.starts.counted import CountedTable
+from clozeworks.starts.neighbours import NeighbourInit
+
+__all__ = ["cloze_base", "cloze_mini", "cloze_small", "cloze_tiny"]
+
+MASKED = 0.3  # in training: twice the predictions a step; evaluation masks 15 % as everywhere
+
+
+def cloze_tiny() -> Recipe:
+    """Two layers of width 128, for some minutes on a processor: attention begins at neighbours, words as counted."""
+    return own("cloze_tiny", depth=2, width=128, length=32, learning_rate=2e-3, init=0.06)
+
+
+def cloze_mini() -> Recipe:
+    """Four layers of width 256, for ten minutes to an hour: attention begins at neighbours, words as counted."""
+    return own("cloze_mini", depth=4, width=256, length=64, learning_rate=1e-3, init=0.04)
+
+
+def cloze_small() -> Recipe:
+    """Six layers of width 384, for hours: attention begins at neighbours, words as counted."""
+    return own("cloze_small", depth=6, width=384, length=128, learning_rate=7e-4, init=0.03)
+
+
+def cloze_base() -> Recipe:
+    """Eight layers of width 512, for a day: attention begins at neighbours, words as counted."""
+    return own("cloze_base", depth=8, width=512, length=128, learning_rate=5e-4, init=0.03)
+
+
+def own(name: str, depth: int, width: int, length: int, learning_rate: float, init: float) -> Recipe:
+    """Heads of 32 units, so that a small model has some; no dropout, since a text is read a few times at most."""
+    mixer = Attention(width // 32, rotary=Rotary())
+    return Recipe(
+        name=name,
+        encoder=Encoder(
+            width=width,
+            vocab=8192,
+            embed=Embed(positions=None, dropout=0.0),
+            stack=Stack(depth, Block(mixer, FeedForward(4 * width, "gelu"), dropout=0.0)),
+            init=init,
+        ),
+        objective=Objective(FullSentences(length=length), MaskTokens(), (MaskedLM(),)),
+        train=Train(
+            steps=2_000,
+            batch_tokens=1024,  # many small steps: the budget is a number of tokens
+            learning_rate=learning_rate,
+            phases=(Phase(1.0, length, MASKED),),
+        ),
+        start=(NeighbourInit(), CountedTable()),
+    )

@@ -1,0 +1,205 @@
+"""A table of words that is counted, not drawn.
+
+What a small model learns of words first is their company, which counting finds in seconds: tokens that stand before and
+after the same others begin with vectors that are near each other.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save_file
+from torch import Tensor
+
+from clozeworks.core import atomic_io
+from clozeworks.core.bounds import Count, Natural, Share
+from clozeworks.core.errors import RecipeError
+from clozeworks.core.spec import to_dict
+from clozeworks.data.shards.corpus import Corpus
+from clozeworks.nn.architecture import Architecture
+from clozeworks.nn.words import WordsLayer
+from clozeworks.objectives.objective import Objective
+from clozeworks.starts.initializer import Fresh, Initializer
+
+PIECE = 1 << 22  # tokens counted at a time
+PAIRS = 1 << 25  # different pairs held: what was seen once is dropped when there are more
+SMOOTHING = 0.75  # of the contexts' frequencies (Levy et al. 2015): rare ones are not all informative
+SPARE, ROUNDS = 16, 3  # of the randomized decomposition (Halko et al. 2011)
+
+
+@dataclass(slots=True)
+class CountedTable(Initializer):
+    """The table of words begins as the singular vectors of counted neighbours (Levy & Goldberg 2014; Levy et al. 2015).
+
+    X_w,(s,c) = sum over the places of w of 1 / distance to each c at most `window` tokens away on side s, left or right
+    Y_w,c = how often c stands 2, 4, 8 ... times `window` tokens away on either side, up to `far`
+    PPMI = max(0, log X_wc sum(X) / (X_w X_c^.75)), of Y too;  [PPMI_X, PPMI_Y] ~ U S V^T,  table = U S^`power`
+
+    The sides are columns apart, so that order is kept: near tokens say what kind of word w is, and those that are `far`
+    what it is about; 0 leaves them out. Columns of the table have mean 0, every row the length that drawn ones have,
+    whose place they take; tokens that the text lacks, such as [MASK], keep what was drawn. Of narrow tables (E < D) the
+    first E singular vectors. Pairs are counted in one pass over the shards, within a document, in bounded memory; the
+    table depends on text and fields alone and is kept beside the data.
+
+    [V, E]. O(tokens (window + log far)) to count, O(pairs E) a round of the randomized decomposition, four rounds.
+    """
+
+    option: ClassVar[str] = "counted"
+    reads_text: ClassVar[bool] = True
+    window: Count = 2
+    far: Natural = 16
+    power: Share = 0.5
+
+    def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
+        words = model.embed.words
+        if words is not None:
+            needed = f"{type(words).__name__} has no one table of words"
+            raise RecipeError(where, "CountedTable", needed, "use encoder.embed.words=None, or leave it out")
+
+    def begin(self, fresh: Fresh) -> list[str]:
+        layer = fresh.model.encoder.embed.words
+        assert isinstance(layer, WordsLayer)
+        if not fresh.corpora:
+            return ["no text to count in: the table of words begins at random"]
+        table = self.table(fresh.corpora, layer.width)
+        counted = torch.from_numpy(np.flatnonzero(table.any(1)))
+        with torch.no_grad():
+            layer.table.weight[counted] = torch.from_numpy(table)[counted] * fresh.deviation
+        return [f"{len(counted):,} of {layer.vocab:,} tokens begin as what was counted of their neighbours"]
+
+    def table(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
+        """[V, width], rows of length sqrt(width), or 0 where a token does not occur; read where it was kept before."""
+        key = json.dumps([to_dict(self), width, [(text.fingerprint, weight) for text, weight in corpora]])
+        file = corpora[0][0].directory / f"counted-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
+        kept = _read(file, (corpora[0][0].vocab, width))
+        if kept is not None:
+            return kept
+        table = _standardise(self._vectors(corpora, width))
+        try:
+            with atomic_io.file(file) as new:
+                save_file({"table": table}, new)
+        except OSError:
+            pass  # data that nobody may write to: counted again next time
+        return table
+
+    def _vectors(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
+        """U S^power, as many columns as asked for."""
+        vocab = corpora[0][0].vocab
+        keys, counts = count_pairs(corpora, range(1, self.window + 1))
+        left, right = keys // vocab, keys % vocab
+        # Of each token those before it, then those after it, then those further away.
+        rows, columns = np.concatenate([right, left]), np.concatenate([left, right + vocab])
+        values = _ppmi(rows, columns, np.concatenate([counts, counts]), 2 * vocab)
+        distances = [self.window << n for n in range(1, 32) if self.window << n <= self.far]
+        if distances:
+            keys, counts = count_pairs(corpora, distances)
+            here, there = np.concatenate([keys // vocab, keys % vocab]), np.concatenate([keys % vocab, keys // vocab])
+            rows, columns = np.concatenate([rows, here]), np.concatenate([columns, there + 2 * vocab])
+            values = np.concatenate([values, _ppmi(here, there, np.concatenate([counts, counts]), vocab)])
+        kept = values > 0
+        u, s = _decompose(_sparse(rows[kept], columns[kept], values[kept], (vocab, 3 * vocab)), min(width, vocab))
+        occur = np.unique(rows[kept])
+        vectors = np.zeros((vocab, width), np.float32)
+        vectors[occur, : len(s)] = (u * s**self.power).numpy()[occur]
+        return vectors
+
+
+def count_pairs(corpora: Sequence[tuple[Corpus, float]], distances: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """left V + right of each pair of tokens so far apart in a document, rising, and its sum of 1 / distance.
+
+    Texts count as they are mixed. Where more different pairs than `PAIRS` occur, those seen once are dropped meanwhile.
+    """
+    total = sum(weight for _, weight in corpora)
+    size = sum(len(text) for text, _ in corpora)
+    keys, counts = np.zeros(0, np.int64), np.zeros(0, np.float64)
+    for text, weight in corpora:
+        share = weight / total * size / max(len(text), 1)
+        for piece in _pieces(text, distances):
+            keys, counts = _add(keys, counts, *piece, share)
+    return keys, counts
+
+
+def _pieces(text: Corpus, distances: Sequence[int]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pairs of a piece of the text with the weight of each: pairs that begin in it."""
+    ends = text.sentences[text.documents[1:]]
+    for begin in range(0, len(text), PIECE):
+        end = min(begin + PIECE, len(text))
+        until = min(end + max(distances), len(text))
+        tokens = text.take(np.array([begin]), np.array([until])).tokens.astype(np.int64)
+        document = np.searchsorted(ends, np.arange(begin, until), side="right")
+        for distance in distances:
+            stop = min(end - begin, len(tokens) - distance)
+            if stop > 0:
+                same = document[:stop] == document[distance : distance + stop]
+                pairs = (tokens[:stop] * text.vocab + tokens[distance : distance + stop])[same]
+                keys, counts = np.unique(pairs, return_counts=True)
+                yield keys, counts / distance
+
+
+def _add(
+    keys: np.ndarray, counts: np.ndarray, more: np.ndarray, added: np.ndarray, share: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Two rising lists of pairs as one."""
+    both = np.concatenate([keys, more])
+    order = np.argsort(both, kind="stable")
+    both, sums = both[order], np.concatenate([counts, added * share])[order]
+    firsts = np.flatnonzero(np.concatenate([[True], both[1:] != both[:-1]])) if len(both) else np.zeros(0, np.int64)
+    keys, counts = both[firsts], np.add.reduceat(sums, firsts) if len(firsts) else sums
+    if len(keys) > PAIRS:
+        kept = counts > share
+        keys, counts = keys[kept], counts[kept]
+    return keys, counts
+
+
+def _ppmi(rows: np.ndarray, columns: np.ndarray, counts: np.ndarray, contexts: int) -> np.ndarray:
+    """Positive pointwise mutual information of each pair."""
+    of_row = np.bincount(rows, counts)
+    of_column = np.bincount(columns, counts, contexts) ** SMOOTHING
+    chance = of_row[rows] * (of_column / of_column.sum())[columns]
+    return np.maximum(np.log(counts / chance), 0.0).astype(np.float32)
+
+
+def _sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix of entries that are each given once."""
+    places, entries = torch.from_numpy(np.stack([rows, columns])), torch.from_numpy(values)
+    return torch.sparse_coo_tensor(places, entries, shape, check_invariants=False).coalesce()
+
+
+def _decompose(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
+    """The first left singular vectors and singular values, by a randomized range finder (Halko et al. 2011, 4.4).
+
+    The sign of each vector is such that its largest entry is positive: nothing else of it is left to chance.
+    """
+    generator = torch.Generator().manual_seed(0)
+    turned = matrix.t().coalesce()
+    basis = matrix @ torch.randn(matrix.shape[1], min(rank + SPARE, *matrix.shape), generator=generator)
+    for _ in range(ROUNDS):
+        basis = matrix @ torch.linalg.qr(turned @ torch.linalg.qr(basis)[0])[0]
+    basis = torch.linalg.qr(basis)[0]
+    u, s, _ = torch.linalg.svd((turned @ basis).t(), full_matrices=False)
+    rank = min(rank, int((s > s[0] * 1e-5).sum()))  # what is beyond is rounding
+    u, s = (basis @ u)[:, :rank], s[:rank]
+    return u * u.gather(0, u.abs().argmax(0, keepdim=True)).sign(), s
+
+
+def _standardise(vectors: np.ndarray) -> np.ndarray:
+    """Columns with mean 0 over the tokens that occur, whose rows are then sqrt(width) long: entries of deviation 1."""
+    occur = vectors.any(1)
+    vectors[occur] -= vectors[occur].mean(0)
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors * np.sqrt(vectors.shape[1], dtype=np.float32) / np.where(norms > 0, norms, 1)
+
+
+def _read(file: Path, shape: tuple[int, int]) -> np.ndarray | None:
+    """A table that was kept, if it is one."""
+    try:
+        table = load_file(file)["table"]
+    except (OSError, SafetensorError, KeyError):
+        return None
+    return table if table.shape == shape and np.isfinite(table).all() else None

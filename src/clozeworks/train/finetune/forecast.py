@@ -1,0 +1,69 @@
+"""What a fine-tuning run would take, before any of it is done: memory by shapes alone, time by a few steps."""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+
+from clozeworks.data.batches.labelled import make_batch, order
+from clozeworks.optim.parameter_groups import build_optimizer
+from clozeworks.recipe import build
+from clozeworks.train.finetune.batches import predict_words, steps_an_epoch
+from clozeworks.train.finetune.memory import choose_micro_tokens, largest_step, measure_finetuning
+from clozeworks.train.finetune.plan import Plan
+from clozeworks.train.loop import Policy
+from clozeworks.train.pretrain import choose_precision
+from clozeworks.train.resources import memory_check
+from clozeworks.train.resources.dry_run import measure_step
+
+FORWARD = 1 / 3  # of the time of both passes, which an evaluation takes for a token
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneForecast:
+    """Tokens, time and memory of a fine-tuning run, all of its seeds, without --continue-pretraining."""
+
+    tokens: int
+    seconds: float
+    tokens_per_second: float
+    parameters: int
+    micro_tokens: int | None  # of a piece of a step, where gradients are accumulated
+    memory_bytes: int
+    memory_free_bytes: int | None
+
+
+def forecast_finetuning(plan: Plan, device: str = "auto") -> tuple[FinetuneForecast, list[str]]:
+    """A few pieces of one step are computed and timed; nothing is written. With it comes what a run would say of its
+    memory."""
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    recipe, rows, notes = copy.deepcopy(plan.recipe), plan.examples, list[str]()
+    tune, train = recipe.finetune, recipe.train
+    assert tune is not None
+    if any("labels" in loss.needs.reads for loss in recipe.objective.losses):
+        rows = copy.deepcopy(rows)
+        predict_words(rows)
+    if train.micro_tokens is None:
+        notes = choose_micro_tokens(recipe, rows, device)
+    cost = measure_finetuning(recipe, largest_step(rows, recipe))
+    room = memory_check.free_bytes(cost, device)
+    model = build(recipe).to(device)
+    optimizer = build_optimizer(model, train.optimizer, train.learning_rate)
+    chosen = order(len(rows), train.seed, 0)[: tune.batch_size]
+    batch = make_batch(rows, chosen, recipe.reading, plan.tokenizer.filler, train.micro_tokens)[0]
+    (piece, update), _ = measure_step(
+        model, optimizer, batch.to(device), Policy(precision=choose_precision(recipe, device))
+    )
+    epochs = train.steps / steps_an_epoch(len(rows), tune.batch_size)
+    tokens = round(epochs * int(rows.lengths.sum()))
+    evaluated = 0 if plan.dev is None else train.steps // train.evaluate_every * tokens / epochs * len(plan.dev)
+    each = piece / batch.read
+    seconds = each * (tokens + FORWARD * evaluated / len(plan.train)) + update * train.steps
+    return FinetuneForecast(
+        tokens=plan.options.seeds * tokens,
+        seconds=plan.options.seeds * seconds,
+        tokens_per_second=1 / each,
+        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        micro_tokens=train.micro_tokens,
+        memory_bytes=room.need,
+        memory_free_bytes=None if room.free is None else room.free + room.held,
+    ), notes

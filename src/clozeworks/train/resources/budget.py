@@ -1,0 +1,70 @@
+"""A run that fits a budget of processor time: how large a model, and how many steps."""
+
+import dataclasses
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from clozeworks.core.errors import InputError
+from clozeworks.exchange import files
+from clozeworks.recipe import Recipe, begin, build
+from clozeworks.recipes import recipe as named
+from clozeworks.train.listing import RECIPE
+from clozeworks.train.pretrain import StrPath, fit_to_data, open_data
+from clozeworks.train.resources.dry_run import forecast
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+# CPU seconds up to which each size is best at equal cost (docs/learning.md), and tokens that it should have at least to
+# learn from: read more than a few times, a text teaches a larger model nothing new.
+SIZES = (("cloze_tiny", 300, 0), ("cloze_mini", 2 * 3600, 1_000_000), ("cloze_small", 10 * 3600, 10_000_000))
+LARGEST = ("cloze_base", 50_000_000)
+TRIED = 50  # steps are planned from a measurement, so they are a round number
+SPENT = 0.95  # of the budget on steps; the rest is for evaluations and checkpoints
+
+
+def read_budget(text: str) -> float:
+    """CPU seconds of '90s', '10m', '2h' or '1d'."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
+    if match is None or not float(match[1]):
+        raise InputError("--budget", text or "nothing", "a number with s, m, h or d is needed", "for example 10m")
+    return float(match[1]) * UNITS[match[2]]
+
+
+def choose_size(cpu_seconds: float, tokens: int) -> str:
+    """The recipe that learns most of so much text in so much processor time."""
+    chosen = SIZES[0][0]
+    for (name, most, _), (_, least) in zip(SIZES, [(n, t) for n, _, t in SIZES[1:]] + [LARGEST], strict=True):
+        chosen = name
+        if cpu_seconds <= most or tokens < least:
+            return chosen
+    return LARGEST[0]
+
+
+def fit_to_budget(
+    recipe: Recipe | None, data: Sequence[tuple[StrPath, float]], budget: str, run: StrPath | None, device: str
+) -> tuple[Recipe, list[str]]:
+    """The recipe, or of our own the one that suits, with as many steps as the budget has time for; and what to report.
+
+    Processor seconds count, those of counting words included. A run that was begun keeps what was chosen for it.
+    """
+    seconds = read_budget(budget)
+    if run is not None and (Path(run) / RECIPE).exists():
+        return files.read_recipe(Path(run) / RECIPE), []
+    corpora, tokenizer = open_data(data, "size")
+    tokens = sum(len(corpus) for corpus, _ in corpora)
+    recipe = recipe or named(choose_size(seconds, tokens))
+    fitted = fit_to_data(recipe, tokenizer)
+    clock = time.process_time()
+    begin(fitted, build(fitted), corpora)  # what is counted is kept beside the data
+    counted = time.process_time() - clock
+    cost = forecast(recipe, data, device=device)
+    each = cost.cpu_seconds / cost.steps
+    steps = int((seconds - counted) * SPENT / each) // TRIED * TRIED
+    if steps < TRIED:
+        needed = f"a step takes {each:.2g} CPU seconds, and {TRIED} of them are the least"
+        raise InputError("--budget", budget, needed, f"use at least {TRIED * each / SPENT + counted:.0f}s")
+    recipe.train = dataclasses.replace(recipe.train, steps=steps, evaluate_every=max(steps // 6, 1))
+    return recipe, [
+        f"{recipe.name}, {steps:,} steps of {1000 * each:.0f} CPU ms: what {budget} of CPU time have room for"
+    ]

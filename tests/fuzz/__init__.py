@@ -1,0 +1,1 @@
+"""Random cases: compositions of parts, and inputs of commands."""
