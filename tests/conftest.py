@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 
 # How long an example takes says how busy the machine is, not whether the code is right. The same examples every
-# time, so that a change is refused for what it changed; others are drawn by make test ARGS="--hypothesis-profile fresh".
+# time, so that a change is refused for what it changed; others are drawn by
+# make test ARGS="--hypothesis-profile fresh".
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("fresh"), derandomize=True)
 settings.load_profile("same")
