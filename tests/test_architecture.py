@@ -207,6 +207,7 @@ AWAITED = {
     "Relations",
     "Shaw",
     "SlantedTriangular",
+    "WarmupStableDecay",
     "Within",
 }
 

@@ -10,7 +10,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import RecipeError
 from clozeworks.optim.learning_rate import learning_rate, warmup_steps
 from clozeworks.optim.schedules import Schedule, Word
-from clozeworks.optim.settings import Polynomial, SlantedTriangular, Train
+from clozeworks.optim.settings import Polynomial, SlantedTriangular, Train, WarmupStableDecay
 from clozeworks.recipes import recipe
 
 EVERY: list[Word | Schedule] = [
@@ -22,6 +22,8 @@ EVERY: list[Word | Schedule] = [
     Polynomial(),
     Polynomial(power=2.0, end=0.1),
     SlantedTriangular(),
+    WarmupStableDecay(),
+    WarmupStableDecay(decay=0.5),
 ]
 
 
@@ -125,6 +127,16 @@ def test_slanted_triangle_is_that_of_the_paper():
     assert learning_rate(200, train) == pytest.approx(0.01 / 32)
 
 
+def test_stable_until_the_decay_then_down_by_a_root():
+    train = Train(steps=100, learning_rate=1.0, warmup=10, schedule=WarmupStableDecay(decay=0.2))
+    assert [learning_rate(step, train) for step in (5, 10, 50, 80)] == pytest.approx([0.5, 1.0, 1.0, 1.0])
+    assert [learning_rate(step, train) for step in (81, 100)] == pytest.approx(
+        [1 - (1 / 21) ** 0.5, 1 - (20 / 21) ** 0.5]
+    )
+    longer = Train(steps=200, learning_rate=1.0, warmup=10, schedule=WarmupStableDecay(decay=0.2))
+    assert [learning_rate(n, longer) for n in range(1, 81)] == [learning_rate(n, train) for n in range(1, 81)]
+
+
 @given(st.integers(1, 500), st.floats(0.01, 0.99), st.floats(1, 100))
 def test_slanted_triangle_ends_at_its_ratio_wherever_the_cut_falls(steps: int, cut: float, ratio: float):
     train = Train(steps=steps, learning_rate=1.0, schedule=SlantedTriangular(cut, ratio))
@@ -170,7 +182,7 @@ def test_a_part_of_the_recipe(schedule: Word | Schedule):
         ("Polynomial(end=2)", r"schedule\.end = 2: a number in \[0, 1\] is needed"),
         ("SlantedTriangular(cut=1)", r"schedule\.cut = 1: a number in \(0, 1\) is needed"),
         ("SlantedTriangular(ratio=0.5)", r"schedule\.ratio = 0\.5: 1 or more is needed; 32 is usual$"),
-        ("Slanted", r"choose one of Polynomial, SlantedTriangular$"),
+        ("Slanted", r"choose one of Polynomial, SlantedTriangular, WarmupStableDecay$"),
         (
             "zigzag",
             r"'linear' or 'cosine' or 'inverse_sqrt' or 'constant' or 'warmup_linear' or 'noam' or Schedule is needed",

@@ -70,9 +70,10 @@ def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[
         sides = encoder.recipe.decoder is not None
         counts = target_counts(training, encoder.vocabulary().size) if sides else training.unigram()
         figures |= unigram_baseline(counts, np.concatenate(labels))
-    if "next_token" in figures and encoder.tokenizer is not None:
+    loss = figures.get("next_token", figures.get("masked_lm"))
+    if loss is not None and encoder.tokenizer is not None:  # per character: comparable between tokenizers
         characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
-        figures["bits_per_character"] = figures["next_token"] * figures["count"] / math.log(2) / characters
+        figures["bits_per_character"] = loss * figures["count"] / math.log(2) / max(characters, 1)
     streams = getattr(
         heldout.fewer_streams(encoder.recipe.objective.segments, int(text.sentences[-1])), "streams", None
     )

@@ -38,6 +38,25 @@ class Polynomial(Schedule):
 
 
 @dataclass(slots=True)
+class WarmupStableDecay(Schedule):
+    """The peak rate until the last `decay` of the steps, then down to 0 (WSD: Hu et al. 2024; Hägele et al. 2024).
+
+    1 - sqrt((t - S) / (T - S + 1)) from S = max(T - floor(decay T), P) on
+
+    A run that is stopped before S can be continued with more steps as if these had been planned.
+    """
+
+    decay: Part = 0.2
+
+    def share(self, step: int, warmup: int, steps: int) -> float:
+        peak = max(warmup, 1)
+        stable = max(steps - math.floor(self.decay * steps), peak)
+        if step <= stable:
+            return min(step / peak, 1.0)
+        return 1 - math.sqrt((step - stable) / (steps - stable + 1))
+
+
+@dataclass(slots=True)
 class SlantedTriangular(Schedule):
     """A short steep climb, a long fall, never below 1 / ratio of the peak (Howard & Ruder 2018, section 3.2).
 

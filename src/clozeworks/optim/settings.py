@@ -17,7 +17,7 @@ from clozeworks.optim.optimizers.lamb import Lamb
 from clozeworks.optim.optimizers.layer_rates import LayerRates
 from clozeworks.optim.optimizers.muon import Muon
 from clozeworks.optim.optimizers.optimizer import Optimizer
-from clozeworks.optim.schedules import Polynomial, Schedule, SlantedTriangular, Word
+from clozeworks.optim.schedules import Polynomial, Schedule, SlantedTriangular, WarmupStableDecay, Word
 
 __all__ = [
     "Adagrad",
@@ -34,6 +34,7 @@ __all__ = [
     "Polynomial",
     "SlantedTriangular",
     "Train",
+    "WarmupStableDecay",
 ]
 
 

@@ -74,6 +74,7 @@ FIGURES = {
         "accuracy": "掩码预测（MLM）准确率",
         "loss": "掩码预测（MLM）损失",
         "perplexity": "困惑度",
+        "bits": "每字符比特数",
         "pair": "句对准确率",
     },
 }

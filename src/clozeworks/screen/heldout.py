@@ -15,6 +15,7 @@ ENGLISH = {
     "accuracy": "masked accuracy",
     "loss": "masked loss",
     "perplexity": "perplexity",
+    "bits": "bits per character",
     "pair": "pair accuracy",
 }
 NEXT = {**ENGLISH, "accuracy": "next-token accuracy", "loss": "next-token loss"}
@@ -33,8 +34,8 @@ def show_heldout(console: Console, metrics: dict[str, Any], words: dict[str, str
         table.add_row(words["perplexity"], f"{metrics['perplexity']:,.1f}", f"{np.exp(loss):,.1f}")
     if "bits_per_character" in metrics:
         bits = metrics["bits_per_character"]
-        alone = bits * metrics["unigram_loss"] / metrics["next_token"]
-        table.add_row("bits per character", f"{bits:.3f}", f"{alone:.3f}")
+        alone = bits * metrics["unigram_loss"] / math.log(metrics["perplexity"])
+        table.add_row(words["bits"], f"{bits:.3f}", f"{alone:.3f}")
     if "pair_accuracy" in metrics:
         table.add_row(words["pair"], f"{metrics['pair_accuracy']:.1%}", f"{metrics['commoner_pair_accuracy']:.1%}")
     console.print(table)
