@@ -12,6 +12,7 @@ NAMES = {
     "pretrain": "our training step against the Trainer of transformers",
     "lm": "our steps of GPT and XLNet against transformers",
     "quality": "our held-out loss against that of the Trainer",
+    "learning": "what the same CPU seconds teach a small model, against the Trainer",
     "masking": "our masks against the collator of transformers",
     "prepare": "from raw text to tokens on disk, against datasets",
     "loader": "how long training waits for its data",
@@ -25,7 +26,7 @@ NAMES = {
 
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
-    "data": ("a text of its own", "prepare, quality or vectors"),
+    "data": ("a text of its own", "prepare, quality, learning or vectors"),
     "cells": ("no cells", "pretrain, lm, tune or vectors"),
     "judge": ("no scored words", "vectors"),
     "profile": ("no profile", "pretrain"),

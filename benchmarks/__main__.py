@@ -13,6 +13,7 @@ EPILOG = """examples:
   python -m benchmarks pretrain --quick
   python -m benchmarks pretrain --profile --only mini-8k base-512
   python -m benchmarks lm --only gpt
+  python -m benchmarks learning --data data
   python -m benchmarks prepare --data corpus.jsonl
   python -m benchmarks xl --plot xl.svg
   python -m benchmarks long --dropout 0.1
@@ -30,7 +31,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="pretrain: where our own time goes, by part")
     parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="pretrain, lm, tune, vectors: some cells")
-    parser.add_argument("--data", metavar="FILE", help="prepare, quality, vectors: your own text (default: embedded)")
+    parser.add_argument(
+        "--data", metavar="FILE", help="prepare, quality, learning, vectors: your own text (default: embedded)"
+    )
     parser.add_argument("--judge", nargs="+", default=[], metavar="FILE", help="vectors: similarity and analogy files")
     parser.add_argument("--plot", metavar="FILE", help="xl, long: draw a plot, too: .svg, .png or .pdf")
     parser.add_argument("--dropout", type=float, metavar="RATE", help="long: dropout on every side (default: 0)")
