@@ -406,10 +406,10 @@ def test_what_no_class_has_is_refused(tmp_path: Path):
 def test_the_refusal_of_a_mean_says_which_head_there_is(name: str, tmp_path: Path):
     with pytest.raises(RecipeError, match="--to sentence-transformers writes the encoder alone") as error:
         save(tuned(name, summary=Summary("mean", None)), tmp_path / "hf", format="hf")
-    found = re.search(r"--set 'task.summary=(Summary\(.*?\))'", str(error.value))
-    assert found is not None
+    advised = re.search(r"--set 'task.summary=(Summary\(.*?\))'", str(error.value))
+    assert advised is not None
     task = Classify()
-    spec.set_path(task, "summary", found[1])
+    spec.set_path(task, "summary", advised[1])
     save(tuned(name, summary=task.summary), tmp_path / "hf", format="hf")
 
 

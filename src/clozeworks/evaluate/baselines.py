@@ -49,9 +49,9 @@ def measure_folds(task: Task, folds: Iterable[tuple[Table, Table]]) -> Baselines
         if (labels := task.single_labels(train)) is None:
             return Baselines()
         majority = min(counts := Counter(labels), key=lambda label: (-counts[label], label))
-        told, said = _predict_counting(task, train, test)
-        predicted.append({"majority": [majority] * len(test), **told})
-        rows, notes = rows + test.rows, notes + said
+        by_counting, more = _predict_counting(task, train, test)
+        predicted.append({"majority": [majority] * len(test), **by_counting})
+        rows, notes = rows + test.rows, notes + more
     names = [name for name in predicted[0] if all(name in fold for fold in predicted)]
     whole = Table("rows", rows)
     metrics = {name: _score(task, [label for fold in predicted for label in fold[name]], whole) for name in names}
@@ -64,12 +64,12 @@ def _predict_counting(task: Task, train: Table, test: Table) -> tuple[dict[str, 
         return {}, ["to compare with TF-IDF and logistic regression: pip install 'clozeworks[sklearn]'"]
     length = sum(map(len, _texts(task, train))) / len(train)
     some = fewer(train, min(ROWS, round(TOTAL / max(length, 1))))
-    labels, told = task.single_labels(some) or [], {}
+    labels, predictions = task.single_labels(some) or [], {}
     for unit in GRAMS:
         predicted = predict_tfidf(unit, _texts(task, some), labels, _texts(task, test))
         if predicted is not None:
-            told[f"tfidf_{unit}"] = predicted
-    return told, [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
+            predictions[f"tfidf_{unit}"] = predicted
+    return predictions, [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
 
 
 def predict_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str]) -> list[str] | None:

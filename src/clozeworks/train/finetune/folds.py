@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from clozeworks.data.tables.table import Table
@@ -38,9 +39,5 @@ def answer_fold(tuned: TextEncoder, table: Table) -> list[dict[str, Any]]:
 
 def score_folds(plan: Plan, answers: Sequence[list[dict[str, Any]]]) -> Examination:
     """The task's metrics over the answers of all folds together."""
-    of_row = {
-        at: answer
-        for rows, told in zip(plan.folds, answers, strict=True)
-        for at, answer in zip(rows, told, strict=True)
-    }
+    of_row = dict(zip(chain.from_iterable(plan.folds), chain.from_iterable(answers), strict=True))
     return score_answers(plan.task, [of_row[at] for at in range(len(plan.train))], plan.train)
