@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from clozeworks.core.errors import InputError, suggest
 
-FEW = 1000  # rows, below which all are learned from: a tenth of them would measure little (LOG.md)
+FEW = 1000  # rows, below which all are learned from: a tenth of them would measure little
 SHARE = 0.1  # of more rows that is put aside
 DISCRIMINATIVE = 1 / 2.6  # of layers that begin to learn one after another (Howard & Ruder 2018, 3.2)
 Features = Literal["last", "sum", "concat", "mix"]
