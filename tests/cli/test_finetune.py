@@ -57,15 +57,51 @@ def test_it_learns_says_so_and_leaves_a_model(road: Path, files: Path, tmp_path:
 
 
 def test_without_dev_rows_are_put_aside(road: Path, files: Path, tmp_path: Path, capsys):
-    report = facts(capsys, *command(road, files, tmp_path / "run", "--dry-run", dev=False))
+    aside = ["--dry-run", "--dev-share", "0.1"]
+    report = facts(capsys, *command(road, files, tmp_path / "run", *aside, dev=False))
     assert sum(report["rows"].values()) == 48
     assert 3 <= report["rows"]["dev"] <= 7
     assert report["memory_bytes"] > 0 < report["seconds"]
-    assert main(command(road, files, tmp_path / "run", "--dry-run", dev=False)) == 0
+    assert main(command(road, files, tmp_path / "run", *aside, dev=False)) == 0
     out = capsys.readouterr().out
     assert "put aside" in out
     assert "measured here just now" in out
     assert not (tmp_path / "run").exists()
+
+
+def test_few_rows_without_dev_are_all_learned_from(road: Path, files: Path, tmp_path: Path, capsys):
+    words = command(road, files, tmp_path / "run", "--epochs", "1", dev=False)
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "48 to learn from" in out
+    assert "to measure on" not in out
+    assert "--folds 5 estimates, --dev FILE measures" in " ".join(out.split())
+    report = facts(capsys, *words)
+    assert (report["rows"], report["finished"], report["baselines"]) == ({"train": 48}, True, {})
+    assert "accuracy" not in report
+    assert "folds" not in report
+
+
+def test_folds_measure_the_model_and_what_counts_words(road: Path, files: Path, tmp_path: Path, capsys):
+    words = command(road, files, tmp_path / "run", "--folds", "3", dev=False)
+    single, triple = (
+        facts(capsys, *command(road, files, tmp_path / "run", *more, "--dry-run", dev=False))
+        for more in ([], ["--folds", "3"])
+    )
+    assert triple["tokens"] == 3 * single["tokens"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "48 to learn from, measured in 3 folds" in out
+    assert "48 rows, each by the one of 3 models that did not learn from it" in " ".join(out.split())
+    report = facts(capsys, *words)
+    assert (report["folds"], report["rows"], report["finished"]) == (3, {"train": 48}, True)
+    assert report["accuracy"] >= 0.7
+    low, high = report["intervals"]["accuracy"]
+    assert low <= report["accuracy"] <= high
+    assert report["baselines"].keys() == {"majority", "tfidf_words", "tfidf_characters"}
+    assert "together with --dev" in refused(capsys, *command(road, files, tmp_path / "run", "--folds", "3"))
+    listed = [run["path"] for run in facts(capsys, "runs", tmp_path)["runs"]]
+    assert listed == [str(tmp_path / "run")]
 
 
 def test_another_recipe_is_refused_and_columns_are_named(road: Path, files: Path, tmp_path: Path, capsys):

@@ -6,7 +6,7 @@ import pytest
 
 from clozeworks.data.tables.table import Table
 from clozeworks.evaluate import baselines
-from clozeworks.evaluate.baselines import measure_baselines
+from clozeworks.evaluate.baselines import measure_baselines, measure_folds
 from clozeworks.tasks.classify import Classify
 from clozeworks.tasks.pair import Pair
 from tests.labelled import rows
@@ -73,3 +73,18 @@ def test_without_scikit_learn_a_line_says_how_to_get_it(monkeypatch):
     assert measured.metrics.keys() == {"majority"}
     assert "clozeworks[sklearn]" in measured.notes[0]
     assert importlib.util.find_spec("sklearn") is not None
+
+
+def test_folds_are_scored_together():
+    whole = table(rows(40))
+    parts = [[*range(0, 40, 2)], [*range(1, 40, 2)]]
+    folds = [(whole.some(other), whole.some(part)) for part, other in (parts, parts[::-1])]
+    measured = measure_folds(TASK, folds)
+    right = 0
+    for train, test in folds:
+        labels = [row["label"] for row in train.rows]
+        most = max(sorted(set(labels)), key=labels.count)
+        right += sum(row["label"] == most for row in test.rows)
+    assert measured.metrics["majority"] == right / 40
+    each = [measure_baselines(TASK, *fold).metrics["tfidf_words"] for fold in folds]
+    assert measured.metrics["tfidf_words"] == pytest.approx(sum(each) / 2)

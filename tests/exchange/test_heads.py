@@ -1,6 +1,7 @@
 """Classes with the head of a task, both ways, on random weights: the same scores, the same loss, the same labels."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -399,6 +400,17 @@ def test_what_no_class_has_is_refused(tmp_path: Path):
         assert not (tmp_path / "hf").exists()
     with pytest.raises(RecipeError, match="Hugging Face has no class with a task of this family"):
         save(tuned("transformer_xl_mini"), tmp_path / "hf", format="hf")
+
+
+@pytest.mark.parametrize("name", ["bert_tiny", "roberta_mini", "distilbert_mini", "xlnet_mini", "reformer_mini"])
+def test_the_refusal_of_a_mean_says_which_head_there_is(name: str, tmp_path: Path):
+    with pytest.raises(RecipeError, match="--to sentence-transformers writes the encoder alone") as error:
+        save(tuned(name, summary=Summary("mean", None)), tmp_path / "hf", format="hf")
+    advised = re.search(r"--set 'task.summary=(Summary\(.*?\))'", str(error.value))
+    assert advised is not None
+    task = Classify()
+    spec.set_path(task, "summary", advised[1])
+    save(tuned(name, summary=task.summary), tmp_path / "hf", format="hf")
 
 
 def test_a_head_that_no_class_says_is_told_not_loaded(tmp_path: Path):

@@ -253,6 +253,7 @@ def test_all_three_stages(encoder: TextEncoder, tmp_path: Path):
         continue_pretraining=2,
         epochs=5,
         max_length=32,
+        dev_share=0.1,
         progress=False,
     )
     assert tuned.finished

@@ -60,20 +60,33 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     labelling: named entity recognition, part-of-speech tagging), qa (extractive question answering), choice (multiple
     choice), seq2seq (translation, summarization), embed (sentence embedding with a bi-encoder). Reads JSON lines, JSON
     (also SQuAD's), .csv, .tsv, CoNLL, .conllu, .parquet, .arrow and .feather files, plain or compressed (.gz .xz .bz2
-    .zst); docs/labelled_data.md says which columns a task needs. Without --dev a tenth of the rows is held out.
-    Interrupted? The same command resumes and ends with the same weights.
+    .zst); docs/labelled_data.md says which columns a task needs. Without --dev a
+    tenth of the rows is held out; of fewer than 1,000 nothing is, all are learned from, and --folds 5 estimates the
+    metrics by cross-validation. Interrupted? The same command resumes and ends with the same weights.
 
     clozeworks finetune classify --model run --train train.jsonl --dev dev.jsonl --out task
     clozeworks finetune tag --model HF_DIR --train train.conll --out ner --learning-rate 3e-5 --epochs 5
     clozeworks finetune classify --model HF_DIR --train train.csv --columns text=review label=stars --out task
     clozeworks finetune classify --model run --train train.jsonl --out task --freeze --features concat
+    clozeworks finetune classify --model HF_DIR --train few.csv --out task --folds 5
     clozeworks finetune pair --model run --train train.jsonl --out task --continue-pretraining 500 --seeds 3
     """
 
     task: str = argument("TASK", ", ".join(TASKS), type=one_of(*TASKS, advice=suggest_task))
     model: str = option(f"the model to fine-tune: {MODEL}", required=True, metavar="M")
     train: str = option("labelled rows to train on", required=True, metavar="FILE")
-    dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="a tenth of --train")
+    dev: str | None = option("labelled rows to evaluate on", metavar="FILE", otherwise="see --dev-share")
+    dev_share: float | None = option(
+        "share of --train to put aside and evaluate on, such as 0.1",
+        type=number,
+        metavar="X",
+        otherwise="0.1; 0 for fewer than 1,000 rows, unless --seeds or --patience choose by them",
+    )
+    folds: int | None = integer(
+        "K-fold cross-validation for the metrics: K models more; that of RUN learns from all rows",
+        least=2,
+        metavar="K",
+    )
     out: str | None = option("the run directory, a model directory in the end", metavar="RUN")
     epochs: int | None = integer("passes over the training rows", otherwise="3, more for few rows")
     learning_rate: float | None = option(
@@ -186,6 +199,7 @@ def show_plan(console: Console, plan: Plan) -> None:
     epochs = "1 epoch" if tune.epochs == 1 else f"{tune.epochs} epochs"
     begin = "fresh weights" if plan.options.from_scratch else plan.encoder.recipe.name
     held = f", {len(plan.dev):,} to measure on" if plan.dev else ""
+    held += f", measured in {len(plan.folds)} folds" if plan.folds else ""
     rows = [("rows", f"{len(plan.train):,} to learn from{held}")]
     rows.append(("columns", ", ".join(f"{name} = {column}" for name, column in plan.columns.items())))
     if counts := balance(plan.train).counts:
@@ -256,8 +270,11 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 def compare(plan: Plan, done: FinetuneResult) -> Baselines | None:
     """What needs no model at all, on the same rows, beside a finished classifier; none for other tasks."""
-    from clozeworks.evaluate.baselines import measure_baselines
+    from clozeworks.evaluate.baselines import measure_baselines, measure_folds
+    from clozeworks.train.finetune.folds import divide_folds
 
+    if done.finished and plan.folds:
+        return measure_folds(plan.task, divide_folds(plan))
     if not done.finished or plan.dev is None:
         return None
     return measure_baselines(plan.task, plan.train, plan.dev)
@@ -268,6 +285,7 @@ def result_as_json(options: Options, plan: Plan, done: FinetuneResult, beside: B
     seeds = [{"seed": seed, **metrics} for seed, metrics in done.seeds.items()]
     more = {"seeds": seeds, "mean": done.mean, "spread": done.spread}
     place = {"model": options.model, "run": str(done.out), "finished": done.finished}
+    more |= {"folds": done.folds} if done.folds else {}
     metrics = {**done.metrics, "intervals": done.intervals}
     notes = [*done.notes, *(beside.notes if beside else [])]
     return {**as_json(plan), **place, **metrics, **more, "baselines": beside.metrics if beside else {}, "notes": notes}
@@ -282,6 +300,9 @@ def report(console: Console, options: Options, done: FinetuneResult, beside: Bas
         console.print("stopped; run the same command again to resume")
         return
     rows = []
+    if done.folds:
+        others = f"each by the one of {done.folds} models that did not learn from it"
+        rows.append(("measured", f"{done.rows['train']:,} rows, {others}"))
     for name, value in done.metrics.items():
         low, high = done.intervals[name]
         rows.append((name.replace("_", " "), f"{value:.4f}   95 % of resampled rows: {low:.4f} to {high:.4f}"))

@@ -2,18 +2,19 @@
 
 A classifier that does not beat them has learned nothing that counting words would not tell. Weights are TF-IDF with
 sublinear term frequencies; C is chosen by cross-validation on training rows; rows to evaluate on are scored, no more.
+Beside a model that is cross-validated, they learn from the same rows of each fold and are scored on all folds together.
 """
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
 from clozeworks.core.characters import is_han
 from clozeworks.data.tables import fewer
-from clozeworks.data.tables.table import Table
+from clozeworks.data.tables.table import Row, Table
 from clozeworks.tasks.task import Task
 
 ROWS, TOTAL = 20_000, 2_000_000  # rows and characters that TF-IDF learns from, about and at most
@@ -38,21 +39,37 @@ class Baselines:
 
 def measure_baselines(task: Task, train: Table, test: Table) -> Baselines:
     """Of texts with one label each, pairs of texts joined; for tasks of any other kind there are none."""
-    labels = task.single_labels(train)
-    if labels is None:
-        return Baselines()
-    majority = min(counts := Counter(labels), key=lambda label: (-counts[label], label))
-    metrics = {"majority": _score(task, [majority] * len(test), test)}
+    return measure_folds(task, [(train, test)])
+
+
+def measure_folds(task: Task, folds: Iterable[tuple[Table, Table]]) -> Baselines:
+    """The same over folds, each the rows to learn from and those to predict: all of these are scored together."""
+    rows, predicted, notes = list[Row](), list[dict[str, list[str]]](), list[str]()
+    for train, test in folds:
+        if (labels := task.single_labels(train)) is None:
+            return Baselines()
+        majority = min(counts := Counter(labels), key=lambda label: (-counts[label], label))
+        by_counting, more = _predict_counting(task, train, test)
+        predicted.append({"majority": [majority] * len(test), **by_counting})
+        rows, notes = rows + test.rows, notes + more
+    names = [name for name in predicted[0] if all(name in fold for fold in predicted)]
+    whole = Table("rows", rows)
+    metrics = {name: _score(task, [label for fold in predicted for label in fold[name]], whole) for name in names}
+    return Baselines(metrics, list(dict.fromkeys(notes)))
+
+
+def _predict_counting(task: Task, train: Table, test: Table) -> tuple[dict[str, list[str]], list[str]]:
+    """What TF-IDF with logistic regression predicts, and what to say of it."""
     if find_spec("sklearn") is None:
-        return Baselines(metrics, ["to compare with TF-IDF and logistic regression: pip install 'clozeworks[sklearn]'"])
+        return {}, ["to compare with TF-IDF and logistic regression: pip install 'clozeworks[sklearn]'"]
     length = sum(map(len, _texts(task, train))) / len(train)
     some = fewer(train, min(ROWS, round(TOTAL / max(length, 1))))
+    labels, predictions = task.single_labels(some) or [], {}
     for unit in GRAMS:
-        predicted = predict_tfidf(unit, _texts(task, some), task.single_labels(some) or [], _texts(task, test))
+        predicted = predict_tfidf(unit, _texts(task, some), labels, _texts(task, test))
         if predicted is not None:
-            metrics[f"tfidf_{unit}"] = _score(task, predicted, test)
-    notes = [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
-    return Baselines(metrics, notes)
+            predictions[f"tfidf_{unit}"] = predicted
+    return predictions, [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
 
 
 def predict_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str]) -> list[str] | None:

@@ -26,6 +26,13 @@ class Examination:
 
 def examine(model: Model, task: Task, table: Table, tokenizer: Tokenizer, kind: Kind, seed: int = 0) -> Examination:
     answers, loss = predict_records(model, task, table, tokenizer, kind, truth=True)
+    return score_answers(task, answers, table, loss, seed)
+
+
+def score_answers(
+    task: Task, answers: list[dict[str, Any]], table: Table, loss: float | None = None, seed: int = 0
+) -> Examination:
+    """Figures and intervals of answers that are there already."""
 
     def score(rows: np.ndarray) -> dict[str, float]:
         return task.score([answers[row] for row in rows], table.some(rows.tolist()))

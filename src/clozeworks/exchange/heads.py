@@ -9,6 +9,7 @@ from torch import Tensor
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError, RecipeError
+from clozeworks.exchange.config_table import OWN_FORMAT
 from clozeworks.model import Pooler
 from clozeworks.recipe import Recipe
 from clozeworks.tasks.layer_selection import Reading
@@ -124,8 +125,8 @@ class Head:
         facts += [(not part, name, part) for name, part in parts.own.items()]
         for holds, name, value in facts:
             if not holds:
-                needed, todo = f"{self.name} has no such head", "keep the model in its own format"
-                raise RecipeError(f"{where}.{name}", value, needed, todo)
+                todo = f"{OWN_FORMAT}{self._advice(recipe) if name == 'summary' else ''}"
+                raise RecipeError(f"{where}.{name}", value, f"{self.name} has no such head", todo)
         config: dict[str, Any] = {"architectures": [self.name], OURS: {"task": spec.to_dict(task)}, **self.fixed}
         if self.rate is not None:
             config[self.rate] = parts.dropout if summary is None else summary.dropout
@@ -134,6 +135,13 @@ class Head:
             config["id2label"] = {str(number): label for number, label in enumerate(labels)}
             config["label2id"] = {label: number for number, label in enumerate(labels)}
         return config
+
+    def _advice(self, recipe: Recipe) -> str:
+        """How to come to a head that the class can hold; a layer of one's own becomes its pooler (`settle`)."""
+        wanted = self._summary({}, recipe)
+        asked = f"place={wanted.place}, dense={wanted.dense and 'own'}, activation={wanted.activation}"
+        asked = f"Summary({asked}, width={wanted.width})" if wanted.width else f"Summary({asked})"
+        return f", or fine-tune with --set 'task.summary={asked}'; --to sentence-transformers writes the encoder alone"
 
 
 def answers(name: str, rate: str | None = None, usual: float = 0.0) -> Head:

@@ -201,7 +201,7 @@ class SentenceEmbedding(Task):
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
         """spearman and pearson of cosines and scores; without scores mrr, the mean of 1 / rank, and accuracy, the share
         of rank 1."""
-        if answers and "rank" in answers[0]:
+        if answers and all("rank" in answer for answer in answers) and not differ(scores_of(table)):
             at = np.array([answer["rank"] for answer in answers])
             return {"mrr": float((1 / at).mean()), "accuracy": float((at == 1).mean())}
         truth, predicted = [float(row["score"]) for row in table.rows], [answer["cosine"] for answer in answers]

@@ -71,6 +71,8 @@ def choose_summary(recipe: EncoderRecipe, template: InputTemplate, pooled: bool)
         return summarize_all()
     if recipe.reading == "causal":
         return Summary("last", None)
+    if recipe.pooling is not None and recipe.pooling.mode == "mean":  # its vectors of texts were trained so
+        return Summary("mean", None)
     if pooled:
         return Summary()
     if recipe.brief:  # no token of such an encoder has learned to stand for its text

@@ -42,6 +42,7 @@ FREE = (
     "objective.losses.0.threshold",
 )
 STAGES = ("text", "continued")  # what a fine-tuning run keeps of the pretraining that went before it
+FOLD = "fold-"  # begins the name of a run of cross-validation, in the directory of the run of all rows
 
 
 def expect(run: Path) -> None:
@@ -49,7 +50,7 @@ def expect(run: Path) -> None:
     if (run / RUN).exists() or not run.is_dir():
         return
     names = [path.name for path in run.iterdir() if path.name not in (atomic_io.LOCK, *STAGES)]
-    strange = [name for name in names if not name.startswith(".")]
+    strange = [name for name in names if not name.startswith((".", FOLD))]
     if strange:
         given = f"a directory that holds {strange[0]} but is no run"
         raise InputError(run, given, "a new or empty directory is needed", "choose another --out")

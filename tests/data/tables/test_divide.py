@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import fewer, read_table, repeats, split_table
+from clozeworks.data.tables import fewer, fold_table, read_table, repeats, split_table
 from clozeworks.data.tables.table import Table
 from tests.conftest import SHARED
 
@@ -125,3 +125,32 @@ def test_fewer_rows_have_every_label_and_one_passage_stays_whole():
         assert any(row["label"] == "rare" for row in result.rows)
     passage = [{"context": "one", "question": f"q{n}", "answers": []} for n in range(9)]
     assert len(fewer(whole(passage), 5)) == 9
+
+
+@given(st.lists(st.sampled_from("aaaab"), min_size=3), st.integers(2, 5), st.integers(0, 9))
+def test_every_row_is_in_one_fold_and_classes_are_spread_alike(labels: list[str], folds: int, seed: int):
+    given = table(*labels)
+    if folds > len(labels):
+        with pytest.raises(InputError, match=r"a row for each, are needed; use fewer folds"):
+            fold_table(given, folds, seed)
+        return
+    parts = fold_table(given, folds, seed)
+    assert sorted(at for part in parts for at in part) == list(range(len(labels)))
+    assert min(map(len, parts)) >= 1
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    for label in set(labels):
+        counts = [sum(labels[at] == label for at in part) for part in parts]
+        assert max(counts) - min(counts) <= 1
+
+
+def test_folds_follow_the_seed_and_keep_repeated_rows_together():
+    given = Table("t", [{"text": f"text {n % 10} ", "label": "ab"[n % 2]} for n in range(40)])
+    parts = fold_table(given, 5)
+    assert parts == fold_table(given, 5) != fold_table(given, 5, seed=1)
+    for part in parts:
+        train = given.some([at for at in range(40) if at not in part])
+        assert repeats(train, given.some(part)) == []
+    passages = Table("t", [{"context": f"c{n % 3}", "question": f"q{n}", "answers": []} for n in range(9)])
+    assert [len({at % 3 for at in part}) for part in fold_table(passages, 3)] == [1, 1, 1]
+    with pytest.raises(InputError, match=r"4 folds of 3 different passage\(s\)"):
+        fold_table(passages, 4)

@@ -93,10 +93,10 @@ def test_a_run_is_resumed_as_it_was_begun(encoder: TextEncoder, free, tmp_path: 
 
 
 def test_a_forecast_has_time_and_memory_for_all_seeds(encoder: TextEncoder):
-    one, notes = forecast_finetuning(planned(encoder))
+    one, notes = forecast_finetuning(planned(encoder, dev_share=0.1))
     three, _ = forecast_finetuning(planned(encoder, seeds=3))
     assert notes == []
-    assert three.tokens == 3 * one.tokens == 3 * 2 * planned(encoder).examples.lengths.sum()
+    assert three.tokens == 3 * one.tokens == 3 * 2 * planned(encoder, dev_share=0.1).examples.lengths.sum()
     assert one.seconds > 0
     assert one.memory_bytes == three.memory_bytes > 4 * one.parameters
     frozen, _ = forecast_finetuning(planned(encoder, freeze=True))

@@ -52,6 +52,19 @@ def test_what_is_wished_is_in_the_recipe(encoder: TextEncoder):
     assert "some never begin to learn" in planned(encoder, gradual_unfreezing=True, epochs=2).notes[-1]
 
 
+def test_the_head_reads_what_vectors_of_texts_were_trained_as(road: Path, encoder: TextEncoder, tmp_path: Path):
+    cw.save(encoder, tmp_path / "st", format="sentence-transformers")
+    for mode, place in (("mean", "mean"), ("cls", "first")):
+        config = json.loads((tmp_path / "st" / "1_Pooling" / "config.json").read_text())
+        config |= {"pooling_mode_mean_tokens": mode == "mean", "pooling_mode_cls_token": mode == "cls"}
+        (tmp_path / "st" / "1_Pooling" / "config.json").write_text(json.dumps(config | {"pooling_mode": mode}))
+        task = planned(cw.load(tmp_path / "st")).task
+        assert isinstance(task, Classify)
+        assert task.summary.place == place
+    assert isinstance(task := planned(encoder).task, Classify)
+    assert task.summary.place == "first"
+
+
 def test_over_readers_no_pooler_is_read(encoder: TextEncoder):
     readers = {"task.task_encoder": "TaskEncoder"}
     made = planned(encoder, changes=readers)

@@ -1,8 +1,10 @@
-"""Rows to learn from and rows to evaluate on: a share set aside, and rows that are in both."""
+"""Rows to learn from and rows to evaluate on: a share set aside, folds, and rows that are in both."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any
+
+import numpy as np
 
 from clozeworks.core import counter_rng
 from clozeworks.core.errors import InputError
@@ -19,13 +21,7 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
     """
     if not 0 < share < 1:
         raise InputError("share", share, "a share between 0 and 1 is needed", "0.1 is usual")
-    together = defaultdict(list)
-    for at, row in enumerate(table.rows):
-        together[row.get("context", "").strip() or _shown(row, READ)].append(at)
-    groups = list(together.values())
-    strata = defaultdict(list)
-    for group, stratum in zip(groups, _strata(table, [group[0] for group in groups]), strict=True):
-        strata[stratum].append(group)
+    strata = _groups(table)
     left = Counter(label for row in table.rows for label in _labels_or_tags(row))
     aside = set()
     for stratum, quota in _quotas(strata, share).items():
@@ -41,9 +37,31 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
                 aside.update(group)
                 kept += len(group)
     if not aside:
-        given = f"{len(groups)} different {'passage' if 'context' in table.rows[0] else 'row'}(s)"
+        given = _count_groups(table, strata)
         raise InputError(table.name, given, "more are needed to set some aside", "give a file to evaluate on")
     return table.some([at for at in range(len(table)) if at not in aside]), table.some(sorted(aside))
+
+
+def fold_table(table: Table, folds: int, seed: int = 0) -> list[list[int]]:
+    """The rows of each fold of a cross-validation (Stone 1974), by the seed: every row is in one of them.
+
+    Classes are spread over the folds alike (Kohavi 1995: stratified), and what `split_table` keeps together stays so:
+    a group of rows goes to the fold that has the fewest of its class, of these to the smallest.
+    """
+    strata = _groups(table)
+    if not 2 <= folds <= sum(map(len, strata.values())):
+        given = f"{folds} folds of {_count_groups(table, strata)}"
+        raise InputError(table.name, given, "two folds at least, and a row for each, are needed", "use fewer folds")
+    sizes, parts = np.zeros(folds, int), [list[int]() for _ in range(folds)]
+    for stratum in sorted(strata):
+        members, own = strata[stratum], np.zeros(folds, int)
+        order = counter_rng.permutation(len(members), counter_rng.fold(seed, "folds", stratum))
+        for group in sorted((members[at] for at in order.tolist()), key=len, reverse=True):
+            fold = int(np.lexsort((sizes, own))[0])
+            parts[fold] += group
+            own[fold] += len(group)
+            sizes[fold] += len(group)
+    return [sorted(part) for part in parts]
 
 
 def fewer(table: Table, many: int, seed: int = 0) -> Table:
@@ -55,6 +73,22 @@ def fewer(table: Table, many: int, seed: int = 0) -> Table:
         return split_table(table, 1 - many / len(table), seed)[0]
     except InputError:  # all of them belong together
         return table
+
+
+def _groups(table: Table) -> dict[str, list[list[int]]]:
+    """By class, the rows that stay together: questions about one passage, and rows with the same text."""
+    together = defaultdict(list)
+    for at, row in enumerate(table.rows):
+        together[row.get("context", "").strip() or _shown(row, READ)].append(at)
+    groups, strata = list(together.values()), defaultdict(list)
+    for group, stratum in zip(groups, _strata(table, [group[0] for group in groups]), strict=True):
+        strata[stratum].append(group)
+    return strata
+
+
+def _count_groups(table: Table, strata: dict[str, list[list[int]]]) -> str:
+    kind = "passage" if table.rows and "context" in table.rows[0] else "row"
+    return f"{sum(map(len, strata.values()))} different {kind}(s)"
 
 
 def _strata(table: Table, rows: list[int]) -> list[str]:

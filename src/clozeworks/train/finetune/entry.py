@@ -7,15 +7,17 @@ from typing import Any
 from rich.console import Console
 
 from clozeworks.core.errors import InputError
-from clozeworks.data.tables import balance, fewer, read_table, repeats, split_table
+from clozeworks.data.tables import balance, fewer, fold_table, read_table, repeats, split_table
 from clozeworks.inference.predict import match_columns
 from clozeworks.inference.text_encoder import TextEncoder, load
 from clozeworks.tasks.task import find_task
-from clozeworks.train.finetune.options import FinetuneOptions
+from clozeworks.train.finetune.folds import divide_fold
+from clozeworks.train.finetune.options import FEW, FinetuneOptions
 from clozeworks.train.finetune.plan import Plan, make_plan
 from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.run import run_plan
 
+MEASURE = "--folds 5 estimates, --dev FILE measures"
 StrPath = str | os.PathLike[str]
 
 
@@ -27,24 +29,34 @@ def plan(
     columns: Mapping[str, str] | None = None,
     options: FinetuneOptions | None = None,
 ) -> Plan:
-    """What a run would do: the rows read, a share of them put aside where there are no others, the recipe made."""
+    """What a run would do: the rows read, a share of them put aside where there are no others and enough of these, or
+    divided into folds, the recipe made."""
     kind, options = find_task(task), options or FinetuneOptions()
     encoder = model if isinstance(model, TextEncoder) else load(model)
     truth = kind.truth_columns()
     read = read_table(train, match_columns(kind), truth, columns, maybe=kind.maybe)
     rows, held, notes = read.table, None, read.notes
     if dev is not None:
+        if options.folds:
+            needed = "folds measure on the rows that are learned from, in turn"
+            raise InputError("--folds", "together with --dev", needed, "leave one of them out")
         other = read_table(dev, match_columns(kind), truth, columns, maybe=kind.maybe)
         held, notes = other.table, notes + other.notes + repeats(rows, other.table)
-    elif options.dev_share:
-        rows, held = split_table(rows, options.dev_share)
+    elif not options.folds and (share := options.choose_share(len(rows))):
+        rows, held = split_table(rows, share)
         notes.append(f"{len(held):,} of {len(rows) + len(held):,} rows are put aside for measuring")
+    elif not options.folds and options.dev_share is None:
+        notes.append(f"fewer than {FEW:,} rows: all are learned from, nothing measures; {MEASURE}")
     if options.limit is not None and options.limit < len(rows):
         notes.append(f"about {options.limit:,} of {len(rows):,} rows are learned from")
         rows = fewer(rows, options.limit)
     notes += balance(rows).notes
     made = make_plan(task, encoder, rows, held, options)
     made.columns, made.notes = read.columns, [*notes, *made.notes]
+    if options.folds:
+        made.folds = fold_table(rows, options.folds)
+        for fold in range(options.folds):
+            made.task.with_labels(divide_fold(made, fold)[0])  # too few of them are refused now, and not after hours
     return made
 
 

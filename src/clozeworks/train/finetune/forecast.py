@@ -21,7 +21,7 @@ FORWARD = 1 / 3  # of the time of both passes, which an evaluation takes for a t
 
 @dataclass(frozen=True, slots=True)
 class FinetuneForecast:
-    """Tokens, time and memory of a fine-tuning run, all of its seeds, without --continue-pretraining."""
+    """Tokens, time and memory of a fine-tuning run, all of its seeds or folds, without --continue-pretraining."""
 
     tokens: int
     seconds: float
@@ -58,9 +58,10 @@ def forecast_finetuning(plan: Plan, device: str = "auto") -> tuple[FinetuneForec
     evaluated = 0 if plan.dev is None else train.steps // train.evaluate_every * tokens / epochs * len(plan.dev)
     each = piece / batch.read
     seconds = each * (tokens + FORWARD * evaluated / len(plan.train)) + update * train.steps
+    times = len(plan.folds) or plan.options.seeds  # k models learn from (k - 1) / k of the rows, and one from all
     return FinetuneForecast(
-        tokens=plan.options.seeds * tokens,
-        seconds=plan.options.seeds * seconds,
+        tokens=times * tokens,
+        seconds=times * seconds,
         tokens_per_second=1 / each,
         parameters=sum(parameter.numel() for parameter in model.parameters()),
         micro_tokens=train.micro_tokens,

@@ -7,6 +7,8 @@ from typing import Any, Literal, get_args
 
 from clozeworks.core.errors import InputError, suggest
 
+FEW = 1000  # rows, below which all are learned from: a tenth of them would measure little
+SHARE = 0.1  # of more rows that is put aside
 DISCRIMINATIVE = 1 / 2.6  # of layers that begin to learn one after another (Howard & Ruder 2018, 3.2)
 Features = Literal["last", "sum", "concat", "mix"]
 Architecture = Literal["decoder", "prefix"]
@@ -21,8 +23,10 @@ class FinetuneOptions:
     layer more learn each epoch, from the top; `lm_weight` is the weight of predicting words beside the task, in causal
     models. With `from_scratch` the table of words may begin as the vectors in the file `word_vectors`, and
     `freeze_word_vectors` keeps it so. Of sequence to sequence: the `architecture`, and the model that its `decoder`
-    begins as (None: the encoder). `dev_share` of the rows are held out for evaluation where no others are given; the
-    model is trained on about `limit` of the rest. `changes` are values of recipe fields by path, as text.
+    begins as (None: the encoder). `dev_share` of the rows are held out for evaluation where no others are given (None:
+    a tenth of `FEW` or more, of fewer nothing); the model is trained on about `limit` of the rest. With `folds` the
+    metrics come from cross-validation, and the model is trained on all rows. `changes` are values of recipe fields by
+    path, as text.
     """
 
     epochs: int | None = None
@@ -41,7 +45,8 @@ class FinetuneOptions:
     decoder: str | os.PathLike[str] | None = None
     word_vectors: str | os.PathLike[str] | None = None
     freeze_word_vectors: bool = False
-    dev_share: float = 0.1
+    dev_share: float | None = None
+    folds: int | None = None
     limit: int | None = None
     changes: Mapping[str, str] = field(default_factory=dict)
 
@@ -53,16 +58,23 @@ class FinetuneOptions:
         for name, known in (("features", Features), ("architecture", Architecture)):
             if (given := getattr(self, name)) not in get_args(known):
                 raise InputError(name, given, f"one of {', '.join(get_args(known))} is needed", "choose one")
-        if not 0 <= self.dev_share < 1:
+        if self.dev_share is not None and not 0 <= self.dev_share < 1:
             raise InputError("dev_share", self.dev_share, "a share from 0 up to 1 is needed", "0.1 is usual")
+        if self.folds is not None and self.folds < 2:
+            raise InputError("folds", self.folds, "at least 2 are needed", "5 is usual")
         for one, other, why in (
             ("freeze", "from_scratch", "an encoder of fresh weights has nothing to give while it is frozen"),
             ("freeze", "gradual_unfreezing", "a frozen encoder never learns"),
             ("freeze", "layer_decay", "a frozen encoder has no rates"),
             ("from_scratch", "continue_pretraining", "fresh weights have no pretraining that could be continued"),
+            ("folds", "dev_share", "every row is measured in a fold of its own, and none is put aside"),
+            ("folds", "patience", "early stopping chooses by rows that are put aside, and folds use all"),
         ):
             if getattr(self, one) and getattr(self, other):
                 raise InputError(_option(one), f"together with {_option(other)}", why, "leave one of them out")
+        if self.folds and self.seeds > 1:
+            needed = "the best of several seeds is chosen by rows that are put aside, and folds use all"
+            raise InputError("--folds", "together with --seeds", needed, "leave one of them out")
         if self.word_vectors is not None and not self.from_scratch:
             needed, todo = "the model brings a table of words that it was trained with", "add --from-scratch"
             raise InputError("--word-vectors", self.word_vectors, needed, todo)
@@ -76,6 +88,22 @@ class FinetuneOptions:
         if self.layer_decay is not None:
             return self.layer_decay
         return DISCRIMINATIVE if self.gradual_unfreezing else None
+
+    @property
+    def chooses(self) -> str | None:
+        """The option that needs rows to choose a model by, which then are put aside."""
+        return "--patience" if self.patience is not None else "--seeds" if self.seeds > 1 else None
+
+    def choose_share(self, rows: int) -> float:
+        """The share of so many rows that is put aside: as asked, or a tenth where they are not few, where a model is
+        to be chosen by them, or where `limit` leaves as many unused."""
+        if self.dev_share is not None:
+            if not self.dev_share and self.chooses:
+                needed = "it chooses by rows that are put aside, or by those of --dev"
+                raise InputError(self.chooses, "together with a dev_share of 0", needed, "leave one of them out")
+            return self.dev_share
+        spared = self.limit is not None and self.limit <= (1 - SHARE) * rows
+        return SHARE if rows >= FEW or self.chooses or spared else 0.0
 
     @staticmethod
     def of(given: Mapping[str, Any]) -> "FinetuneOptions":

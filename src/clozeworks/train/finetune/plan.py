@@ -50,6 +50,7 @@ class Plan:
     notes: list[str] = field(default_factory=list)
     word_vectors: Vectors | None = None  # that a table of words begins as
     decoder: TextEncoder | None = None  # that a decoder begins as, where it is another than the encoder
+    folds: list[list[int]] = field(default_factory=list)  # the rows of each, where it is cross-validated
 
     @property
     def rows(self) -> dict[str, int]:

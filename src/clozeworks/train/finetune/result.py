@@ -15,7 +15,9 @@ from clozeworks.train.run import Result
 class FinetuneResult:
     """A model directory, and how good its answers are on rows that it has not learned from.
 
-    With several seeds, `metrics` and `intervals` are those of the best of them, which is the model of `out`.
+    With several seeds, `metrics` and `intervals` are those of the best of them, which is the model of `out`. With
+    `folds` they are of the answers of as many models, each to the rows that it did not learn from; that of `out`
+    learned from all.
     """
 
     out: Path
@@ -25,6 +27,7 @@ class FinetuneResult:
     metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # figures at the best step of each
+    folds: int | None = None
     notes: list[str] = field(default_factory=list)
     signal: int = 0  # that asked it to stop
     parts: tuple[type[Spec], ...] = ()  # the task's own class, which may be the caller's

@@ -1,4 +1,5 @@
-"""Carrying out a plan: pretraining on the task's text where that is wished, a run for each seed, the best one kept."""
+"""Carrying out a plan: folds and pretraining on the task's text where that is wished, a run for each seed, the best one
+kept."""
 
 import copy
 import dataclasses
@@ -15,10 +16,11 @@ from clozeworks.exchange import files, tensors
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.train import metrics_log, run_dir
 from clozeworks.train.finetune.continue_pretraining import continue_pretraining
+from clozeworks.train.finetune.folds import FOLDS, answer_fold, divide_folds, plan_fold, score_folds
 from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.seq2seq import join_models
-from clozeworks.train.finetune.train import finetune_run
+from clozeworks.train.finetune.train import describe_table, finetune_run
 from clozeworks.train.run import Result
 
 SEEDS = "seeds.json"
@@ -33,9 +35,34 @@ def run_plan(
     console: Console | None = None,
 ) -> FinetuneResult:
     """Train as planned; the same call resumes where it stopped, and in the end `out` is a model directory."""
-    run, several = Path(out), plan.options.seeds > 1
-    _expect(run, several)
     how: dict[str, Any] = {"device": device, "progress": progress, "console": console}
+    return (cross_validate if plan.folds else train_all)(plan, Path(out), **how)
+
+
+def cross_validate(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
+    """The model of all rows, with the metrics of models that learned from all folds but one, in directories of the run;
+    pretraining that continues does so with the texts of their own rows."""
+    now = {"tokenizer": plan.tokenizer.fingerprint, "data": [describe_table(plan.train)]}
+    run_dir.compare(run, plan.recipe, now, {})  # before the folds are trained, and again by the run of all rows
+    answers, folds = [], len(plan.folds)
+    for number, (train, test) in enumerate(divide_folds(plan), start=1):
+        tuned = train_all(plan_fold(plan, train), run / f"{run_dir.FOLD}{number}", **how)
+        if not tuned.finished:
+            return dataclasses.replace(tuned, out=run, rows=plan.rows, folds=folds)
+        answers.append(answer_fold(tuned.model, test))
+    tuned = train_all(plan, run, **how)
+    if not tuned.finished:
+        return dataclasses.replace(tuned, folds=folds)
+    scores = score_folds(plan, answers)
+    measured = {"metrics": scores.figures, "intervals": scores.intervals}
+    atomic_io.write_json(run / FOLDS, {"folds": folds, "rows": plan.rows["train"], **measured})
+    return dataclasses.replace(tuned, folds=folds, **measured)
+
+
+def train_all(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
+    """A run of each seed on all rows of the plan."""
+    several = plan.options.seeds > 1
+    _expect(run, several)
     source, signal = plan.encoder, 0
     if plan.options.continue_pretraining:
         if not several:
