@@ -40,6 +40,7 @@ ARMS = (*COUNTED, "counted", "own", "existing", "adapted")
 EMBEDDED = {"areas": "en", "reviews": "zh"}  # the tasks of the quickstart
 MEASURED = 1000  # rows at most that measure
 VOCAB = 8192
+TOKENIZERS = {"en": "wordpiece", "zh": "unigram"}  # whose tokens are words, or parts of words: characters say little
 LENGTH = 128
 ADAPTED = 300  # steps of continued pretraining
 EXAMPLE = "python -m studies.labels --folder data --out labels --sets sst2 --sizes 100,300 --seeds 0,1 --budget 2m"
@@ -100,14 +101,15 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
 # ---- encoders
 
 
-def make_encoder(of: LabelledSet, out: Path, name: str, vocab: int, budget: str, steps: int) -> Path:
+def make_encoder(of: LabelledSet, out: Path, name: str, tokenizer: str, vocab: int, budget: str, steps: int) -> Path:
     """The run of the set's own encoder: so much CPU time, or so many steps; one that is there is taken as it is."""
     import clozeworks
     from clozeworks.train.resources.budget import fit_to_budget
 
     data, run = out / of.name / "text", out / of.name / "own"
     if not (data / "manifest.json").is_file():
-        clozeworks.prepare(of.text, data, vocab=vocab, lang=of.lang, heldout=0.02)
+        tokenizer = tokenizer or TOKENIZERS[of.lang]
+        clozeworks.prepare(of.text, data, tokenizer=tokenizer, vocab=vocab, lang=of.lang, heldout=0.02)
     if not (run / "model.safetensors").is_file():
         recipe = clozeworks.recipe(name)
         if steps:
@@ -185,6 +187,7 @@ def run(
     sizes: str = SIZES,
     arms: str = "",
     recipe: str = "cloze_mini",
+    tokenizer: str = "",
     vocab: str = str(VOCAB),
     budget: str = "10m",
     encoder_steps: str = "0",
@@ -199,6 +202,7 @@ def run(
             raise InputError("--arms", name, f"some of {', '.join(ARMS)} are needed", "the last two need --existing")
     how = {
         "name": recipe,
+        "tokenizer": tokenizer,
         "vocab": read_numbers("--vocab", vocab, 1)[0],
         "budget": budget,
         "steps": read_numbers("--encoder-steps", encoder_steps)[0],
@@ -293,6 +297,7 @@ STUDY = Study(
         "--sizes": {"default": SIZES, "help": f"numbers of labels ({SIZES})"},
         "--arms": {"default": "", "help": f"some of {', '.join(ARMS)} (all that can be had)"},
         "--recipe": {"default": "cloze_mini", "help": "of the own encoder (cloze_mini)"},
+        "--tokenizer": {"default": "", "help": "of its text, as of prepare (wordpiece; Chinese: unigram)"},
         "--vocab": {"default": str(VOCAB), "help": f"tokens of its tokenizer ({VOCAB})"},
         "--budget": {"default": "10m", "help": "CPU time of the own encoder (10m)"},
         "--encoder-steps": {"default": "0", "help": "steps of the own encoder instead of a budget"},
