@@ -6,11 +6,13 @@ import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from clozeworks.cli.main import main
+from clozeworks.cli.main import main, read_command
 from clozeworks.core import spec
+from clozeworks.machine import doctor
 from clozeworks.train.startup import setup
 from tests.command_line import OWN_PART, SMALL, facts, override, refused, size
 from tests.train.conftest import tiny_recipe
@@ -317,3 +319,28 @@ def test_a_hopeless_run_ends_with_2_and_a_command_that_works(road, tmp_path, cap
     assert command is not None
     assert main(shlex.split(command[1])) == 0
     assert "not finite" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "measured"),
+    [
+        (["--budget", "10m"], True),
+        (["--budget", "10m", "--dry-run"], True),
+        (["--budget", "10m", "--out", "begun"], False),
+        (["--budget", "10m", "--device", "cuda"], False),
+        (["--budget", "30s"], False),
+        ([], False),
+    ],
+)
+def test_a_machine_is_measured_first_where_a_new_run_plans_by_time(
+    words: list[str], measured: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "recipe.json").touch()
+    probes: list[None] = []
+    monkeypatch.setattr(doctor, "probe", lambda: probes.append(None) or doctor.default())
+    monkeypatch.setattr(doctor, "apply", lambda verdict, learns: None)
+    read_command(["pretrain", "cloze", "--data", "data", *words])
+    assert bool(probes) == measured

@@ -323,3 +323,14 @@ def test_probe_survives_a_machine_that_traps_bf16(tmp_path: Path, monkeypatch: p
     assert verdict.isa == "AVX512_CORE_FP16"
     assert any("SIGILL" in reason for reason in verdict.reasons)
     assert doctor.remembered() is None
+
+
+def test_a_verdict_that_is_not_remembered_holds_for_its_process(monkeypatch: pytest.MonkeyPatch, own_cache: Path):
+    for name in (*doctor._CHOSEN_BY_US, BORDER):
+        monkeypatch.setenv(name, "restored afterwards")
+    monkeypatch.setattr(doctor, "_APPLIED", [])
+    assert doctor.current().precision == "fp32"
+    doctor.apply(Verdict(None, "bf16", 1, "cpu"))
+    assert doctor.current().precision == "bf16"
+    doctor._remember(Verdict(None, "fp32", 1, "cpu"))
+    assert doctor.current().precision == "fp32"

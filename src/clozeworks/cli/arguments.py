@@ -179,6 +179,10 @@ class CommandOptions:
 
     words: list[str] = dataclasses.field(default_factory=list)  # the command line, as it was typed
 
+    def wants_verdict(self) -> bool:
+        """Whether it pays to measure the machine first, where nobody has: some twenty seconds."""
+        return False
+
 
 @dataclass(kw_only=True)
 class JsonOptions(CommandOptions):

@@ -126,7 +126,11 @@ def read_command(words: list[str]) -> Callable[[], int | None] | None:
     from clozeworks.machine import doctor
 
     learns = name in ("pretrain", "quickstart")
-    doctor.apply(doctor.remembered() or doctor.default(), learns)
+    verdict = doctor.remembered()
+    if verdict is None and options.wants_verdict():
+        print("measuring this machine, about seventeen seconds, once", file=sys.stderr)
+        verdict = doctor.probe()
+    doctor.apply(verdict or doctor.default(), learns)
     if "OMP_WAIT_POLICY" not in os.environ:
         # Waiting threads soon yield: on a busy machine the default spin makes training many times slower (LOG.md).
         os.environ.setdefault("GOMP_SPINCOUNT", "10000")

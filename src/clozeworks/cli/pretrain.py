@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clozeworks.cli.arguments import (
@@ -24,7 +25,9 @@ from clozeworks.cli.arguments import (
 )
 from clozeworks.cli.paths import existing
 from clozeworks.core.bounds import MOST_PROCESSES
+from clozeworks.core.durations import read_duration
 from clozeworks.core.errors import InputError
+from clozeworks.train.listing import RECIPE as RECIPE_FILE
 from clozeworks.train.writers import KINDS
 
 if TYPE_CHECKING:
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from clozeworks.train.run import Result
     from clozeworks.train.startup.setup import Start
     from clozeworks.vectors.table import Vectors
+
+WORTH_MEASURING = 300  # CPU seconds of a budget above which seventeen seconds of measuring pay
 
 
 @dataclass(kw_only=True)
@@ -97,6 +102,13 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "with --dry-run: print what starts --processes on each of several machines", "slurm", "torchrun"
     )
     nodes: int = integer("number of machines, for --launch", 1)
+
+    def wants_verdict(self) -> bool:
+        """A run that plans by time: bf16, where it is faster, has room for more steps."""
+        if self.budget is None or self.device not in ("auto", "cpu"):
+            return False
+        begun = self.out is not None and (Path(self.out) / RECIPE_FILE).exists()
+        return not begun and read_duration("--budget", self.budget) >= WORTH_MEASURING
 
 
 def run(options: Options) -> int:

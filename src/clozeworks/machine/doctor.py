@@ -57,6 +57,9 @@ class Verdict:
     window: int | None = None  # how much longer than a piece a row with a window must be to be cut; None: as usual
 
 
+_APPLIED: list[Verdict] = []  # the last one, where there was one
+
+
 def as_json(verdict: Verdict) -> str:
     """One line, as `clozeworks doctor --json` prints it and `from_json` reads it."""
     return json.dumps(dataclasses.asdict(verdict), ensure_ascii=False)
@@ -84,12 +87,18 @@ def remembered() -> Verdict | None:
         return None
 
 
+def current() -> Verdict:
+    """What this process goes by: the verdict that is remembered; that of a busy machine, which is not; the safe one."""
+    return remembered() or (_APPLIED[-1] if _APPLIED else default())
+
+
 def apply(verdict: Verdict, learns: bool = False) -> None:
     """Choose instruction set and threads as the verdict says; before torch is imported, or the first comes too late.
 
     What the user has set in the environment stays. What `learns` has the border of windows that every machine has, so
     that a run rounds alike wherever it is resumed.
     """
+    _APPLIED.append(verdict)
     if verdict.window is not None and not learns:
         os.environ.setdefault("CLOZEWORKS_WINDOW_BORDER", str(verdict.window))
     if verdict.isa is not None:

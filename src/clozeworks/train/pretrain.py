@@ -66,7 +66,7 @@ def pretrain(
         corpora, tokenizer = open_data(data, verify)
         recipe = fit_to_data(recipe, tokenizer, source)
         notes = check_teacher(recipe, tokenizer, teacher)
-        device = group.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
+        device = group.device(pick_device(device))
         run, texts = Path(out), run_dir.describe_corpora(corpora)
         facts = {
             "precision": choose_precision(recipe, device),
@@ -143,10 +143,15 @@ def fit_to_data(recipe: Recipe, tokenizer: Tokenizer, source: Model | None = Non
     return recipe
 
 
+def pick_device(name: str) -> str:
+    """The device of this name; auto is an accelerator where there is one."""
+    return ("cuda" if torch.cuda.is_available() else "cpu") if name == "auto" else name
+
+
 def choose_precision(recipe: Recipe, device: str) -> Literal["fp32", "bf16"]:
     """The recipe's, or for auto what suits this machine: bf16 is mixed precision."""
     if recipe.train.precision != "auto":
         return recipe.train.precision
     if device.startswith("cuda"):
         return "bf16" if torch.cuda.is_bf16_supported() else "fp32"
-    return (doctor.remembered() or doctor.default()).precision if device == "cpu" else "fp32"
+    return doctor.current().precision if device == "cpu" else "fp32"

@@ -9,19 +9,8 @@ from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.recipes.cloze import cloze_tiny
 from clozeworks.train.pretrain import pretrain
-from clozeworks.train.resources.budget import TRIED, choose_size, fit_to_budget, read_budget
+from clozeworks.train.resources.budget import TRIED, choose_size, fit_to_budget
 from tests.train.conftest import tiny_recipe
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("10m", 600), ("1.5h", 5400), (" 2 d", 172_800)])
-def test_times_are_read(text: str, seconds: float) -> None:
-    assert read_budget(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "10", "m", "0m", "ten minutes", "-5m", "nan s", "1e9h"])
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="a number with s, m, h or d is needed"):
-        read_budget(text)
 
 
 def test_more_time_and_more_text_never_choose_a_smaller_model() -> None:

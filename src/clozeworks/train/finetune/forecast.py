@@ -3,8 +3,6 @@
 import copy
 from dataclasses import dataclass
 
-import torch
-
 from clozeworks.data.batches.labelled import make_batch, order
 from clozeworks.optim.parameter_groups import build_optimizer
 from clozeworks.recipe import build
@@ -12,7 +10,7 @@ from clozeworks.train.finetune.batches import predict_words, steps_an_epoch
 from clozeworks.train.finetune.memory import choose_micro_tokens, largest_step, measure_finetuning
 from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.loop import Policy
-from clozeworks.train.pretrain import choose_precision
+from clozeworks.train.pretrain import choose_precision, pick_device
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.dry_run import measure_step
 
@@ -35,7 +33,7 @@ class FinetuneForecast:
 def forecast_finetuning(plan: Plan, device: str = "auto") -> tuple[FinetuneForecast, list[str]]:
     """A few pieces of one step are computed and timed; nothing is written. With it comes what a run would say of its
     memory."""
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    device = pick_device(device)
     recipe, rows, notes = copy.deepcopy(plan.recipe), plan.examples, list[str]()
     tune, train = recipe.finetune, recipe.train
     assert tune is not None

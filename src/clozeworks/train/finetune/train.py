@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 
 from clozeworks.core import atomic_io
@@ -28,7 +27,7 @@ from clozeworks.train.finetune.batches import LabelledBatches, predict_words
 from clozeworks.train.finetune.evaluator import TaskEvaluator
 from clozeworks.train.finetune.memory import choose_micro_tokens
 from clozeworks.train.finetune.recipe import require_columns
-from clozeworks.train.pretrain import choose_precision
+from clozeworks.train.pretrain import choose_precision, pick_device
 from clozeworks.train.resources import allocator
 from clozeworks.train.run import Result, train_run
 from clozeworks.train.screen.view import View
@@ -65,7 +64,7 @@ def finetune_run(
         raise InputError(recipe.name, "a recipe without a task", "it is trained on text", "use pretrain")
     for table in tables:
         require_columns(table, task)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    device = pick_device(device)
     model, recipe = None if source is None else source.model, copy.deepcopy(recipe)
     facts = {"precision": choose_precision(recipe, device), "source": describe_start(model, words), "teacher": None}
     now = {"tokenizer": tokenizer.fingerprint, "data": list(map(describe_table, tables))}

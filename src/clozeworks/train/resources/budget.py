@@ -1,20 +1,19 @@
 """A run that fits a budget of processor time: how large a model, and how many steps."""
 
 import dataclasses
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from clozeworks.core.durations import read_duration
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import files
 from clozeworks.recipe import Recipe, begin, build
 from clozeworks.recipes import recipe as named
 from clozeworks.train.listing import RECIPE
-from clozeworks.train.pretrain import StrPath, fit_to_data, open_data
+from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, open_data, pick_device
 from clozeworks.train.resources.dry_run import forecast
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # CPU seconds up to which each size is best at equal cost (docs/learning.md), and tokens that it should have at least to
 # learn from: read more than a few times, a text teaches a larger model nothing new.
 SIZES = (("cloze_tiny", 300, 0), ("cloze_mini", 2 * 3600, 1_000_000), ("cloze_small", 10 * 3600, 10_000_000))
@@ -26,14 +25,6 @@ REACHED = {
     "cloze_mini": "32 % in 10 CPU minutes, of 9 MB of English Wikipedia",
 }
 SPENT = 0.95  # of the budget on steps; the rest is for evaluations and checkpoints
-
-
-def read_budget(text: str) -> float:
-    """CPU seconds of '90s', '10m', '2h' or '1d'."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smhd])", text.strip())
-    if match is None or not float(match[1]):
-        raise InputError("--budget", text or "nothing", "a number with s, m, h or d is needed", "for example 10m")
-    return float(match[1]) * UNITS[match[2]]
 
 
 def choose_size(cpu_seconds: float, tokens: int) -> str:
@@ -53,12 +44,13 @@ def fit_to_budget(
 
     Processor seconds count, those of counting words included. A run that was begun keeps what was chosen for it.
     """
-    seconds = read_budget(budget)
+    seconds = read_duration("--budget", budget)
     if run is not None and (Path(run) / RECIPE).exists():
         return files.read_recipe(Path(run) / RECIPE), []
     corpora, tokenizer = open_data(data, "size")
     tokens = sum(len(corpus) for corpus, _ in corpora)
     recipe = recipe or named(choose_size(seconds, tokens))
+    recipe.train.precision = choose_precision(recipe, pick_device(device))  # what is measured below holds for this one
     fitted = fit_to_data(recipe, tokenizer)
     clock = time.process_time()
     begin(fitted, build(fitted), corpora)  # what is counted is kept beside the data

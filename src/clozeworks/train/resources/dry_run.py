@@ -13,7 +13,7 @@ from clozeworks.model import Model
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build
 from clozeworks.train.loop import Policy, accumulate
-from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, open_data
+from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, open_data, pick_device
 from clozeworks.train.pretraining_batches import PretrainingBatches, phase_ends
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
@@ -50,7 +50,7 @@ def forecast(
     corpora, tokenizer = open_data(data)
     recipe = fit_to_data(recipe, tokenizer, source)
     check_teacher(recipe, tokenizer, teacher)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
+    device = pick_device(device)
     cost, train = measure_cost(recipe, teacher), recipe.train
     memory = memory_check.free_bytes(cost, device)
     model = build(recipe).to(device)
