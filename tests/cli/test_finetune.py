@@ -11,8 +11,10 @@ import pytest
 
 import clozeworks as cw
 from clozeworks.cli.main import main
+from clozeworks.data.shards.corpus import Corpus
 from clozeworks.exchange import tensors
 from clozeworks.train.finetune import run as running
+from clozeworks.train.finetune.continue_pretraining import make_recipe
 from tests.command_line import facts, override, refused
 from tests.labelled import QUICK, rows, write
 
@@ -188,6 +190,33 @@ def test_further_pretraining_comes_first(road: Path, files: Path, tmp_path: Path
     words[words.index("--model") + 1] = str(tmp_path / "plain")
     words[words.index("--out") + 1] = str(tmp_path / "other")
     assert "a fine-tuned model" in refused(capsys, *words)
+
+
+def test_pretraining_continues_with_text_of_the_domain(road: Path, files: Path, tmp_path: Path, capsys):
+    (tmp_path / "domain.txt").write_text("the fox was cold\n\nthe man was warm\n", encoding="utf-8")
+    text = [tmp_path / "domain.txt", road / "data"]
+    words = command(road, files, tmp_path / "run", "--epochs", "1", "--continue-pretraining", "2", "--text", *text)
+    assert facts(capsys, *words)["finished"]
+    record = json.loads((tmp_path / "run" / "continued" / "run.json").read_text())
+    rows, prepared = (Corpus.open(place, "train") for place in (tmp_path / "run" / "text", road / "data"))
+    assert [each["fingerprint"] for each in record["data"]] == [rows.fingerprint, prepared.fingerprint]
+    assert [each["weight"] for each in record["data"]] == [len(rows), len(prepared)]
+    plain = command(road, files, tmp_path / "plain", "--epochs", "1", "--continue-pretraining", "2")
+    assert facts(capsys, *plain)["finished"]
+    assert rows.counts.documents == Corpus.open(tmp_path / "plain" / "text", "train").counts.documents + 2
+    assert main(command(road, files, tmp_path / "dry", "--dry-run", "--text", text[0])) == 0
+    assert "500 steps of pretraining on these texts and those of --text" in capsys.readouterr().out
+    assert "missing.txt" in refused(capsys, *command(road, files, tmp_path / "no", "--text", tmp_path / "missing.txt"))
+    assert not (tmp_path / "no").exists()
+
+
+def test_an_encoder_without_an_objective_continues_with_masked_tokens(road: Path):
+    recipe = cw.load(road / "run").recipe
+    recipe.objective.losses = ()
+    continued = make_recipe(recipe, 5)
+    assert [loss.name for loss in continued.objective.losses] == ["masked_lm"]
+    assert continued.objective.segments.length <= recipe.length
+    assert recipe.objective.losses == ()
 
 
 def test_fresh_weights_are_trained_as_in_pretraining(road: Path, files: Path, tmp_path: Path, capsys):

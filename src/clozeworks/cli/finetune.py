@@ -121,6 +121,12 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
     continue_pretraining: int | None = integer(
         "first continue pretraining on the text of --train (task-adaptive pretraining)", metavar="STEPS"
     )
+    text: list[str] = option(
+        "unlabelled text of the domain, files or what prepare wrote: pretraining continues with it, too",
+        nargs="+",
+        metavar="TEXT",
+        otherwise="none; with it 500 steps",
+    )
     lm_weight: float = option(
         "of causal models: weight of the language-model loss beside the task's, such as 0.5",
         0.0,
@@ -156,6 +162,8 @@ def run(options: Options) -> int:
     encoder = named.model(options.model, options.parts, options.allow_pickle)
     train = existing(options.train, "a labelled file")
     dev = None if options.dev is None else existing(options.dev, "a labelled file")
+    for text in options.text:
+        existing(text, "text, or what prepare wrote")
     made = plan(options.task, encoder, train, dev, named.pairs(options.columns, "--columns"), asked)
     console = screen()
     if not options.json:
@@ -210,8 +218,9 @@ def show_plan(console: Console, plan: Plan) -> None:
         ("head", describe_head(plan.task)),
         ("training", f"{epochs}, {train.steps:,} steps of {tune.batch_size}, rate {train.learning_rate:.1e}"),
     ]
-    if plan.options.continue_pretraining:
-        rows.insert(-1, ("before", f"{plan.options.continue_pretraining:,} steps of pretraining on these texts"))
+    if steps := plan.options.pretraining_steps:
+        texts = "these texts and those of --text" if plan.options.text else "these texts"
+        rows.insert(-1, ("before", f"{steps:,} steps of pretraining on {texts}"))
     console.print(facts(rows))
     console.print()
 

@@ -1,7 +1,7 @@
 """What a user may ask of fine-tuning."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
@@ -9,6 +9,7 @@ from clozeworks.core.errors import InputError, suggest
 
 FEW = 1000  # rows, below which all are learned from: a tenth of them would measure little
 SHARE = 0.1  # of more rows that is put aside
+STEPS = 500  # of pretraining that continues with text of the domain
 DISCRIMINATIVE = 1 / 2.6  # of layers that begin to learn one after another (Howard & Ruder 2018, 3.2)
 Features = Literal["last", "sum", "concat", "mix"]
 Architecture = Literal["decoder", "prefix"]
@@ -19,14 +20,14 @@ class FinetuneOptions:
     """Options of fine-tuning; None: as the rows and the encoder suggest (`train/finetune/recipe.py`).
 
     `features` are the layers that the head reads, `continue_pretraining` the steps of pretraining on the task's own
-    text before, `layer_decay` the rate of a layer as a part of that of the one above it; `gradual_unfreezing` has one
-    layer more learn each epoch, from the top; `lm_weight` is the weight of predicting words beside the task, in causal
-    models. With `from_scratch` the table of words may begin as the vectors in the file `word_vectors`, and
-    `freeze_word_vectors` keeps it so. Of sequence to sequence: the `architecture`, and the model that its `decoder`
-    begins as (None: the encoder). `dev_share` of the rows are held out for evaluation where no others are given (None:
-    a tenth of `FEW` or more, of fewer nothing); the model is trained on about `limit` of the rest. With `folds` the
-    metrics come from cross-validation, and the model is trained on all rows. `changes` are values of recipe fields by
-    path, as text.
+    text before, and on `text` of the domain beside it (`STEPS` where there is some), `layer_decay` the rate of a
+    layer as a part of that of the one above it; `gradual_unfreezing` has one layer more learn each epoch, from the
+    top; `lm_weight` is the weight of predicting words beside the task, in causal models. With `from_scratch` the
+    table of words may begin as the vectors in the file `word_vectors`, and `freeze_word_vectors` keeps it so. Of
+    sequence to sequence: the `architecture`, and the model that its `decoder` begins as (None: the encoder).
+    `dev_share` of the rows are held out for evaluation where no others are given (None: a tenth of `FEW` or more,
+    of fewer nothing); the model is trained on about `limit` of the rest. With `folds` the metrics come from cross-
+    validation, and the model is trained on all rows. `changes` are values of recipe fields by path, as text.
     """
 
     epochs: int | None = None
@@ -38,6 +39,7 @@ class FinetuneOptions:
     gradual_unfreezing: bool = False
     layer_decay: float | None = None
     continue_pretraining: int | None = None
+    text: Sequence[str | os.PathLike[str]] = ()
     lm_weight: float = 0.0
     patience: int | None = None
     seeds: int = 1
@@ -67,6 +69,7 @@ class FinetuneOptions:
             ("freeze", "gradual_unfreezing", "a frozen encoder never learns"),
             ("freeze", "layer_decay", "a frozen encoder has no rates"),
             ("from_scratch", "continue_pretraining", "fresh weights have no pretraining that could be continued"),
+            ("from_scratch", "text", "fresh weights have no pretraining that could be continued"),
             ("folds", "dev_share", "every row is measured in a fold of its own, and none is put aside"),
             ("folds", "patience", "early stopping chooses by rows that are put aside, and folds use all"),
         ):
@@ -88,6 +91,11 @@ class FinetuneOptions:
         if self.layer_decay is not None:
             return self.layer_decay
         return DISCRIMINATIVE if self.gradual_unfreezing else None
+
+    @property
+    def pretraining_steps(self) -> int:
+        """Of pretraining that continues before the task is learned; 0: none."""
+        return self.continue_pretraining or (STEPS if self.text else 0)
 
     @property
     def chooses(self) -> str | None:

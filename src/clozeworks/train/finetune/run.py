@@ -64,7 +64,7 @@ def train_all(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
     several = plan.options.seeds > 1
     _expect(run, several)
     source, signal = plan.encoder, 0
-    if plan.options.continue_pretraining:
+    if plan.options.pretraining_steps:
         if not several:
             run_dir.expect(run)
         done, source = continue_pretraining(plan, run, **how)
