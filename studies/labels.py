@@ -120,6 +120,19 @@ def make_encoder(of: LabelledSet, out: Path, name: str, tokenizer: str, vocab: i
     return run
 
 
+def adapt_encoder(of: LabelledSet, out: Path, existing: str) -> Path:
+    """The run of an existing encoder whose pretraining continues with the set's texts; one that is there is taken."""
+    import clozeworks
+    from clozeworks.train.finetune.continue_pretraining import make_recipe
+
+    encoder, data, run = clozeworks.load(existing), out / of.name / "existing-text", out / of.name / "adapted"
+    if not (data / "manifest.json").is_file():
+        clozeworks.prepare([{"text": row["text"]} for row in of.train], data, tokenizer=existing, lang=of.lang)
+    if not (run / "model.safetensors").is_file():
+        pretrain(make_recipe(encoder.recipe, ADAPTED), data, run, source=encoder.model)
+    return run
+
+
 def begin_encoder(run: Path, data: Path) -> Any:
     """The encoder of a run as it was before its first step."""
     import clozeworks
@@ -144,9 +157,9 @@ def predict_tfidf(unit: str, rows: Rows, of: LabelledSet, scratch: Path) -> list
     return answers or [labels[0]] * len(of.test)
 
 
-def predict_finetuned(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path, **options: Any) -> list[str]:
+def predict_finetuned(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) -> list[str]:
     """All rows, the last step; what fine-tuning suggests for everything else."""
-    done = finetune("classify", encoder, rows, None, out=scratch, dev_share=0, max_length=LENGTH, **options)
+    done = finetune("classify", encoder, rows, None, out=scratch, dev_share=0, max_length=LENGTH)
     return [answer["label"] for answer in done.model.predict([row["text"] for row in of.test])]
 
 
@@ -164,18 +177,14 @@ def make_arms(
             unit = name.removeprefix("tfidf_")
             yield name, lambda rows, of, scratch, unit=unit: predict_tfidf(unit, rows, of, scratch)
             continue
-        options: dict[str, Any] = {}
         if name in ("existing", "adapted"):
-            encoder = clozeworks.load(existing)
-            options = {"continue_pretraining": ADAPTED} if name == "adapted" else {}
+            encoder = clozeworks.load(existing if name == "existing" else adapt_encoder(of, out, existing))
         else:
             run = make_encoder(of, out, **encoder_of)
             encoder = clozeworks.load(run) if name == "own" else begin_encoder(run, out / of.name / "text")
         yield (
             name,
-            lambda rows, of, scratch, encoder=encoder, options=options: predict_finetuned(
-                encoder, rows, of, scratch, **options
-            ),
+            lambda rows, of, scratch, encoder=encoder: predict_finetuned(encoder, rows, of, scratch),
         )
 
 
