@@ -27,7 +27,8 @@ NAMES = {
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
     "data": ("a text of its own", "prepare, quality, learning or vectors"),
-    "cells": ("no cells", "pretrain, lm, tune or vectors"),
+    "cells": ("no cells", "pretrain, lm, tune, learning or vectors"),
+    "keep": ("no runs to keep", "learning"),
     "judge": ("no scored words", "vectors"),
     "profile": ("no profile", "pretrain"),
     "plot": ("no plot", "xl or long"),
@@ -39,7 +40,8 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
     """Run a benchmark by name: a table, or with `json` one object on one line; with `out` the object as a file too.
 
     Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
-    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of scored words).
+    `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of scored words), `keep` (a file of
+    finished runs).
     """
     from rich.console import Console
 

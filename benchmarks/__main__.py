@@ -30,13 +30,20 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("name", nargs="?", metavar="NAME", help="a benchmark; without it they are listed")
     parser.add_argument("--quick", action="store_true", help="a smaller one, for a first look")
     parser.add_argument("--profile", action="store_true", help="pretrain: where our own time goes, by part")
-    parser.add_argument("--only", nargs="+", default=[], metavar="CELL", help="pretrain, lm, tune, vectors: some cells")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[],
+        metavar="CELL",
+        help="pretrain, lm, tune, vectors: some cells; learning: some sides",
+    )
     parser.add_argument(
         "--data", metavar="FILE", help="prepare, quality, learning, vectors: your own text (default: embedded)"
     )
     parser.add_argument("--judge", nargs="+", default=[], metavar="FILE", help="vectors: similarity and analogy files")
     parser.add_argument("--plot", metavar="FILE", help="xl, long: draw a plot, too: .svg, .png or .pdf")
     parser.add_argument("--dropout", type=float, metavar="RATE", help="long: dropout on every side (default: 0)")
+    parser.add_argument("--keep", metavar="FILE", help="learning: finished runs; the same command resumes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the metrics there, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
     return parser
@@ -45,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one benchmark: 0 done, 2 bad input."""
     options = parser().parse_args(words)
-    more = {name: getattr(options, name) for name in ("data", "profile", "plot", "dropout")}
+    more = {name: getattr(options, name) for name in ("data", "profile", "plot", "dropout", "keep")}
     more |= {"cells": tuple(options.only), "judge": tuple(options.judge)}
     try:
         return benchmarks.main(options.name, options.quick, options.json, options.out, **more)

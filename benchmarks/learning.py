@@ -5,8 +5,9 @@
     begun       the same with our start: weights that we exported before their first step
 
 Text, tokenizer, tokens a step, rate, warm-up, decay and precision are the same; each side has as many steps as its
-budget of CPU seconds has room for, counted from a trial of its own. All are scored by us on the same held-out text and
-masks.
+budget of CPU seconds has room for, by a trial of its own, which is not counted; the time to count the table of words
+is, where our start is used. All are scored by us on the same held-out text and masks. Finished runs are kept in the
+file `--keep`, and the same command resumes; `--only ours` leaves the others for later.
 """
 
 import json
@@ -19,6 +20,8 @@ from typing import IO, TYPE_CHECKING, Any
 from benchmarks import harness
 from benchmarks.harness import SETTING, Segments, ask, benchmark, footer
 from benchmarks.side import answer
+from clozeworks.core import atomic_io
+from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 SIDES = {"ours": "clozeworks", "trainer": "Trainer", "begun": "Trainer, our start"}
 DATA, BEGUN, TRAINED = "data", "begun", "trained"
+LEFT = 0.10  # the masked accuracy that says that a model has left word frequencies behind
+EVALUATED = 20  # times in a run of ours: what that costs is counted
 TRIAL = 12  # steps that a side is timed by, after four to get going
 
 
@@ -40,6 +45,8 @@ class Setting(harness.Setting):
     repetitions: int = 6  # seeds
     threads: int | None = 1
     cpu_seconds: float = 600.0
+    cells: tuple[str, ...] = ()  # sides; none: all
+    keep: str | None = None  # a file of JSON lines, one a finished run
 
     @classmethod
     def quick(cls) -> "Setting":
@@ -52,17 +59,28 @@ def run(setting: Setting, folder: Path) -> dict[str, Any]:
     from benchmarks import peer
 
     peer.library()
+    for cell in setting.cells:
+        if cell not in SIDES:
+            raise InputError("--only", cell, "a side is needed", f"choose among {', '.join(SIDES)}")
     work = ask("learning", folder, setting.cores, "make")
-    seeds: Segments = {side: [] for side in SIDES}
+    same = [work[name] for name in ("recipe", "text", "tokenizer", "cpu_seconds")]  # only such runs can be compared
+    kept = Path(setting.keep or folder / "kept.jsonl")
+    lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.is_file() else []
+    done = {(line["side"], line["seed"]): line["result"] for line in lines if line["of"] == same}
     for seed in range(setting.repetitions):
-        for side in SIDES:
-            seeds[side].append(ask("learning", folder, setting.cores, side, str(seed)))
+        for side in setting.cells or SIDES:
+            if (side, seed) not in done:
+                done[side, seed] = ask("learning", folder, setting.cores, side, str(seed), str(work["table_seconds"]))
+                lines.append({"of": same, "side": side, "seed": seed, "result": done[side, seed]})
+                atomic_io.write_bytes(kept, "".join(json.dumps(line) + "\n" for line in lines).encode())
+    seeds = {side: [result for (of, _), result in sorted(done.items()) if of == side] for side in SIDES}
+    seeds = {side: results for side, results in seeds.items() if results}
     return {"text": setting.data or "embedded, en", "workload": work, **summary(seeds), "seeds": seeds}
 
 
 def serve(folder: Path, answers: IO[str], act: str, *numbers: str) -> None:
     """What a side does: prepare the text, or train with a seed."""
-    answer(answers, make(folder) if act == "make" else train(act, folder, int(numbers[0])))
+    answer(answers, make(folder) if act == "make" else train(act, folder, int(numbers[0]), float(numbers[1])))
 
 
 def make(folder: Path) -> dict[str, Any]:
@@ -70,6 +88,7 @@ def make(folder: Path) -> dict[str, Any]:
     from clozeworks.corpus import documents
     from clozeworks.data.shards.corpus import MANIFEST, Corpus
     from clozeworks.data.shards.prepare import prepare
+    from clozeworks.starts.counted import CountedTable
 
     setting = Setting.read(folder)
     if setting.data is not None and (Path(setting.data) / MANIFEST).is_file():
@@ -77,14 +96,21 @@ def make(folder: Path) -> dict[str, Any]:
     else:
         prepare(documents("en") if setting.data is None else setting.data, folder / DATA, vocab=setting.vocab)
     r, text = recipe_of(folder, 0), Corpus.open(folder / DATA, "train")
-    stack = r.encoder.stack
+    stack, seconds = r.encoder.stack, 0.0
+    for start in (start for start in r.start if isinstance(start, CountedTable)):
+        clock, width = time.process_time(), r.encoder.embed.width or r.encoder.width
+        start.vectors([(text, 1.0)], width)
+        seconds += time.process_time() - clock
+        start.table([(text, 1.0)], width)  # kept beside the data, where every side reads it
     return {
         "recipe": r.name,
         "depth": stack.depth,
         "width": r.encoder.width,
         "vocabulary": text.vocab,
         "tokens": len(text),
+        "text": text.fingerprint,
         "tokenizer": text.tokenizer_fingerprint,
+        "table_seconds": round(seconds, 2),
         "cpu_seconds": setting.cpu_seconds,
         "batch_tokens": r.train.batch_tokens,
         "learning_rate": r.train.learning_rate,
@@ -101,14 +127,29 @@ def recipe_of(folder: Path, seed: int) -> "Recipe":
     return r
 
 
-def train(side: str, folder: Path, seed: int) -> dict[str, Any]:
-    """One side with one seed; CPU seconds of everything but the trial and the scores."""
+def train(side: str, folder: Path, seed: int, table: float) -> dict[str, Any]:
+    """One side with one seed; CPU seconds of everything but the trial and the scores, those of its table too."""
+    table = 0.0 if side == "trainer" else table  # counted once, and read from beside the data here
     clock = time.process_time()
-    budget = Setting.read(folder).cpu_seconds
+    budget = Setting.read(folder).cpu_seconds - table
     run = folder / f"{side}-{seed}"
     steps, trial = (ours if side == "ours" else theirs)(side, folder, run, seed, budget)
-    spent = time.process_time() - clock - trial
-    return {"steps": steps, "cpu_seconds": round(spent, 1), **score(run / TRAINED, folder)}
+    spent = time.process_time() - clock - trial + table
+    result = {"steps": steps, "cpu_seconds": round(spent, 1), **score(run / TRAINED, folder)}
+    if side == "ours":
+        result["left_seconds"] = left_after(run / "run", steps, table, spent)
+    return result
+
+
+def left_after(run: Path, steps: int, table: float, spent: float) -> float | None:
+    """CPU seconds until held-out accuracy was first seen to be above `LEFT`; None: it never was."""
+    from clozeworks.train import metrics_log
+    from clozeworks.train.listing import METRICS
+
+    for row in metrics_log.read(run / METRICS):
+        if row.get("split") == "heldout" and row["masked_accuracy"] > LEFT:
+            return round(table + (spent - table) * row["step"] / steps, 1)
+    return None
 
 
 def score(model: Path, folder: Path) -> dict[str, Any]:
@@ -134,7 +175,7 @@ def ours(side: str, folder: Path, run: Path, seed: int, budget: float) -> tuple[
     clock, data = time.process_time(), [(folder / DATA, 1.0)]
     recipe, _ = fit_to_budget(recipe_of(folder, seed), data, f"{budget}s", None, "cpu")
     trial = time.process_time() - clock
-    recipe.train.evaluate_every = recipe.train.steps
+    recipe.train.evaluate_every = max(recipe.train.steps // EVALUATED, 1)
     pretrain(recipe, data, run / "run", progress=False, console=Console(quiet=True))
     save(load(run / "run"), run / TRAINED)
     return recipe.train.steps, trial
@@ -157,11 +198,14 @@ def theirs(side: str, folder: Path, run: Path, seed: int, budget: float) -> tupl
 
 
 def summary(seeds: Segments) -> dict[str, Any]:
-    """Of each side the mean over seeds, and how ours differs from it, seed by seed."""
+    """Of each side the mean over seeds, and the lowest and highest of them."""
     sides = {}
     for side, runs in seeds.items():
+        means = {name: [each[name] for each in runs] for name in runs[0] if name != "left_seconds"}
+        left = [each["left_seconds"] for each in runs if each.get("left_seconds") is not None]
         sides[side] = {
-            **{name: round(statistics.mean(each[name] for each in runs), 4) for name in runs[0]},
+            **{name: round(statistics.mean(values), 4) for name, values in means.items()},
+            **({"left_seconds": max(left)} if left and len(left) == len(runs) else {}),
             "lowest": min(each["masked_accuracy"] for each in runs),
             "highest": max(each["masked_accuracy"] for each in runs),
         }
@@ -173,7 +217,8 @@ def render(results: dict[str, Any]) -> "RenderableType":
     from rich.console import Group
 
     work, sides = results["workload"], results["sides"]
-    table = harness.make_table("", *SIDES.values())
+    names = [side for side in SIDES if side in sides]
+    table = harness.make_table("", *(SIDES[side] for side in names))
     for label, key, form in (
         ("masked accuracy", "masked_accuracy", ".1%"),
         ("  lowest of the seeds", "lowest", ".1%"),
@@ -183,15 +228,18 @@ def render(results: dict[str, Any]) -> "RenderableType":
         ("steps", "steps", ",.0f"),
         ("CPU seconds", "cpu_seconds", ",.0f"),
     ):
-        table.add_row(label, *(format(sides[side][key], form) for side in SIDES))
-    ours = sides["ours"]
+        table.add_row(label, *(format(sides[side][key], form) for side in names))
+    any_side = sides[names[0]]
+    left = sides.get("ours", {}).get("left_seconds")
+    counts = ", ".join(str(len(results["seeds"][side])) for side in names)
     return Group(
         f"{work['recipe']}, {work['depth']} x {work['width']}, vocabulary {work['vocabulary']:,}; "
         f"text: {results['text']}, {work['tokens']:,} tokens; "
-        f"{work['cpu_seconds']:,.0f} CPU seconds; {len(results['seeds']['ours'])} seeds",
+        f"{work['cpu_seconds']:,.0f} CPU seconds; seeds: {counts}",
         "",
         table,
         "",
-        f"word frequencies alone: {ours['unigram_accuracy']:.1%}, loss {ours['unigram_loss']:.3f}",
+        f"word frequencies alone: {any_side['unigram_accuracy']:.1%}, loss {any_side['unigram_loss']:.3f}",
+        *([f"ours was above {LEFT:.0%} within {left:,.0f} CPU seconds with every seed"] if left else []),
         footer(results),
     )

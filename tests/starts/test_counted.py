@@ -108,7 +108,7 @@ def test_narrow_tables_get_as_many_columns_as_they_have(data: Path) -> None:
 def test_it_is_kept_beside_the_data_and_read_again(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     corpus = Corpus.open(data)
     one = CountedTable(window=2).table([(corpus, 1.0)], 6)
-    monkeypatch.setattr(CountedTable, "_vectors", lambda *_: pytest.fail("counted again"))
+    monkeypatch.setattr(CountedTable, "vectors", lambda *_: pytest.fail("counted again"))
     assert np.array_equal(CountedTable(window=2).table([(corpus, 1.0)], 6), one)
     for file in data.glob("counted-*.safetensors"):
         file.write_bytes(file.read_bytes()[:100])

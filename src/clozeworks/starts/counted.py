@@ -80,7 +80,7 @@ class CountedTable(Initializer):
         kept = _read(file, (corpora[0][0].vocab, width))
         if kept is not None:
             return kept
-        table = _standardise(self._vectors(corpora, width))
+        table = _standardise(self.vectors(corpora, width))
         try:
             with atomic_io.file(file) as new:
                 save_file({"table": table}, new)
@@ -88,8 +88,8 @@ class CountedTable(Initializer):
             pass  # data that nobody may write to: counted again next time
         return table
 
-    def _vectors(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
-        """U S^power, as many columns as asked for."""
+    def vectors(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
+        """U S^power, as many columns as asked for; counted anew."""
         vocab = corpora[0][0].vocab
         keys, counts = count_pairs(corpora, range(1, self.window + 1))
         left, right = keys // vocab, keys % vocab
