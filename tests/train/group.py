@@ -24,16 +24,16 @@ from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
 from tests.train.conftest import tiny_recipe
 
-LONG = 20
+LONG, SHORT = 12, 5
 # A start above 0: what has no gradient but rounding errors would else be moved by the sign of these.
 EACH: dict[str, tuple[Optimizer, int]] = {
     "adamw": (AdamW(), LONG),
-    "adam": (Adam(), 8),
-    "lamb": (Lamb(), 8),
-    "adagrad": (Adagrad(start=1e-4), 8),
-    "layer_rates": (LayerRates(Adam(correction=True), factor=0.5), 8),
-    "shared": (AdamW(), 8),  # layers with the same Parameters
-    "reversible": (AdamW(), 8),  # layers that are computed back
+    "adam": (Adam(), SHORT),
+    "lamb": (Lamb(), SHORT),
+    "adagrad": (Adagrad(start=1e-4), SHORT),
+    "layer_rates": (LayerRates(Adam(correction=True), factor=0.5), SHORT),
+    "shared": (AdamW(), SHORT),  # layers with the same Parameters
+    "reversible": (AdamW(), SHORT),  # layers that are computed back
 }
 
 

@@ -133,16 +133,21 @@ def measure_memory(recipe: Recipe, teacher: Bundle | None = None) -> MemoryCost:
 
 
 def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
-    """What `measure_memory` gives, and the arithmetic of every part by its definition."""
+    """What `measure_memory` gives, and the arithmetic."""
     memory = measure_memory(recipe, teacher)
+    fields = {field.name: getattr(memory, field.name) for field in dataclasses.fields(memory)}
+    without_heads = count_parameters(recipe, heads=False)
+    return Cost(**fields, arithmetic=count_arithmetic(recipe), without_heads=without_heads)
+
+
+def count_arithmetic(recipe: Recipe) -> dict[str, float]:
+    """Forward FLOPs a token by name of the module, every part by its definition."""
     with torch.device("meta"):
         model = assemble(recipe)
-    rows, length = memory.rows, memory.length
+    rows, length = _shape(recipe)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(_batch(recipe, rows, length)))
-    arithmetic = {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
-    fields = {field.name: getattr(memory, field.name) for field in dataclasses.fields(memory)}
-    return Cost(**fields, arithmetic=arithmetic, without_heads=count_parameters(recipe, heads=False))
+    return {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
 
 
 def _shape(recipe: Recipe) -> tuple[int, int]:
