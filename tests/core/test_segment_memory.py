@@ -158,7 +158,7 @@ def test_positions_are_those_before_the_row():
 
 
 def test_rows_that_overlap_and_rows_read_backwards():
-    """Each goes on after `keep` tokens; those that run down have what they read above them."""
+    """Each continues after `keep` tokens; those that run down have what they read above them."""
     model, recall = model_of(memory=5), SegmentMemory()
     tokens, backward = torch.randint(VOCAB, (2, 4)), torch.tensor([False, True])
     for keep, goes_on in ((3, False), (2, True), (4, True)):

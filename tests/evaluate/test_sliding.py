@@ -141,11 +141,11 @@ def test_a_memory_of_the_window_gives_one_layer_at_least_its_context():
 
 def test_figures_are_means_over_all():
     watched = []
-    figures = measure([torch.tensor([1.0, 2.0]), torch.tensor([6.0])], watched.append)
-    assert (figures.loss, figures.count, watched) == (3.0, 3, [2, 3])
-    assert figures.perplexity == pytest.approx(math.exp(3))
-    assert figures.bits_per_character(9) == pytest.approx(1 / math.log(2))
-    assert figures.seconds_per_token > 0
+    metrics = measure([torch.tensor([1.0, 2.0]), torch.tensor([6.0])], watched.append)
+    assert (metrics.loss, metrics.count, watched) == (3.0, 3, [2, 3])
+    assert metrics.perplexity == pytest.approx(math.exp(3))
+    assert metrics.bits_per_character(9) == pytest.approx(1 / math.log(2))
+    assert metrics.seconds_per_token > 0
 
 
 def test_the_text_is_its_documents_with_borders():
@@ -157,7 +157,7 @@ def test_the_text_is_its_documents_with_borders():
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         (lambda: by_window(model_of(), text(9), 0), "window: 0; at least one token is needed"),
         (lambda: by_window(model_of(), text(9), 4, 5), "stride: 5; 1 to 4 are within the window"),
@@ -166,6 +166,6 @@ def test_the_text_is_its_documents_with_borders():
         (lambda: by_window(model_of(), text(1), 4), "text: 1 token; two are needed"),
     ],
 )
-def test_what_cannot_be_is_refused(run, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_is_refused(run, message):
+    with pytest.raises(InputError, match=message):
         list(run())

@@ -144,7 +144,7 @@ def test_places_of_answers(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer,
 
 
 def test_options_in_windows(tokenizer: Tokenizer, tmp_path: Path):
-    """What is marked without being told: the second text."""
+    """What is marked by default: the second text."""
     ours = model("longformer_mini", Choice, tokenizer)
     doubled(ours)
     save(ours, tmp_path, format="hf")

@@ -1,4 +1,4 @@
-"""Against ordinary autograd, which is told to keep everything; and by what is kept."""
+"""Against ordinary autograd, which keeps everything; and by what is kept."""
 
 import dataclasses
 from typing import Any
@@ -247,9 +247,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_what_cannot_be_computed_back_is_refused(change, said):
-    with pytest.raises(RecipeError, match=said):
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_what_cannot_be_computed_back_is_refused(change, message):
+    with pytest.raises(RecipeError, match=message):
         check(stack(**change), "stack")
     check(stack(), "stack")
 

@@ -126,7 +126,7 @@ def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_con
         torch.testing.assert_close(change, (x[:, 1:] - x[:, :-1]).square().mean())
     whole = stream(text, False)
     joined = model(whole).hidden.last[:, 15:]
-    torch.testing.assert_close(output.hidden.last, joined, msg="two rows that go on are one long row")
+    torch.testing.assert_close(output.hidden.last, joined, msg="two rows that continue are one long row")
 
 
 def test_every_dropout_of_the_paper_has_its_say():

@@ -1,4 +1,4 @@
-"""Every family goes through the tasks of whole texts, its texts framed as it knows them."""
+"""Every family goes through the tasks of whole texts, its texts between the special tokens that it knows them."""
 
 from pathlib import Path
 

@@ -88,8 +88,8 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     means = {name: value / max(divisors.get(name, counts[owner[name]]), 1) for name, value in sums.items()}
     loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs if not spec.regularizer)
-    figures: dict[str, Any] = {"loss": loss, **means}
+    metrics: dict[str, Any] = {"loss": loss, **means}
     tokens = [spec.name for spec in model.specs if "labels" in spec.needs.reads]
     for name in tokens[:1]:  # the first loss over tokens stands for all
-        figures |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
-    return figures
+        metrics |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
+    return metrics

@@ -168,8 +168,8 @@ class Seq2Seq(Task):
         right = [
             text.split() == (aim.lower() if small else aim).split() for text, aim in zip(texts, wanted, strict=True)
         ]
-        figures = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
-        return {"bleu": resampled(texts, wanted, small), **figures}
+        metrics = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
+        return {"bleu": resampled(texts, wanted, small), **metrics}
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         """1 - ROUGE-L."""

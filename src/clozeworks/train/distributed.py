@@ -77,9 +77,9 @@ class Several(ProcessGroup):
         return f"cuda:{self.local_rank}" if name == "cuda" else name
 
     def totals(self, counts: list[int]) -> list[int]:
-        """The wish to stop goes along: all know of it in the same step."""
-        wishes = [int(self.asked() == number) for number in SIGNALS]
-        numbers = torch.tensor([*counts, *wishes], dtype=torch.int64)
+        """The request to stop is sent along: all know of it in the same step."""
+        requests = [int(self.asked() == number) for number in SIGNALS]
+        numbers = torch.tensor([*counts, *requests], dtype=torch.int64)
         dist.all_reduce(numbers)
         *totals, interrupted, terminated = numbers.tolist()
         self._stopping = SIGNALS[1] if terminated else SIGNALS[0] if interrupted else 0

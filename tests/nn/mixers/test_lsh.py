@@ -365,7 +365,7 @@ def test_taps_give_the_weights(name):
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (LSH(0), "heads = 0"),
         (LSH(2, chunk=0), "chunk = 0"),
@@ -381,8 +381,8 @@ def test_taps_give_the_weights(name):
         (Block(Attention(2), FeedForward(8), cross=LSH(2)), "cross = LSH: it takes no rows but its own"),
     ],
 )
-def test_what_cannot_be_is_refused(spec, said):
-    with pytest.raises(RecipeError, match=said):
+def test_what_cannot_be_is_refused(spec, message):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "here")
 
 

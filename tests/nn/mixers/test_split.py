@@ -82,7 +82,7 @@ def test_what_is_stored_comes_back():
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (Split((Attention(2),)), r"mixer\.branches = 1: at least two"),
         (Split((Attention(2), Attention(2)), (4, 4, 8)), r"mixer\.widths = \[4, 4, 8\]: a width of 1 or more"),
@@ -95,8 +95,8 @@ def test_what_is_stored_comes_back():
         (Split((Attention(2), LightConv(3, 5))), r"mixer\.branches\.1\.groups = 3: width 8 is not divisible by it"),
     ],
 )
-def test_widths_that_do_not_fit_are_refused(spec, said):
-    with pytest.raises(RecipeError, match=said):
+def test_widths_that_do_not_fit_are_refused(spec, message):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "mixer")
         spec.fit("mixer", WIDTH)
 

@@ -151,7 +151,7 @@ def families() -> list:
 
 @pytest.mark.parametrize(("name", "form"), families())
 def test_every_family_writes_as_it_reads(tokenizer: Tokenizer, name: str, form: str):
-    """What a search found alone is what it found among others, and as likely as teacher forcing says."""
+    """What a search gives alone is what it gives among others, and as likely as teacher forcing says."""
     base, rows = small(tokenizer, name), table(5, most=6)
     base.encoder.stack.depth = min(base.encoder.stack.depth, 2)
     if (name, form) in REFUSED:

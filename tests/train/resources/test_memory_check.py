@@ -32,9 +32,9 @@ def test_a_run_that_does_not_fit_says_what_would(free):
     r.train.batch_tokens = 65_536
     whole = measure_cost(r).memory
     free(whole - 100_000_000)
-    said = memory_check.describe(r, "cpu")
-    assert said.startswith("memory is short: this needs about ")
-    assert said.endswith("set train.micro_tokens=32768")
+    message = memory_check.describe(r, "cpu")
+    assert message.startswith("memory is short: this needs about ")
+    assert message.endswith("set train.micro_tokens=32768")
     free(measure_cost(recipe("bert_tiny")).memory)
     smaller = memory_check.advice(r, "cpu")
     assert smaller is not None

@@ -112,7 +112,7 @@ class SplitLayer(MixerLayer):
 
 
 def _view(context: Context, number: int) -> Context:
-    """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
+    """The context of a branch: it draws and keeps apart, since another branch may have other widths and heads."""
     scratch = context.scratch.setdefault(f"branch.{number}", {})
     taps = None if context.capture is None else dataclasses.replace(context.capture, captured={})
     return context.at(f"branch.{number}").replace(scratch=scratch, capture=taps)
