@@ -135,12 +135,10 @@ def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
     return "   ".join(words)
 
 
-def show_examples(
-    recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console, count: int = 2
-) -> None:
-    """The first short examples, in colour."""
+def show_examples(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console) -> None:
+    """Two short examples, in colour."""
     epoch = make_epoch(recipe, text, tokenizer, recipe.train.seed, 0)
-    short = np.flatnonzero(epoch.plan.lengths > 20)[:count]
+    short = np.flatnonzero(epoch.plan.lengths > 20)[:2]
     ragged = epoch.examples(short)
     legend(console, tokenizer, LEGENDS[lang])
     for at in range(len(short)):
