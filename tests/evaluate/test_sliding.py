@@ -100,13 +100,14 @@ def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
 @pytest.mark.parametrize(("segment", "memory"), [(4, 6), (5, 3), (1, 4), (40, 6)])
 def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
     """As training reads them: hidden rows, by the definition; keys and values are the same."""
-    model, row, recall, expected = model_of(3, memory, relative, initial_memory=start), text(22), SegmentMemory(), []
+    model, row = model_of(3, memory, relative, initial_memory=start), text(22)
+    segment_memory, expected = SegmentMemory(), []
     with torch.no_grad():
         for at in range(0, len(row) - 1, segment):
             answers = row[at + 1 : at + 1 + segment]
-            given = recall.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
+            given = segment_memory.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
             hidden = model.encoder(given.tokens, given.token_info, given.context(backend="dense"))
-            recall.take(given, hidden.memory)
+            segment_memory.take(given, hidden.memory)
             expected.append(chosen(model.head("next_token").logits(hidden.last[0]).log_softmax(-1), answers))  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
     rows, keys = (together(by_memory(model, row, segment, keys=keys)) for keys in (False, True))
     torch.testing.assert_close(rows, torch.cat(expected), **CLOSE)

@@ -218,10 +218,10 @@ def test_layers_come_with_gradients_and_taps_with_weights():
     assert module.norm is not None
     torch.testing.assert_close(module.norm(hidden.layers[-1]), plain)
     assert bool(torch.autograd.grad(hidden.layers[1][..., 0].sum(), x)[0].any())
-    taps = AttentionCapture(frozenset({"weights"}), frozenset({1}))
-    module(x, context.replace(capture=taps, scratch={}))
-    assert list(taps.captured) == ["weights.1"]
-    assert taps.captured["weights.1"].requires_grad
+    capture = AttentionCapture(frozenset({"weights"}), frozenset({1}))
+    module(x, context.replace(capture=capture, scratch={}))
+    assert list(capture.captured) == ["weights.1"]
+    assert capture.captured["weights.1"].requires_grad
 
 
 def test_a_cached_stack_equals_the_whole():

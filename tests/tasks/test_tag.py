@@ -316,8 +316,8 @@ def test_every_family_is_trained_and_answers(family: str, tmp_path: Path):
     rows = [[str(draw.choice([*WORDS, "a", "b"])) for _ in range(draw.integers(1, 30))] for _ in range(12)]
     tags = [["B-X" if word in WORDS[:2] else "O" for word in words] for words in rows]
     data = Table("rows", [{"tokens": a, "tags": b} for a, b in zip(rows, tags, strict=True)])
-    frame = dataclasses.replace(infer_template(given, tokenizer), length=24)
-    task = Tag(template=frame, overlap=8).with_labels(data)
+    template = dataclasses.replace(infer_template(given, tokenizer), length=24)
+    task = Tag(template=template, overlap=8).with_labels(data)
     run = make_finetune_recipe(
         given, task, len(data), Finetune(epochs=1, batch_size=6), Train(learning_rate=1e-3, guard=None)
     )

@@ -58,17 +58,17 @@ def trained(world: ProcessGroup, data: str, name: str, **train: object) -> tuple
     model = build(recipe)
     world.place(model)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
-    feed = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
+    batches = iter(PretrainingBatches(recipe, corpora, tokenizer.vocabulary(), share=(world.rank, world.size)))
     results: dict[str, Any] = {"loss": [], "norm": [], "tokens": [], "examples": [], "metrics": []}
     policy = Policy(clip=1.0, seed=3, group=world)
-    for step in fit(model, feed, adam, lambda _: 1e-3, steps=steps, policy=policy):
+    for step in fit(model, batches, adam, lambda _: 1e-3, steps=steps, policy=policy):
         results["loss"].append(step.loss)
         results["norm"].append(step.grad_norm)
         results["tokens"].append(step.tokens)
         results["metrics"].append(step.metrics)
         results["examples"].append(world.joined(step.examples))
-    batch = next(feed)[0]
-    feed.close()  # pyright: ignore[reportAttributeAccessIssue]
+    batch = next(batches)[0]
+    batches.close()  # pyright: ignore[reportAttributeAccessIssue]
     return results, model, adam, batch
 
 

@@ -46,15 +46,15 @@ def remembering(steps: int = 12, memory: int = MEMORY, **train: object) -> Recip
 
 def trained(recipe: Recipe, data: Path, steps: int, **more) -> tuple[Model, list[Step], SegmentMemory]:
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe, recall = fit_to_data(recipe, tokenizer), more.pop("recall", SegmentMemory())
+    recipe, segment_memory = fit_to_data(recipe, tokenizer), more.pop("memory", SegmentMemory())
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     batches = iter(feed)
-    policy = Policy(clip=1.0, memory=recall, **more)
+    policy = Policy(clip=1.0, memory=segment_memory, **more)
     done = list(fit(model, batches, adam, lambda step: 1e-3, steps=steps, policy=policy))
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-    return model, done, recall
+    return model, done, segment_memory
 
 
 def distance(one: Model, other: Model) -> float:
@@ -69,11 +69,11 @@ def test_accumulation_is_one_batch(data: Path):
         recipe = remembering(micro_tokens=micro)
         recipe.encoder.stack.block_at(0).mixer.dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
         runs.append(trained(recipe, data, 6))
-    (model, steps, recall), *others = runs
+    (model, steps, segment_memory), *others = runs
     for other, their_steps, theirs in others:
         assert distance(model, other) < 2e-6
         assert [s.loss for s in their_steps] == pytest.approx([s.loss for s in steps], rel=1e-5)
-        torch.testing.assert_close(theirs.state(), recall.state(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(theirs.state(), segment_memory.state(), atol=1e-5, rtol=1e-4)
 
 
 def test_the_memory_is_of_use_and_continues_within_a_step(data: Path):
@@ -81,21 +81,21 @@ def test_the_memory_is_of_use_and_continues_within_a_step(data: Path):
     losses = [trained(remembering(memory=memory, batch_tokens=2 * STREAMS * LENGTH), data, 1, dropout=False)[1][0].loss
               for memory in (0, LENGTH)]  # fmt: skip
     assert losses[0] != losses[1]
-    _, _, recall = trained(remembering(batch_tokens=2 * STREAMS * LENGTH), data, 1)
-    assert recall.length == MEMORY, "of 32 tokens read in one step"
+    _, _, segment_memory = trained(remembering(batch_tokens=2 * STREAMS * LENGTH), data, 1)
+    assert segment_memory.length == MEMORY, "of 32 tokens read in one step"
 
 
 def test_an_epoch_begins_with_nothing(data: Path):
     """Rows that begin a stream are read as by a model without any memory."""
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = fit_to_data(remembering(400), tokenizer)
-    recall, given = SegmentMemory(), []
+    segment_memory, given = SegmentMemory(), []
     model = build(recipe)
     for (batch,) in PretrainingBatches(recipe, corpora, tokenizer.vocabulary()):
-        now = recall.give(batch)
+        now = segment_memory.give(batch)
         assert (now.past is None) == (not batch.example["continues"].any())
         given.append(now.past is None)
-        recall.take(batch, model.encoder(now.tokens, now.token_info, now.context()).memory)
+        segment_memory.take(batch, model.encoder(now.tokens, now.token_info, now.context()).memory)
         if sum(given) == 2:
             break
     assert given.count(True) == 2
@@ -114,16 +114,16 @@ def test_a_step_that_changes_nothing_leaves_nothing_behind(data: Path, way: str,
         )
     else:
         watch.passed.append(SkippedRange(3, 3, 3, 1, "a test"))
-    recall, lengths, gave = SegmentMemory(), [], []
-    give = recall.give
-    monkeypatch.setattr(recall, "give", lambda batch: gave.append(give(batch).past is None) or give(batch))
+    segment_memory, lengths, gave = SegmentMemory(), [], []
+    give = segment_memory.give
+    monkeypatch.setattr(segment_memory, "give", lambda batch: gave.append(give(batch).past is None) or give(batch))
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = fit_to_data(remembering(), tokenizer)
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
-    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, policy=Policy(memory=recall, guard=watch)):
-        lengths.append(recall.length)
+    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, policy=Policy(memory=segment_memory, guard=watch)):
+        lengths.append(segment_memory.length)
         assert step.skipped == (step.number == 3)
     assert lengths == [16, 24, 0, 16, 24]
     assert gave == ([True, False, False, True, False] if way == "refused" else [True, False, True, False])

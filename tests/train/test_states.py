@@ -81,13 +81,13 @@ def test_without_its_states_it_would_be_another_run(
 
 def test_accumulation_is_one_batch(data: Path):
     """The same candidates, states and units dropped, however a step is cut."""
-    (model, steps, recall), *others = [
+    (model, steps, segment_memory), *others = [
         trained(reading(micro_tokens=micro), data, 5) for micro in (None, 2 * LENGTH, LENGTH)
     ]
     for other, their_steps, theirs in others:
         assert distance(model, other) < 2e-6
         assert [s.loss for s in their_steps] == pytest.approx([s.loss for s in steps], rel=1e-5)
-        torch.testing.assert_close(theirs.state(), recall.state(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(theirs.state(), segment_memory.state(), atol=1e-5, rtol=1e-4)
 
 
 def test_words_are_written_as_the_tokenizer_has_them(whole: Path):
@@ -137,6 +137,6 @@ def test_one_way_alone_is_an_ordinary_language_model(data: Path):
     r.objective.segments = Stream(LENGTH, STREAMS)
     spec.check(r, "r")
     assert r.reading == "causal"
-    _, steps, recall = trained(r, data, 8)
+    _, steps, segment_memory = trained(r, data, 8)
     assert steps[-1].loss < steps[0].loss
-    assert recall.state()["layer.1.h"].shape == (STREAMS, WIDTH)
+    assert segment_memory.state()["layer.1.h"].shape == (STREAMS, WIDTH)

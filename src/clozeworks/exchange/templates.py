@@ -48,11 +48,11 @@ def has_segments(recipe: Recipe) -> bool:
     return recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
 
 
-def fitting(frame: InputTemplate, recipe: Recipe) -> InputTemplate:
+def fitting(template: InputTemplate, recipe: Recipe) -> InputTemplate:
     """These specials with what the encoder tells apart and has room for."""
     marks = any(isinstance(mixer, GlobalWindow) for mixer in recipe.encoder.stack.mixers())
     separate = has_segments(recipe)
-    frame.length = recipe.length if marks else min(recipe.length, LENGTH)
-    frame.segments, frame.marks = separate, marks
-    frame.own_segment = 2 if separate and frame.summary == "last" else None
-    return frame
+    template.length = recipe.length if marks else min(recipe.length, LENGTH)
+    template.segments, template.marks = separate, marks
+    template.own_segment = 2 if separate and template.summary == "last" else None
+    return template

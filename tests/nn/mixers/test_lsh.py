@@ -357,9 +357,9 @@ def test_dropout_is_keyed_unbiased_and_has_the_gradient_of_what_is_left():
 @pytest.mark.parametrize("name", ["three", "local"])
 def test_taps_give_the_weights(name):
     torch.manual_seed(0)
-    taps = AttentionCapture()
-    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, capture=taps))
-    (weights,) = taps.captured.values()
+    capture = AttentionCapture()
+    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, capture=capture))
+    (weights,) = capture.captured.values()
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert not bool(weights[0, :, :4, 4:].any())
 

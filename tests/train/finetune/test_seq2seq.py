@@ -30,8 +30,8 @@ __all__ = ["tokenizer"]
 
 
 def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Recipe | None = None, **more) -> Recipe:
-    frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
-    task = Seq2Seq.for_encoder(PretrainedEncoder(base, frame, architecture=form))  # pyright: ignore[reportArgumentType]
+    template = dataclasses.replace(infer_template(base, tokenizer), length=32)
+    task = Seq2Seq.for_encoder(PretrainedEncoder(base, template, architecture=form))  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
     return make_finetune_recipe(base, task, 4, Finetune(1, 4), Train(guard=None), decoder=other)
 
