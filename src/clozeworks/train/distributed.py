@@ -1,8 +1,8 @@
 """Data parallel training: every process has a replica of the model, or every process a part (a shard) of it.
 
 Joined through the environment variables that torchrun sets. Losses are sums divided by counts of the whole group, so
-gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a wish to
-stop) goes over gloo, whatever the device, so nothing of it waits for a GPU. Values go as JSON, never as a pickle.
+gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a request
+to stop) goes over gloo, whatever the device, so nothing of it waits for a GPU. Values go as JSON, never as a pickle.
 """
 
 import contextlib

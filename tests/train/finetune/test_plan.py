@@ -28,9 +28,9 @@ def encoder(road: Path) -> TextEncoder:
     return cw.load(road / "run")
 
 
-def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **wishes: object):
+def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **options: object):
     return plan(
-        task, encoder, rows() if given is None else given, options=FinetuneOptions(**{"max_length": 32, **wishes})
+        task, encoder, rows() if given is None else given, options=FinetuneOptions(**{"max_length": 32, **options})
     )
 
 
