@@ -41,7 +41,7 @@ def ours(file: Path, setting: dict[str, Any], method: str, tree: bool, seed: int
         words = gathered((line.split() for line in lines), setting["min_count"])
     few = gathered([words.words[:2] * 5])
     shape = {name: setting[name] for name in ("dim", "window", "sample", "workers")}
-    wish = Settings(
+    settings = Settings(
         **shape,
         negative=0 if tree else setting["negative"],
         hs=tree,
@@ -50,9 +50,9 @@ def ours(file: Path, setting: dict[str, Any], method: str, tree: bool, seed: int
         rate=RATES[method],
         seed=seed,
     )
-    train(few, wish)  # what was compiled before is loaded
+    train(few, settings)  # what was compiled before is loaded
     clock.begin()
-    vectors = train(few if warm else words, wish)
+    vectors = train(few if warm else words, settings)
     return {**clock.end(), "words": len(words.ids)}, vectors.words, vectors.table
 
 

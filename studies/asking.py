@@ -23,7 +23,7 @@ Ask = Callable[[Tensor, Tensor, Tensor], Tensor]  # tokens, turns and the column
 
 @dataclass(frozen=True, slots=True)
 class Masked:
-    """A model of hidden tokens: what is not in sight yet is [MASK]."""
+    """A model of masked tokens: what is not in sight yet is [MASK]."""
 
     model: Model
     vocabulary: Vocabulary

@@ -1,9 +1,9 @@
 """A word that is said twice, read with hashing: `python -m studies.copying`.
 
-Rows are 0 w 0 w, w being drawn token by token (Kitaev et al. 2020, the synthetic task): the second w can be told from
-the first and from nothing else, half a row away. One layer of `LSH` attention with 1, 2, 4 or 8 rounds learns it, and
-each model is then read with 1, 2, 4 and 8, which changes no weight. Beside them attention over all pairs, once with
-keys that are the queries and once with keys of their own.
+Rows are 0 w 0 w, w being drawn token by token (Kitaev et al. 2020, the synthetic task): the second w can be predicted
+from the first and from nothing else, half a row away. One layer of `LSH` attention with 1, 2, 4 or 8 rounds learns
+it, and each model is then read with 1, 2, 4 and 8, which changes no weight. Beside them attention over all pairs, once
+with keys that are the queries and once with keys of their own.
 """
 
 import sys

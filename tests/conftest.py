@@ -1,5 +1,9 @@
+import dataclasses
+import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -38,6 +42,30 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     """What this machine's doctor once said must not decide a test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
     monkeypatch.delenv("CLOZEWORKS_WINDOW_BORDER", raising=False)  # of a doctor that a command before has asked
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _memory_measured_once() -> Iterator[None]:
+    """Hundreds of small runs say what memory they need, and few of them are of another shape."""
+    from clozeworks.core import spec
+    from clozeworks.optim.settings import Train
+    from clozeworks.train.resources import memory_check
+
+    measure, measured = memory_check.measure_memory, {}
+
+    def measure_once(recipe: Any, teacher: Any = None) -> Any:
+        names = ("batch_tokens", "micro_tokens", "optimizer", "phases", "recompute")
+        train = Train(**{name: getattr(recipe.train, name) for name in names})
+        shape = json.dumps(spec.to_dict(dataclasses.replace(recipe, name="", start=(), train=train)))
+        if teacher is not None:
+            return measure(recipe, teacher)
+        if shape not in measured:
+            measured[shape] = measure(recipe)
+        return measured[shape]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory_check, "measure_memory", measure_once)
+        yield
 
 
 @pytest.fixture

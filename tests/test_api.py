@@ -22,9 +22,9 @@ MISTAKES: list[tuple[Callable[..., Any], tuple[Any, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "given", "said"), MISTAKES, ids=[f"{c.__name__}{g}" for c, g, _ in MISTAKES])
-def test_a_value_of_the_wrong_kind_is_one_sentence(call, given, said):
-    with pytest.raises(cw.InputError, match=said):
+@pytest.mark.parametrize(("call", "given", "message"), MISTAKES, ids=[f"{c.__name__}{g}" for c, g, _ in MISTAKES])
+def test_a_value_of_the_wrong_kind_is_one_sentence(call, given, message):
+    with pytest.raises(cw.InputError, match=message):
         call(*given)
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import functools
 import gc
 import importlib
 import pkgutil
@@ -33,6 +34,11 @@ MODELS = (
 )
 
 
+@functools.cache
+def parse(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
 def module_of(file: Path) -> str:
     parts = file.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
@@ -44,7 +50,7 @@ MODULES = {module_of(file): file for file in FILES}
 def imports(file: Path) -> set[str]:
     """Modules below `clozeworks` that a file imports, anywhere in it: in functions and for types alone, too."""
     modules = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(parse(file)):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: a relative import"
             parts = (node.module or "").split(".")
@@ -114,7 +120,7 @@ def test_parts_are_not_named_after_models():
         here = file.relative_to(ROOT).as_posix()
         if here.startswith(("recipes/", "exchange/names/", "cli/", "quickstart/")):
             continue
-        tree = ast.parse(file.read_text())
+        tree = parse(file)
         names = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)]
         for name in [file.stem, *names]:
             words = name.lower().replace("_", " ").split()
@@ -141,7 +147,7 @@ def test_a_directory_holds_at_most_twenty_modules():
 def definitions() -> Iterator[tuple[str, ast.FunctionDef | ast.ClassDef]]:
     """Every class and function of the library, with where it stands."""
     for file in FILES:
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(parse(file)):
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 yield f"{file.relative_to(ROOT)}:{node.lineno} {node.name}", node
 
@@ -172,7 +178,7 @@ def test_names_say_what_they_hold():
         text = file.read_text()
         assert file.stem not in empty, file
         if empty & set(re.findall(r"\w+", text)):  # as a word of a sentence, it may be
-            for node in ast.walk(ast.parse(text)):
+            for node in ast.walk(parse(file)):
                 names = {getattr(node, field, None) for field in ("id", "arg", "name", "attr", "asname")}
                 assert not names & empty, f"{file}:{node.lineno}"  # pyright: ignore[reportAttributeAccessIssue]
 

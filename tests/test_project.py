@@ -51,7 +51,7 @@ def test_extras_are_those_that_doctor_looks_for():
 
 
 def test_the_library_draws_without_importing_matplotlib_before():
-    names = "sys, clozeworks.api, clozeworks.quickstart.road, clozeworks.cli.main"
+    names = "sys, clozeworks.api, clozeworks.quickstart.pipeline, clozeworks.cli.main"
     code = f"import {names}; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"

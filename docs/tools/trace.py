@@ -74,21 +74,21 @@ def stack_of(frame: FrameType) -> list[str]:
 
 def trace_command(words: Sequence[str]) -> Trace:
     """Run a command of the command line in this process, silently, and note what it ran."""
-    trace, said = Trace(), io.StringIO()
+    trace, text = Trace(), io.StringIO()
     threading.setprofile(trace.note)
     sys.setprofile(trace.note)
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
             code = clozeworks_main(list(words))
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
     if code:
-        raise SystemExit(f"clozeworks {' '.join(words)}: exit code {code}\n{said.getvalue()}")
+        raise SystemExit(f"clozeworks {' '.join(words)}: exit code {code}\n{text.getvalue()}")
     return trace
 
 
-def trace_road() -> dict[str, Trace]:
+def trace_commands() -> dict[str, Trace]:
     """The traces of `prepare` and of `pretrain bert_mini`."""
     with tempfile.TemporaryDirectory() as folder:
         here = Path(folder)
@@ -112,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="name the frames and files, too")
     options = parser.parse_args()
-    traces = trace_road()
+    traces = trace_commands()
     print(json.dumps(count(traces)))
     if options.list:
         print("", "from the command line to attention", *traces["pretrain"].stack, sep="\n")

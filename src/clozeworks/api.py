@@ -110,7 +110,7 @@ def evaluate(
         raise InputError(encoder.recipe.name, "no tokenizer", "text needs one", "put tokenizer.json beside it")
     table = read_table(test, match_columns(task), task.truth, dict(columns or {}), maybe=task.maybe).table
     scored = examine(encoder.model, task, table, encoder.tokenizer, encoder.kind, seed)
-    return {**scored.figures, "loss": scored.loss, "records": len(table), "intervals": scored.intervals}
+    return {**scored.metrics, "loss": scored.loss, "records": len(table), "intervals": scored.intervals}
 
 
 def convert(

@@ -159,10 +159,10 @@ class Model(nn.Module):
         of = len(self.top.stack.blocks)
         needs = frozenset[str]().union(*(loss.needs.hidden for loss in losses))
         blocks = frozenset(block for loss in losses for block in loss.blocks(depth or of, of))
-        taps = AttentionCapture(needs & {"scores", "values"}, blocks) if blocks else None
+        capture = AttentionCapture(needs & {"scores", "values"}, blocks) if blocks else None
         drawn = None if self.frozen else key
         context = batch.context(
-            key=drawn if self.decoder is None else key, positions=places(losses, batch), capture=taps
+            key=drawn if self.decoder is None else key, positions=places(losses, batch), capture=capture
         )
         layers = "layers" in needs
         if self.decoder is not None:
@@ -172,7 +172,7 @@ class Model(nn.Module):
             pools = not losses or any(loss.pools for loss in losses)
             hidden = self.encoder(batch.tokens, batch.token_info, context, batch.firsts if pools else None, layers)
         hidden.key, hidden.real = key, batch.token_info.document != PADDING
-        hidden.captured = taps.captured if taps is not None else {}
+        hidden.captured = capture.captured if capture is not None else {}
         hidden.penalties = penalties(self.encoder) if "penalties" in needs else {}
         return hidden
 

@@ -2,8 +2,8 @@
 
 A sentence is eight words: an article, after it a compound, and five words before and behind them that are drawn one by
 one. The article stands before compounds alone, so that where a compound is can be read; which of them it is cannot
-be told from anything but itself: its first word and its last one have no other partner. Every draw is a pure function
-of the seed.
+be predicted from anything but itself: its first word and its last one have no other partner. Every draw is a pure
+function of the seed.
 """
 
 from collections.abc import Iterator

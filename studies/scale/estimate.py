@@ -8,7 +8,8 @@ import functools
 from dataclasses import dataclass
 
 from clozeworks.core.errors import InputError
-from clozeworks.train.resources.cost import Cost, measure_cost
+from clozeworks.recipe import Recipe
+from clozeworks.train.resources.cost import MemoryCost, count_arithmetic, measure_memory
 
 LENGTH = 512  # tokens a row, as in both schedules
 
@@ -57,10 +58,11 @@ def estimate(name: str, micro: int) -> Estimate:
         needed = f"rows of {LENGTH} tokens are counted"
         raise InputError(name, f"rows of {recipe.longest()} tokens", needed, "take another, for example bert_large")
     costs = {
-        (rows, again): _measure(name, rows, again) for rows in (micro, 2 * micro) for again in (False, True)
+        (rows, again): measure_memory(_setting(name, rows, again))
+        for rows in (micro, 2 * micro) for again in (False, True)
     }  # fmt: skip
-    cost = costs[micro, False]
-    stacks = [stack for stack in ("encoder.stack", "decoder.stack") if stack in cost.arithmetic]
+    cost, arithmetic = costs[micro, False], count_arithmetic(_setting(name, micro, again=False))
+    stacks = [stack for stack in ("encoder.stack", "decoder.stack") if stack in arithmetic]
     return Estimate(
         depth=recipe.encoder.stack.depth,
         width=recipe.encoder.width,
@@ -69,24 +71,24 @@ def estimate(name: str, micro: int) -> Estimate:
         tensors=len(cost.sizes),
         blocks=sum(size for name, size in cost.sizes.items() if ".stack." in name),
         moments=cost.kept,
-        forward=cost.flops,
-        layers=sum(cost.arithmetic[stack] for stack in stacks),
+        forward=arithmetic[""],
+        layers=sum(arithmetic[stack] for stack in stacks),
         passes=_line(micro, costs, again=False),
         recomputed=_line(micro, costs, again=True),
     )
 
 
-def _measure(name: str, rows: int, again: bool) -> Cost:
+def _setting(name: str, rows: int, again: bool) -> Recipe:
     """A step of two micro-batches: the second finds the gradients of the first, as nearly every one does."""
     import clozeworks
 
     recipe = clozeworks.recipe(name)
     recipe.train.micro_tokens, recipe.train.batch_tokens = rows * LENGTH, 2 * rows * LENGTH
     recipe.train.recompute = again
-    return measure_cost(recipe)
+    return recipe
 
 
-def _line(micro: int, costs: dict[tuple[int, bool], Cost], again: bool) -> Passes:
+def _line(micro: int, costs: dict[tuple[int, bool], MemoryCost], again: bool) -> Passes:
     """Beside the gradients of all weights, which the estimate counts among the passes."""
     measured, twice = (costs[rows, again].passes - 4 * costs[rows, again].parameters for rows in (micro, 2 * micro))
     return Passes(micro, measured, twice)

@@ -149,8 +149,8 @@ class Reading:
 def reading(step: Step, cluster: Cluster, ranks: int, vocab: int, size: int) -> Reading:
     """A row is one run of tokens at a random place: its ids and word starts touch 1 + (bytes - 1) / page pages each.
 
-    Rows of several short examples touch more; the kernel reads ahead unless told that access is random. `size` bytes of
-    shards are copied first, by one process a GPU.
+    Rows of several short examples touch more; the kernel reads ahead unless advised that access is random. `size` bytes
+    of shards are copied first, by one process a GPU.
     """
     wide = 2 if vocab < 1 << 16 else 4
     pages = sum(1 + (LENGTH * width - 1) / cluster.store.page for width in (wide, 1))

@@ -39,9 +39,9 @@ def test_the_whole_of_it():
     small = family.Setting(
         recipe="bert_tiny", depth=4, batch_tokens=256, vocab=1000, documents=40, repetitions=2, steps=2, threads=1
     )
-    figures = json.loads(json.dumps(family.run(small), allow_nan=False))
-    ratios = {name: result["ratio"]["median"] for name, result in figures["comparisons"].items()}
+    results = json.loads(json.dumps(family.run(small), allow_nan=False))
+    ratios = {name: result["ratio"]["median"] for name, result in results["comparisons"].items()}
     assert set(ratios) == {"sharing", "distillation", "teaching"}
     assert all(0.2 < ratio < 5 for ratio in ratios.values())
     assert ratios["teaching"] > ratios["distillation"], "a teacher is not free"
-    assert family.render(figures)
+    assert family.render(results)

@@ -89,12 +89,12 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
     }
     monkeypatch.setattr(lm, "CELLS", cells)
     small = lm.Setting(cells=tuple(cells), vocab=1000, documents=40, threads=1)
-    figures = json.loads(json.dumps(lm.run(small), allow_nan=False))
-    for cell in figures["cells"].values():
+    results = json.loads(json.dumps(lm.run(small), allow_nan=False))
+    for cell in results["cells"].values():
         losses = cell["loss_at_step_0"]
         assert losses["ours"] == pytest.approx(losses["theirs"], abs=1e-5)
         assert [row["steps"] for row in cell["segments"]["theirs"]] == [2, 2]
         real = {side["real_tokens_a_step"] for side in cell["sides"].values()}
         assert len(real) == 1, "both count the same tokens"
         assert cell["workload"]["vocabulary"] == 1500
-    assert lm.render(figures)
+    assert lm.render(results)

@@ -36,9 +36,9 @@ def test_the_whole_of_it():
     small = loader.Setting(
         recipes=("bert_tiny",), vocab=1000, documents=40, repetitions=2, steps=6, batches=5, threads=1
     )
-    figures = json.loads(json.dumps(loader.run(small), allow_nan=False))
-    figures_of_recipe = figures["recipes"]["bert_tiny"]
-    assert 0 <= figures_of_recipe["data_wait_share"]["median"] < 1
-    assert [row["steps"] for row in figures["segments"]["bert_tiny"]] == [5, 5]
-    assert [row["batches"] for row in figures["segments"]["bert_tiny"]] == [5, 5]
-    assert loader.render(figures)
+    results = json.loads(json.dumps(loader.run(small), allow_nan=False))
+    of_recipe = results["recipes"]["bert_tiny"]
+    assert 0 <= of_recipe["data_wait_share"]["median"] < 1
+    assert [row["steps"] for row in results["segments"]["bert_tiny"]] == [5, 5]
+    assert [row["batches"] for row in results["segments"]["bert_tiny"]] == [5, 5]
+    assert loader.render(results)

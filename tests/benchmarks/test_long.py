@@ -117,14 +117,14 @@ def test_it_is_reported_and_drawn(tmp_path):
     mine = row(2.0, 4.0, 150.0) | {"path": "pieces"}
     both = long.summary({"window": [mine], "longformer": [row(6.0, 8.0, 300.0)]})
     rows = {"512": {"forward": both, "both": both}, "1024": {"forward": both, "both": both}}
-    figures = {
+    results = {
         "shape": {"depth": 4, "width": 256, "heads": 4, "window": 128, "rounds": 1, "chunk": 64, "dropout": 0.1},
         "repetitions": 1, "slopes": long.fit_slopes(rows), "kept_bytes": {"lsh": {"2": 2**20, "4": 2**20}},
         "lengths": rows,
         "machine": {"threads": 2, "processor": "one", "cores": 2, "load_average": [0.0]}, "versions": {"torch": "2"},
     }  # fmt: skip
     console = Console(width=200, record=True)
-    console.print(long_report.render(figures))
+    console.print(long_report.render(results))
     output = console.export_text()
     assert any(line.split() == ["512", "1,000.0", "3,000.0", "3.00"] for line in output.splitlines())
     assert any(line.split() == ["512", "50", "200", "4.00"] for line in output.splitlines())

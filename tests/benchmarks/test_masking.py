@@ -118,5 +118,5 @@ def test_the_whole_of_it(folder, bench, capsys):
     assert cell["masks"]["spans"]["ratio"] == {}
     assert all(len(rows) == 2 for rows in tokens["segments"].values())
     machine = {"processor": "p", "cores": 2, "load_average": [0.0]}
-    figures = {"cells": [cell | {"length": 64, "batch": 8}], "repetitions": 2, "machine": machine, "versions": {}}
-    assert masking.render(figures)
+    results = {"cells": [cell | {"length": 64, "batch": 8}], "repetitions": 2, "machine": machine, "versions": {}}
+    assert masking.render(results)

@@ -116,10 +116,10 @@ def test_both_sides_make_the_same_tokens(tmp_path, ending):
         text = tmp_path / "text.txt"
         text.write_text("\n\n".join(lines) + "\n")
     small = prepare.Setting(vocab=1000, repetitions=1, processes=2, data=str(text))
-    figures = json.loads(json.dumps(prepare.run(small), allow_nan=False))
-    tokens = figures["workload"]["tokens"]
+    results = json.loads(json.dumps(prepare.run(small), allow_nan=False))
+    tokens = results["workload"]["tokens"]
     assert set(tokens) == {"ours, 1", "theirs, 1", "ours, 2", "theirs, 2"}
     assert len(set(tokens.values())) == 1
     assert min(tokens.values()) > 10_000
-    assert figures["segments"]["ours, 2"][0]["processes"] > figures["segments"]["ours, 1"][0]["processes"]
-    assert prepare.render(figures)
+    assert results["segments"]["ours, 2"][0]["processes"] > results["segments"]["ours, 1"][0]["processes"]
+    assert prepare.render(results)

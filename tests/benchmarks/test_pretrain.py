@@ -40,15 +40,15 @@ def test_the_ratio_is_of_pairs_and_its_spread_is_reported():
         segment(500, 4.0, 4.0, 1000, 120.0),
     ]
     work = {"flops_a_token": {"useful": 100.0, "computed": 80.0}}
-    figures = summary({"ours": ours, "trainer": theirs}, [{"flops_per_second": 2e5}], work)
-    assert figures["sides"]["ours"]["useful_share_of_linear"] == 0.5
-    assert figures["sides"]["ours"]["computed_share_of_linear"] == 0.4
-    assert figures["sides"]["trainer"]["useful_share_of_linear"] == 0.125
-    assert figures["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
-    assert figures["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
-    assert figures["peak_memory_ratio"] == 0.5
-    assert figures["sides"]["trainer"]["share_of_padding"] == 0.5
-    assert figures["sides"]["ours"]["real_tokens_a_step"] == 100
+    results = summary({"ours": ours, "trainer": theirs}, [{"flops_per_second": 2e5}], work)
+    assert results["sides"]["ours"]["useful_share_of_linear"] == 0.5
+    assert results["sides"]["ours"]["computed_share_of_linear"] == 0.4
+    assert results["sides"]["trainer"]["useful_share_of_linear"] == 0.125
+    assert results["ratio"]["seconds"] == {"median": 2.0, "lowest": 2.0, "highest": 8.0}
+    assert results["ratio"]["cpu_seconds"] == {"median": 2.0, "lowest": 1.0, "highest": 2.0}
+    assert results["peak_memory_ratio"] == 0.5
+    assert results["sides"]["trainer"]["share_of_padding"] == 0.5
+    assert results["sides"]["ours"]["real_tokens_a_step"] == 100
 
 
 def test_a_missing_peer_is_one_sentence(monkeypatch):
@@ -108,31 +108,31 @@ def test_both_sides_run_in_turns_and_agree_at_step_0(monkeypatch):
     cells = {"ragged": pretrain.Cell(**SMALL), "rows": pretrain.Cell(**SMALL, rows=1500, full=32)}
     monkeypatch.setattr(pretrain, "CELLS", cells)
     small = pretrain.Setting(cells=tuple(cells), vocab=1000, documents=40, threads=1)
-    figures = json.loads(json.dumps(pretrain.run(small), allow_nan=False))
-    for cell in figures["cells"].values():
+    results = json.loads(json.dumps(pretrain.run(small), allow_nan=False))
+    for cell in results["cells"].values():
         losses = cell["loss_at_step_0"]
         assert losses["ours"] == pytest.approx(losses["theirs"], abs=1e-5)
         assert cell["repetitions"] == 2
         assert [row["steps"] for row in cell["segments"]["trainer"]] == [2, 2]
         for side in cell["sides"].values():
             assert 0 < side["useful_share_of_linear"] < 1
-    padding = [cell["sides"]["trainer"]["share_of_padding"] for cell in figures["cells"].values()]
-    assert figures["cells"]["ragged"]["sides"]["ours"]["share_of_padding"] < 0.05 < padding[0]
+    padding = [cell["sides"]["trainer"]["share_of_padding"] for cell in results["cells"].values()]
+    assert results["cells"]["ragged"]["sides"]["ours"]["share_of_padding"] < 0.05 < padding[0]
     assert padding[1] == 0
-    assert figures["cells"]["rows"]["workload"]["vocabulary"] == 1500
-    assert pretrain.render(figures)
+    assert results["cells"]["rows"]["workload"]["vocabulary"] == 1500
+    assert pretrain.render(results)
 
 
 @pytest.mark.slow
 def test_a_profile_accounts_for_the_whole_step(monkeypatch):
     monkeypatch.setattr(pretrain, "CELLS", {"ragged": pretrain.Cell(**SMALL)})
-    figures = pretrain.run(pretrain.Setting(cells=("ragged",), vocab=1000, documents=40, threads=1, profile=True))
-    result = figures["cells"]["ragged"]["profile"]
+    results = pretrain.run(pretrain.Setting(cells=("ragged",), vocab=1000, documents=40, threads=1, profile=True))
+    result = results["cells"]["ragged"]["profile"]
     parts = {"data", "embedding", "attention", "ffn", "head", "norms, residuals, dropout", "optimizer"}
     assert set(result["parts"]) == parts
     assert set(result["kinds"]) == {"matrix products", "other operators", "Python"}
     assert all(value >= 0 for kind in result.values() for value in kind.values())
-    assert pretrain.render(figures)
+    assert pretrain.render(results)
 
 
 def test_a_side_finds_the_package_from_any_directory(tmp_path, monkeypatch):

@@ -19,10 +19,10 @@ def row(loss: float) -> dict:
     ("ours", "verdict"), [((3.0, 3.1, 3.2), "equal"), ((2.5, 2.6, 2.7), "better"), ((3.5, 3.6, 3.7), "worse")]
 )
 def test_the_verdict_needs_more_than_a_seed_would_change(ours, verdict):
-    figures = quality.summary({"ours": [*map(row, ours)], "theirs": [row(3.05), row(3.1), row(3.2)]})
-    assert figures["verdict"] == verdict
-    assert figures["spread"] == pytest.approx(0.2)
-    assert figures["difference"] == pytest.approx(np.mean(ours) - 3.35 / 3 - 2, abs=1e-4)
+    results = quality.summary({"ours": [*map(row, ours)], "theirs": [row(3.05), row(3.1), row(3.2)]})
+    assert results["verdict"] == verdict
+    assert results["spread"] == pytest.approx(0.2)
+    assert results["difference"] == pytest.approx(np.mean(ours) - 3.35 / 3 - 2, abs=1e-4)
 
 
 def test_batches_of_the_peer_hold_our_tokens_of_like_length_in_random_order():
@@ -56,10 +56,10 @@ def test_both_sides_learn_the_same_from_the_same_tokens(tmp_path):
         batch_tokens=256,
         threads=1,
     )
-    figures = json.loads(json.dumps(quality.run(small), allow_nan=False))
-    ours, theirs = figures["seeds"]["ours"][0], figures["seeds"]["theirs"][0]
+    results = json.loads(json.dumps(quality.run(small), allow_nan=False))
+    ours, theirs = results["seeds"]["ours"][0], results["seeds"]["theirs"][0]
     assert ours["tokens"] == pytest.approx(theirs["tokens"], rel=0.06)
-    assert ours["predictions"] == theirs["predictions"] == figures["workload"]["heldout_predictions"]
+    assert ours["predictions"] == theirs["predictions"] == results["workload"]["heldout_predictions"]
     assert ours["loss"] == pytest.approx(theirs["loss"], abs=0.3)
-    assert max(ours["loss"], theirs["loss"]) < figures["workload"]["loss_of_fresh_weights"] - 0.3
-    assert quality.render(figures)
+    assert max(ours["loss"], theirs["loss"]) < results["workload"]["loss_of_fresh_weights"] - 0.3
+    assert quality.render(results)

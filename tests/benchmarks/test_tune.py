@@ -28,15 +28,15 @@ def test_the_two_are_measured_in_turns(capsys: pytest.CaptureFixture[str]):
     setting = tune.Setting(
         cells=("train", "predict"), recipe="bert_tiny", vocab=512, length=128, batch=8, steps=2, repetitions=2
     )
-    figures = tune.run(setting)
-    losses = figures["workload"]["losses"]
+    results = tune.run(setting)
+    losses = results["workload"]["losses"]
     assert losses["ours"] == pytest.approx(losses["theirs"], abs=tune.NEAR)
-    assert tuple(figures["cells"]) == setting.cells
-    for name, cell in figures["cells"].items():
+    assert tuple(results["cells"]) == setting.cells
+    for name, cell in results["cells"].items():
         examples = 8 * (20 if name == "predict" else 2)
         assert [[row["tokens"] for row in side] for side in cell["segments"].values()] == [[examples] * 2] * 2, name
-    json.dumps(figures, allow_nan=False)
+    json.dumps(results, allow_nan=False)
     from rich.console import Console
 
-    Console().print(tune.render(figures))
+    Console().print(tune.render(results))
     assert "examples/s" in capsys.readouterr().out

@@ -61,10 +61,10 @@ def test_a_small_run_tells_all(tmp_path):
     setting = vectors.Setting(
         cells=("skipgram", "cbow-tree"), data=str(text), judge=judge, dim=8, epochs=1, workers=1, repetitions=1
     )
-    figures = json.loads(json.dumps(vectors.run(setting), allow_nan=False))
-    assert figures["workload"]["words"] == 4800
-    assert figures["workload"]["vocabulary"] == 40
-    for cell in figures["cells"].values():
+    results = json.loads(json.dumps(vectors.run(setting), allow_nan=False))
+    assert results["workload"]["words"] == 4800
+    assert results["workload"]["vocabulary"] == 40
+    for cell in results["cells"].values():
         assert set(cell["sides"]) == {"ours", "lists", "file"}
         for side in cell["sides"].values():
             assert side["words_per_second"] > 0
@@ -73,7 +73,7 @@ def test_a_small_run_tells_all(tmp_path):
     from rich.console import Console
 
     console = Console(width=200, record=True, file=(tmp_path / "shown").open("w"))
-    console.print(vectors.render(figures))
+    console.print(vectors.render(results))
     shown = console.export_text()
     console.file.close()
     assert "skipgram, clozeworks" in shown

@@ -45,7 +45,7 @@ def test_the_sides_have_one_shape_and_one_length():
 def test_each_side_tells_as_many_tokens_as_it_takes_at_once(side):
     text = torch.randint(256, (60,))
     steps = xl.SIDES[side](SMALL, text, 8, 4)
-    assert list(itertools.islice(steps, 40)) == [4] * 40, "and goes on when the text has ended"
+    assert list(itertools.islice(steps, 40)) == [4] * 40, "and continues when the text has ended"
 
 
 def test_long_windows_are_read_one_at_a_time():
@@ -69,8 +69,8 @@ def test_it_is_drawn_and_reported(tmp_path):
 
 @pytest.mark.slow
 def test_the_whole_of_it():
-    figures = json.loads(json.dumps(xl.run(SMALL), allow_nan=False))
-    result = figures["lengths"]["8"]
+    results = json.loads(json.dumps(xl.run(SMALL), allow_nan=False))
+    result = results["lengths"]["8"]
     assert result["ratio"]["median"] > 0
     assert set(result["at_once"]) >= {"window", "memory"}
-    assert xl.render(figures)
+    assert xl.render(results)

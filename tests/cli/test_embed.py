@@ -52,12 +52,12 @@ def test_scores_make_a_better_encoder(road: Path, files: Path, tmp_path: Path, c
     low, high = report["intervals"]["spearman"]
     assert low <= report["spearman"] <= high
     dev = pairs(24, 1)
-    figures = []
+    correlations = []
     for encoder in (cw.load(road / "run"), tuned := cw.load(tmp_path / "run")):
         a, b = (encoder.encode([row[name] for row in dev], normalise=True) for name in ("sentence1", "sentence2"))
-        figures.append(spearman([row["score"] for row in dev], (a * b).sum(1).tolist()))
-    assert figures[1] > figures[0]
-    assert figures[1] == pytest.approx(report["spearman"], abs=1e-6)
+        correlations.append(spearman([row["score"] for row in dev], (a * b).sum(1).tolist()))
+    assert correlations[1] > correlations[0]
+    assert correlations[1] == pytest.approx(report["spearman"], abs=1e-6)
     assert tuned.recipe.pooling == Pooling(length=16)
     shown = facts(capsys, "evaluate", tmp_path / "run", "--test", files / "dev.jsonl")
     assert shown["spearman"] == pytest.approx(report["spearman"])

@@ -159,17 +159,17 @@ def test_the_header_says_what_is_in_force(data, capsys):
 def test_pair_labels_are_said_rightly(segments, meanings, data, capsys):
     words = ["roberta_mini", "--data", data / "en", *put("segments", segments), "--count", "12"]
     labels = [row.get("pair_label") for row in rows(capsys, *words)]
-    said = re.findall(r"^pair label (\d): (.*)$", printed(capsys, *words), re.MULTILINE)
-    assert said == [(str(label), meanings[label]) for label in labels if label is not None]
+    explained = re.findall(r"^pair label (\d): (.*)$", printed(capsys, *words), re.MULTILINE)
+    assert explained == [(str(label), meanings[label]) for label in labels if label is not None]
     assert not meanings or set(labels) == {0, 1}
 
 
-def test_lanes_are_reported(data, capsys):
+def test_streams_are_reported(data, capsys):
     out = printed(
         capsys, "roberta_mini", "--data", data / "en", *put("segments", "Stream(length=16,streams=2)"), "--count", "4"
     )
-    said = re.findall(r"^stream .*$", out, re.MULTILINE)
-    assert said == [f"stream {stream}, begins: nothing is remembered" for stream in (0, 1)] + [
+    streams = re.findall(r"^stream .*$", out, re.MULTILINE)
+    assert streams == [f"stream {stream}, begins: nothing is remembered" for stream in (0, 1)] + [
         "stream 0, continues",
         "stream 1, continues",
     ]

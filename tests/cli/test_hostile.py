@@ -30,7 +30,7 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("line", "code", "said"),
+    ("line", "code", "message"),
     [
         ("cw --help >/dev/full", 2, "error: standard output: No space left on device; "),
         ("cw --help >&-", 2, "error: standard output: closed; "),
@@ -39,11 +39,11 @@ def shell(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
         ("mkdir gone; cd gone; rmdir ../gone; cw recipes", 2, "error: working directory: it cannot be found ("),
     ],
 )
-def test_streams_that_take_nothing(line: str, code: int, said: str, tmp_path: Path):
+def test_streams_that_take_nothing(line: str, code: int, message: str, tmp_path: Path):
     done = shell(line, tmp_path)
     assert done.returncode == code, done.stderr
-    assert done.stderr.startswith(said)
-    assert done.stderr.count("\n") == (1 if said else 0)
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == (1 if message else 0)
 
 
 def test_a_reader_that_is_gone_is_told_by_the_exit_code():

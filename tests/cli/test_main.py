@@ -1,4 +1,4 @@
-"""The command line as its users meet it: quick help, suggestions, JSON, exit codes, and a road that goes on."""
+"""The command line as its users meet it: quick help, suggestions, JSON, exit codes, and which command comes next."""
 
 import contextlib
 import json

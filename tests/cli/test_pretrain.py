@@ -44,10 +44,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), REFUSED, ids=[change for change, _ in REFUSED])
-def test_a_refused_run_leaves_nothing(change, said, road, tmp_path, capsys):
+@pytest.mark.parametrize(("change", "message"), REFUSED, ids=[change for change, _ in REFUSED])
+def test_a_refused_run_leaves_nothing(change, message, road, tmp_path, capsys):
     words = ["pretrain", "roberta_mini", "--data", road / "data", "--out", tmp_path / "run", *SMALL, "--set", change]
-    assert said in refused(capsys, *words)
+    assert message in refused(capsys, *words)
     assert not list(tmp_path.iterdir())
 
 
@@ -274,8 +274,8 @@ def test_a_student_learns_from_a_run(road, tmp_path, capsys):
     assert "give --teacher DIR" in refused(capsys, *words, "--out", tmp_path / "run")
     again = [*words, "--out", tmp_path / "run", "--teacher", tmp_path / "run"]  # a model, but not the same
     assert "another teacher than it was begun with (bert_tiny " in refused(capsys, *again)
-    figures = facts(capsys, "evaluate", tmp_path / "run", "--data", road / "data")
-    assert figures["masked_lm"] == pytest.approx(report["heldout"]["masked_lm"], rel=1e-4)
+    metrics = facts(capsys, "evaluate", tmp_path / "run", "--data", road / "data")
+    assert metrics["masked_lm"] == pytest.approx(report["heldout"]["masked_lm"], rel=1e-4)
     assert main(["export", f"{tmp_path}/run", "--to", "hf", "--out", f"{tmp_path}/hf"]) == 0
     assert json.loads((tmp_path / "hf" / "config.json").read_text())["architectures"] == ["DistilBertForMaskedLM"]
     assert facts(capsys, "fill-mask", tmp_path / "hf", "the [MASK] fox")["masks"]
@@ -313,9 +313,11 @@ def test_a_hopeless_run_ends_with_2_and_a_command_that_works(road, tmp_path, cap
     (tmp_path / "recipe.json").write_text(json.dumps(spec.to_dict(tiny_recipe(99))))
     monkeypatch.setattr(setup, "learning_rate", lambda step, train, width: 1e38)
     words = ["pretrain", tmp_path / "recipe.json", "--data", road / "data", "--out", tmp_path / "my run"]
-    said = refused(capsys, *words, "--set", "train.guard.patience=2", "--set", "train.guard.rollbacks=1")
-    assert re.search(r"step \d+: loss (nan|inf), gradient norm \S+ \(not finite\), and so for 2 steps in a row", said)
-    command = re.search(r"see `clozeworks (.*?)`", said)
+    message = refused(capsys, *words, "--set", "train.guard.patience=2", "--set", "train.guard.rollbacks=1")
+    assert re.search(
+        r"step \d+: loss (nan|inf), gradient norm \S+ \(not finite\), and so for 2 steps in a row", message
+    )
+    command = re.search(r"see `clozeworks (.*?)`", message)
     assert command is not None
     assert main(shlex.split(command[1])) == 0
     assert "not finite" in capsys.readouterr().out

@@ -153,7 +153,7 @@ def test_what_cannot_be_is_refused(walked: Path, road: Path, capsys: pytest.Capt
     run, test = walked / "run", walked / "test.jsonl"
     (tmp_path / "three.jsonl").write_text('{"a": "x", "b": "y", "c": "z"}\n')
     (tmp_path / "empty.txt").write_text("")
-    for words, said in [
+    for words, message in [
         (["translate", run], "no text"),
         (["translate", run, "x", "--file", test], "both TEXT and --file"),
         (["translate", run, "--file", tmp_path / "empty.txt"], "an empty file"),
@@ -170,26 +170,26 @@ def test_what_cannot_be_is_refused(walked: Path, road: Path, capsys: pytest.Capt
         (["evaluate", run, "--data", road / "data"], "another tokenizer"),
         (["pretrain", "transformer_mini", "--data", road / "data", "--dry-run"], "documents of two sentences"),
     ]:
-        assert said in refused(capsys, *words), words
+        assert message in refused(capsys, *words), words
 
 
 def test_a_decoder_and_pairs_ask_for_each_other(walked: Path, capsys: pytest.CaptureFixture[str]):
     data = ["--data", walked / "data", "--dry-run"]
-    for changes, said in [
+    for changes, message in [
         (["decoder=none"], "it writes a target from a source, which takes a decoder"),
         (["objective.corruption=Shift"], "a decoder writes a target from a source; use Translate"),
         (["objective.segments=FullSentences"], "examples of FullSentences have one side; use segments=Pairs"),
     ]:
         words = [word for change in changes for word in ("--set", change)]
-        assert said in refused(capsys, "pretrain", "transformer_mini", *data, *words)
-    said = refused(capsys, "pretrain", "gpt_mini", *data, "--set", "objective.corruption=Translate")
-    assert "Translate" in said
+        assert message in refused(capsys, "pretrain", "transformer_mini", *data, *words)
+    message = refused(capsys, "pretrain", "gpt_mini", *data, "--set", "objective.corruption=Translate")
+    assert "Translate" in message
 
 
 def test_without_sacrebleu_the_extra_is_named(walked: Path, capsys: pytest.CaptureFixture[str], monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
-    said = refused(capsys, "evaluate", walked / "run", "--test", walked / "test.jsonl", "--beams", 1)
-    assert "pip install clozeworks[bleu]" in said
+    message = refused(capsys, "evaluate", walked / "run", "--test", walked / "test.jsonl", "--beams", 1)
+    assert "pip install clozeworks[bleu]" in message
 
 
 def test_a_stopped_run_ends_as_one_that_was_not(walked: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Word vectors on the command line: trained, judged, searched, converted, and mistakes told."""
+"""Word vectors on the command line: trained, evaluated, searched, converted, and mistakes reported."""
 
 import json
 from pathlib import Path

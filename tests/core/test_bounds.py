@@ -25,7 +25,7 @@ class Wide(Spec):
 
 
 @pytest.mark.parametrize(
-    ("bound", "inside", "outside", "said"),
+    ("bound", "inside", "outside", "message"),
     [
         (Count, (1, 2**31 - 1), (0, -1, 2**31, 1e400), "1 or more"),
         (Positive, (1e-30, 1e12), (0.0, -1.0, math.inf, math.nan), "a number above 0"),
@@ -34,10 +34,10 @@ class Wide(Spec):
         (Part, (0.5,), (0, 1), "a number in (0, 1)"),
     ],
 )
-def test_an_interval_has_its_ends_or_not(bound, inside, outside, said: str):
+def test_an_interval_has_its_ends_or_not(bound, inside, outside, message: str):
     interval = find_bound(bound)
     assert interval is not None
-    assert str(interval) == said
+    assert str(interval) == message
     assert all(map(interval.holds, inside))
     assert not any(map(interval.holds, outside))
 
@@ -45,13 +45,13 @@ def test_an_interval_has_its_ends_or_not(bound, inside, outside, said: str):
 def test_every_number_of_a_field_is_held_to_its_bound():
     spec.check(Wide(), "w")
     spec.check(Wide(most=3.0), "w")
-    for more, said in (
+    for more, message in (
         ({"width": 0}, r"w\.width = 0: 1 or more is needed; 4 is usual"),
         ({"rates": (0.1, 1.0)}, r"w\.rates\.1 = 1\.0: a number in \[0, 1\) is needed"),
         ({"width": 10**12}, r"w\.width = 1000000000000: at most 2,147,483,647 is needed"),
         ({"most": math.inf}, r"w\.most = inf: a number above 0 is needed; None is usual"),
     ):
-        with pytest.raises(RecipeError, match=said):
+        with pytest.raises(RecipeError, match=message):
             spec.check(Wide(**more), "w")
 
 

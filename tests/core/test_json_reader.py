@@ -25,9 +25,11 @@ def test_what_is_deep_enough_is_read():
     assert parse_json('{"a": [1, {"b": null}]}', dict) == {"a": [1, {"b": None}]}
 
 
-@pytest.mark.parametrize(("text", "said"), [("[1]", "a list where an object"), ("1", "a single value where an object")])
-def test_another_shape_is_refused(text: str, said: str):
-    with pytest.raises(ValueError, match=said):
+@pytest.mark.parametrize(
+    ("text", "message"), [("[1]", "a list where an object"), ("1", "a single value where an object")]
+)
+def test_another_shape_is_refused(text: str, message: str):
+    with pytest.raises(ValueError, match=message):
         parse_json(text, dict)
 
 

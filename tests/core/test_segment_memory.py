@@ -56,13 +56,13 @@ def stream(tokens: torch.Tensor, length: int, groups: list[list[int]]) -> list[B
     ]
 
 
-def read(model: Model, batches: list[Batch], recall: SegmentMemory | None = None) -> list[torch.Tensor]:
-    recall, results = recall or SegmentMemory(), []
+def read(model: Model, batches: list[Batch], segment_memory: SegmentMemory | None = None) -> list[torch.Tensor]:
+    segment_memory, results = segment_memory or SegmentMemory(), []
     with torch.no_grad():
         for batch in batches:
-            given = recall.give(batch)
+            given = segment_memory.give(batch)
             hidden = model.encoder(given.tokens, given.token_info, given.context())
-            recall.take(batch, hidden.memory)
+            segment_memory.take(batch, hidden.memory)
             results.append(hidden.last)
     return results
 
@@ -98,36 +98,36 @@ def test_how_lanes_are_grouped_changes_nothing():
 
 
 def test_where_a_lane_begins_again_nothing_is_remembered():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 8)), SegmentMemory()
-    first = read(model, stream(tokens, 4, [[0, 1]]), recall)
-    assert recall.length == 6
-    again = read(model, stream(tokens, 4, [[0, 1]]), recall)
+    model, tokens, segment_memory = model_of(), torch.randint(VOCAB, (2, 8)), SegmentMemory()
+    first = read(model, stream(tokens, 4, [[0, 1]]), segment_memory)
+    assert segment_memory.length == 6
+    again = read(model, stream(tokens, 4, [[0, 1]]), segment_memory)
     assert torch.equal(first[0], again[0])
     assert torch.equal(first[1], again[1])
-    recall.forget()
+    segment_memory.forget()
     later = batch_of(tokens[:, 4:], [0, 1], True)
-    assert recall.give(later).past is None
+    assert segment_memory.give(later).past is None
     assert not torch.allclose(read(model, [later])[0], first[1], atol=1e-4), "the memory was of use"
 
 
 def test_rows_without_lanes_pass_through():
-    model, recall = model_of(), SegmentMemory()
+    model, segment_memory = model_of(), SegmentMemory()
     batch = batch_of(torch.randint(VOCAB, (2, 4)), [0, 1], True)
     batch.example = {}
-    assert recall.give(batch) is batch
-    recall.take(batch, model(batch).hidden.memory)
-    assert recall.state() == {}
-    with_lanes = batch_of(batch.tokens, [0, 1], True)
-    recall.take(with_lanes, model_of(memory=0)(with_lanes).hidden.memory)
-    assert recall.length == 0, "a model without memory gives nothing to take"
+    assert segment_memory.give(batch) is batch
+    segment_memory.take(batch, model(batch).hidden.memory)
+    assert segment_memory.state() == {}
+    with_streams = batch_of(batch.tokens, [0, 1], True)
+    segment_memory.take(with_streams, model_of(memory=0)(with_streams).hidden.memory)
+    assert segment_memory.length == 0, "a model without memory gives nothing to take"
 
 
 def test_nothing_learns_through_memory():
     """The gradient of the second row is that with its memory held fixed."""
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (1, 8)), SegmentMemory()
+    model, tokens, segment_memory = model_of(), torch.randint(VOCAB, (1, 8)), SegmentMemory()
     first, second = stream(tokens, 4, [[0]])
-    recall.take(first, model(first).hidden.memory)
-    given = recall.give(second)
+    segment_memory.take(first, model(first).hidden.memory)
+    given = segment_memory.give(second)
     assert given.past is not None
     assert not any(layer.requires_grad for layer in given.past.layers if isinstance(layer, torch.Tensor))
     table = model.encoder.embed.words.table.weight
@@ -141,46 +141,46 @@ def test_nothing_learns_through_memory():
 
 
 def test_positions_are_those_before_the_row():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (2, 12)), SegmentMemory()
+    model, tokens, segment_memory = model_of(), torch.randint(VOCAB, (2, 12)), SegmentMemory()
     batches = stream(tokens, 4, [[0, 1]])
-    read(model, batches[:2], recall)
-    given = recall.give(batches[2])
+    read(model, batches[:2], segment_memory)
+    given = segment_memory.give(batches[2])
     assert given.past is not None
     assert given.past.token_info.position.tolist() == [list(range(-6, 0))] * 2
     assert given.past.token_info.document.tolist() == [[0] * 6, [1] * 6]
     context = given.context()
     verify_promises(context.after(given.past.token_info))
     narrow = batch_of(tokens[1:, 8:], [1], True)
-    past = recall.give(narrow).past
+    past = segment_memory.give(narrow).past
     assert past is not None
     assert past.token_info.document.tolist() == [[0] * 6], "in another batch a stream has another number"
     assert torch.equal(past.layers[1], given.past.layers[1][1:])
 
 
 def test_rows_that_overlap_and_rows_read_backwards():
-    """Each goes on after `keep` tokens; those that run down have what they read above them."""
-    model, recall = model_of(memory=5), SegmentMemory()
+    """Each continues after `keep` tokens; those that run down have what they read above them."""
+    model, segment_memory = model_of(memory=5), SegmentMemory()
     tokens, backward = torch.randint(VOCAB, (2, 4)), torch.tensor([False, True])
     for keep, goes_on in ((3, False), (2, True), (4, True)):
         batch = batch_of(tokens, [0, 1], goes_on, keep=keep, backward=backward)
-        given = recall.give(batch)
-        recall.take(batch, model.encoder(given.tokens, given.token_info, given.context()).memory)
-    later = recall.give(batch_of(tokens, [0, 1], True, keep=3, backward=backward))
+        given = segment_memory.give(batch)
+        segment_memory.take(batch, model.encoder(given.tokens, given.token_info, given.context()).memory)
+    later = segment_memory.give(batch_of(tokens, [0, 1], True, keep=3, backward=backward))
     assert later.past is not None
     assert later.past.token_info.position.tolist() == [[-5, -4, -3, -2, -1], [5, 4, 3, 2, 1]]
     verify_promises(later.context().replace(kind="order").after(later.past.token_info))
 
 
 def test_the_state_brings_back_the_same():
-    model, tokens, recall = model_of(), torch.randint(VOCAB, (4, 12)), SegmentMemory()
+    model, tokens, segment_memory = model_of(), torch.randint(VOCAB, (4, 12)), SegmentMemory()
     batches = stream(tokens, 4, [[0, 1], [2, 3]])
-    read(model, batches[:4], recall)
-    state = recall.state()
+    read(model, batches[:4], segment_memory)
+    state = segment_memory.state()
     assert state["stream"].tolist() == [0, 1, 2, 3]
     assert state["layer.1"].shape == (4, 6, WIDTH)
     other = SegmentMemory()
     other.load(state)
-    for mine, theirs in zip(read(model, batches[4:], other), read(model, batches[4:], recall), strict=True):
+    for mine, theirs in zip(read(model, batches[4:], other), read(model, batches[4:], segment_memory), strict=True):
         assert torch.equal(mine, theirs)
     other.load({})
     assert other.length == 0
@@ -188,11 +188,11 @@ def test_the_state_brings_back_the_same():
 
 def test_lanes_of_other_lengths_share_a_batch():
     """A shorter memory has forgotten rows before it, which nobody sees."""
-    model, tokens, recall = model_of(memory=9), torch.randint(VOCAB, (2, 9)), SegmentMemory()
+    model, tokens, segment_memory = model_of(memory=9), torch.randint(VOCAB, (2, 9)), SegmentMemory()
     alone = [batch_of(tokens[:1, :5], [0], False), batch_of(tokens[1:, :4], [1], False)]
-    read(model, alone, recall)
-    assert recall.state()["document"][1].tolist() == [FORGOTTEN, 0, 0, 0, 0]
-    both = read(model, [batch_of(tokens[:, 5:], [0, 1], True)], recall)[0]
+    read(model, alone, segment_memory)
+    assert segment_memory.state()["document"][1].tolist() == [FORGOTTEN, 0, 0, 0, 0]
+    both = read(model, [batch_of(tokens[:, 5:], [0, 1], True)], segment_memory)[0]
     fresh = SegmentMemory()
     read(model, alone, fresh)
     for stream in (0, 1):
@@ -214,6 +214,6 @@ def test_a_start_of_zeros_is_a_memory_of_zeros(depth: int):
     actual = read(model, batches)
     assert torch.equal(actual[0], expected.last)
     assert not torch.allclose(actual[0], read(empty, batches)[0], atol=1e-4), "zeros take their share of attention"
-    recall = SegmentMemory()
-    recall.take(batches[0], expected.memory)
-    assert torch.equal(actual[1], read(empty, batches[1:], recall)[0])
+    segment_memory = SegmentMemory()
+    segment_memory.take(batches[0], expected.memory)
+    assert torch.equal(actual[1], read(empty, batches[1:], segment_memory)[0])

@@ -50,13 +50,13 @@ def setting(data: Path, recipe: Recipe):
 
 def test_the_size_of_a_batch_changes_no_figure(recipe: Recipe, setting):
     model = build(recipe)
-    figures = [evaluate(model, *setting, batch_tokens=size) for size in (32, 256, 100_000)]
-    assert figures[0].keys() == {"loss", "masked_lm", "sentence_pair", "masked_accuracy", "pair_accuracy",
+    metrics = [evaluate(model, *setting, batch_tokens=size) for size in (32, 256, 100_000)]
+    assert metrics[0].keys() == {"loss", "masked_lm", "sentence_pair", "masked_accuracy", "pair_accuracy",
                                  "perplexity", "count"}  # fmt: skip
-    for other in figures[1:]:
-        assert other == pytest.approx(figures[0], rel=1e-5)
-    assert figures[0]["perplexity"] == pytest.approx(math.exp(figures[0]["masked_lm"]))
-    assert figures[0]["loss"] == pytest.approx(figures[0]["masked_lm"] + figures[0]["sentence_pair"])
+    for other in metrics[1:]:
+        assert other == pytest.approx(metrics[0], rel=1e-5)
+    assert metrics[0]["perplexity"] == pytest.approx(math.exp(metrics[0]["masked_lm"]))
+    assert metrics[0]["loss"] == pytest.approx(metrics[0]["masked_lm"] + metrics[0]["sentence_pair"])
 
 
 def test_means_are_over_predictions_not_over_batches(recipe: Recipe, setting):
@@ -70,9 +70,9 @@ def test_means_are_over_predictions_not_over_batches(recipe: Recipe, setting):
             guess = head.logits(hidden.at(batch)).argmax(-1)
         assert batch.labels is not None
         right, total = right + int((guess == batch.labels).sum()), total + len(batch.labels)
-    figures = evaluate(model, *setting)
-    assert figures["count"] == total
-    assert figures["masked_accuracy"] == pytest.approx(right / total)
+    metrics = evaluate(model, *setting)
+    assert metrics["count"] == total
+    assert metrics["masked_accuracy"] == pytest.approx(right / total)
 
 
 def test_masks_never_change(setting):
@@ -102,17 +102,17 @@ def test_measuring_leaves_the_model_as_it_was(recipe: Recipe, setting):
 
 def test_unigram_baseline_by_hand():
     # add-one: 1/10, 6/10, 3/10; the mode is token 1
-    figures = unigram_baseline(np.array([0, 5, 2]), np.array([1, 1, 2, 0]))
+    metrics = unigram_baseline(np.array([0, 5, 2]), np.array([1, 1, 2, 0]))
     expected = -(2 * math.log(0.6) + math.log(0.3) + math.log(0.1)) / 4
-    assert figures == pytest.approx({"unigram_loss": expected, "unigram_accuracy": 0.5})
+    assert metrics == pytest.approx({"unigram_loss": expected, "unigram_accuracy": 0.5})
 
 
 def test_the_baseline_predicts_the_same_tokens_as_the_model(data: Path, recipe: Recipe, setting):
     labels = collect_labels(batches(*setting))
     assert len(labels) == evaluate(build(recipe), *setting)["count"]
-    figures = unigram_baseline(Corpus.open(data).unigram(), labels)
-    assert 1.0 < figures["unigram_loss"] < math.log(recipe.encoder.vocab)
-    assert 0.05 < figures["unigram_accuracy"] < 0.5
+    metrics = unigram_baseline(Corpus.open(data).unigram(), labels)
+    assert 1.0 < metrics["unigram_loss"] < math.log(recipe.encoder.vocab)
+    assert 0.05 < metrics["unigram_accuracy"] < 0.5
 
 
 def test_held_out_text_is_not_shredded():

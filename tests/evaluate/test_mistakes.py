@@ -89,8 +89,8 @@ def test_the_page_is_complete_in_itself(many: int):
     task = Classify(labels=labels)
     answers = [{"label": each, "scores": {each: 1.0}} for each in predicted]
     table = Table("t", [{"text": "<script>alert(1)</script>\x1b[2J\u202e\x00\ud800", "label": each} for each in right])
-    figures = task.score(answers, table)
-    examination = Examination(answers, figures, dict.fromkeys(figures, (0.0, 1.0)), 0.5)
+    metrics = task.score(answers, table)
+    examination = Examination(answers, metrics, dict.fromkeys(metrics, (0.0, 1.0)), 0.5)
     text = page("run: <classify>", [("rows", "200")], examination, mistakes(task, answers, table))
     assert "<script>" not in text
     assert "run: &lt;classify&gt;" in text

@@ -100,13 +100,14 @@ def test_a_longer_stride_tells_the_end_of_each_window(window, stride, count):
 @pytest.mark.parametrize(("segment", "memory"), [(4, 6), (5, 3), (1, 4), (40, 6)])
 def test_memory_is_a_loop_over_segments(segment, memory, relative, start):
     """As training reads them: hidden rows, by the definition; keys and values are the same."""
-    model, row, recall, expected = model_of(3, memory, relative, initial_memory=start), text(22), SegmentMemory(), []
+    model, row = model_of(3, memory, relative, initial_memory=start), text(22)
+    segment_memory, expected = SegmentMemory(), []
     with torch.no_grad():
         for at in range(0, len(row) - 1, segment):
             answers = row[at + 1 : at + 1 + segment]
-            given = recall.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
+            given = segment_memory.give(batch_of(row[None, at : at + len(answers)], [0], at > 0))
             hidden = model.encoder(given.tokens, given.token_info, given.context(backend="dense"))
-            recall.take(given, hidden.memory)
+            segment_memory.take(given, hidden.memory)
             expected.append(chosen(model.head("next_token").logits(hidden.last[0]).log_softmax(-1), answers))  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue, reportCallIssue]
     rows, keys = (together(by_memory(model, row, segment, keys=keys)) for keys in (False, True))
     torch.testing.assert_close(rows, torch.cat(expected), **CLOSE)
@@ -141,11 +142,11 @@ def test_a_memory_of_the_window_gives_one_layer_at_least_its_context():
 
 def test_figures_are_means_over_all():
     watched = []
-    figures = measure([torch.tensor([1.0, 2.0]), torch.tensor([6.0])], watched.append)
-    assert (figures.loss, figures.count, watched) == (3.0, 3, [2, 3])
-    assert figures.perplexity == pytest.approx(math.exp(3))
-    assert figures.bits_per_character(9) == pytest.approx(1 / math.log(2))
-    assert figures.seconds_per_token > 0
+    metrics = measure([torch.tensor([1.0, 2.0]), torch.tensor([6.0])], watched.append)
+    assert (metrics.loss, metrics.count, watched) == (3.0, 3, [2, 3])
+    assert metrics.perplexity == pytest.approx(math.exp(3))
+    assert metrics.bits_per_character(9) == pytest.approx(1 / math.log(2))
+    assert metrics.seconds_per_token > 0
 
 
 def test_the_text_is_its_documents_with_borders():
@@ -157,7 +158,7 @@ def test_the_text_is_its_documents_with_borders():
 
 
 @pytest.mark.parametrize(
-    ("run", "said"),
+    ("run", "message"),
     [
         (lambda: by_window(model_of(), text(9), 0), "window: 0; at least one token is needed"),
         (lambda: by_window(model_of(), text(9), 4, 5), "stride: 5; 1 to 4 are within the window"),
@@ -166,6 +167,6 @@ def test_the_text_is_its_documents_with_borders():
         (lambda: by_window(model_of(), text(1), 4), "text: 1 token; two are needed"),
     ],
 )
-def test_what_cannot_be_is_refused(run, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_is_refused(run, message):
+    with pytest.raises(InputError, match=message):
         list(run())

@@ -1,4 +1,4 @@
-"""examples/family.py at toy size: one table, figures for the pages, a reason for what is left out, and going on."""
+"""examples/family.py at toy size: one table, figures for the pages, a reason for what is left out, and resuming."""
 
 import importlib.util
 import json
@@ -52,12 +52,12 @@ def test_the_table_and_the_figures(call: Any, tmp_path: Path):
     assert [line.split()[0] for line in output.splitlines() if "_mini " in line] == ["bert_mini", "roberta_wwm_mini"]
     report = json.loads((tmp_path / "out" / "measured.json").read_text())
     for name in ("bert_mini", "roberta_wwm_mini"):
-        figures = report[name]["en"]
-        assert figures["steps"] == 2
-        assert 300 < figures["tokens"] <= 512
-        assert 0 <= figures["accuracy"] <= 1
-        assert 0 < figures["unigram"] < 1
-        assert figures["command"].endswith("--set train.steps=2 --set train.batch_tokens=256")
+        results = report[name]["en"]
+        assert results["steps"] == 2
+        assert 300 < results["tokens"] <= 512
+        assert 0 <= results["accuracy"] <= 1
+        assert 0 < results["unigram"] < 1
+        assert results["command"].endswith("--set train.steps=2 --set train.batch_tokens=256")
     made = {name: make() for name, make in named().items()}
     assert "| en | 2 |" in recipe_pages.page(made["bert_mini"], made, recipe_pages.family(), report)
     status, output = call(*words)

@@ -222,7 +222,7 @@ def test_layers_inside_a_group_follow_one_another(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"inner_group_num": 2}, "groups of 2 layers that are used 6 times; .*follow one another"),
         ({"num_hidden_groups": 4}, "6 layers in 4 groups; .*one size"),
@@ -235,11 +235,11 @@ def test_layers_inside_a_group_follow_one_another(tmp_path):
     ],
     ids=str,
 )
-def test_a_config_we_have_no_model_for(change, said, tmp_path):
+def test_a_config_we_have_no_model_for(change, message, tmp_path):
     their_model().save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({**config, **change}))
-    with pytest.raises((InputError, RecipeError), match=said):
+    with pytest.raises((InputError, RecipeError), match=message):
         load(tmp_path)
 
 

@@ -87,7 +87,7 @@ def word(given: dict[str, np.ndarray], letters: list[int]) -> np.ndarray:
 def layers(
     given: dict[str, np.ndarray], rows: np.ndarray, way: int, states: list[list[np.ndarray]]
 ) -> list[np.ndarray]:
-    """Both layers over a sentence in its order of reading; states are changed, as they go on in published code."""
+    """Both layers over a sentence in its order of reading; states are changed, as they continue in published code."""
     out = []
     for layer in range(2):
         cell = f"RNN_{way}/RNN/MultiRNNCell/Cell{layer}/LSTMCell/"
@@ -178,7 +178,7 @@ def test_what_is_missing_is_named(directory: Path, tmp_path: Path):
 
 @pytest.mark.skipif(not FIXTURE.is_dir(), reason="the published files are not here")
 def test_the_published_activations():
-    """Ten sentences of three streams, states going on: the top layer of both ways, to 1e-5."""
+    """Ten sentences of three streams, states carried over: the top layer of both ways, to 1e-5."""
     streams = json.loads((FIXTURE / "sentences.json").read_text())
     encoder, rows = read(cw.load(FIXTURE), [text for stream in streams for text in stream])
     past, worst = None, 0.0

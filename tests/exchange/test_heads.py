@@ -347,11 +347,11 @@ def tuned(name: str, **more: Any) -> TextEncoder:
     recipe = cw.recipe(name)
     recipe.encoder.vocab = VOCAB
     last = more.pop("last", name.startswith("gpt"))
-    frame = fitting(InputTemplate(summary="last" if last else "first"), recipe)
+    template = fitting(InputTemplate(summary="last" if last else "first"), recipe)
     recipe.encoder.pooler = recipe.encoder.pooler if more.pop("pooled", False) else None
-    summary = choose_summary(recipe, frame, recipe.encoder.pooler is not None)
+    summary = choose_summary(recipe, template, recipe.encoder.pooler is not None)
     kind = more.pop("kind", Classify)
-    recipe.objective.losses = (kind(**{"template": frame, "summary": summary, "labels": NAMES, **more}),)
+    recipe.objective.losses = (kind(**{"template": template, "summary": summary, "labels": NAMES, **more}),)
     model = build(recipe).eval()
     with torch.no_grad():
         for parameter in model.parameters():

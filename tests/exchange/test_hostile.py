@@ -94,12 +94,12 @@ def test_weights_are_finite_fractions(directory: Path):
     file = directory / tensors.FILE
     weights = load_file(file)
     name = next(name for name in weights if name.endswith(("norm.weight", "LayerNorm.weight")))
-    for bad, said in (
+    for bad, message in (
         (torch.full_like(weights[name], float("nan")), "NaN or infinity in"),
         (torch.ones_like(weights[name], dtype=torch.int64), "of whole numbers"),
     ):
         save_file(weights | {name: bad}, file, metadata={"format": "pt"})
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             load(directory)
 
 

@@ -1,4 +1,4 @@
-"""From short texts to long ones: the same model where a window covers the text, and positions laid end to end."""
+"""From short texts to long ones: the same model where a window covers the text, and positions repeated end to end."""
 
 import dataclasses
 

@@ -158,18 +158,18 @@ def test_a_bias_that_older_versions_add_is_kept_and_not_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ({"attn_layers": ["local", "full"]}, r"attn_layers \['local', 'full'\]"),
         ({"hidden_act": "mish"}, "hidden_act mish"),
         ({"axial_pos_shape": [4, 4, 4], "axial_pos_embds_dim": [8, 8, 16]}, r"axial_pos_shape \[4, 4, 4\]"),
     ],
 )
-def test_configs_of_other_models_are_refused(config, said, tmp_path):
+def test_configs_of_other_models_are_refused(config, message, tmp_path):
     their_model().save_pretrained(tmp_path)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | config))
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         load(tmp_path)
 
 

@@ -34,8 +34,8 @@ def small(**more: object) -> TextEncoder:
 def test_what_is_written_is_read_as_theirs(pool: PoolingMode, length: int | None, normalise: bool, tmp_path: Path):
     ours = small(mode=pool, length=length, normalise=normalise)
     save(ours, tmp_path / "st", format="sentence-transformers")
-    said = json.loads((tmp_path / "st" / "1_Pooling" / "config.json").read_text())
-    assert [name for name, on in said.items() if on is True and name != "include_prompt"] == [
+    stored = json.loads((tmp_path / "st" / "1_Pooling" / "config.json").read_text())
+    assert [name for name, on in stored.items() if on is True and name != "include_prompt"] == [
         {"mean": "pooling_mode_mean_tokens", "first": "pooling_mode_cls_token", "max": "pooling_mode_max_tokens"}[pool]
     ]
     most = json.loads((tmp_path / "st" / "sentence_bert_config.json").read_text())["max_seq_length"]

@@ -38,10 +38,10 @@ def model(name: str, kind: type[Task], tokenizer: Tokenizer, **more: Any) -> Tex
     if isinstance(recipe.encoder.stack.block, tuple):
         recipe.encoder.stack.block = recipe.encoder.stack.block[:2]
     recipe.encoder.pooler = None
-    frame = infer_template(recipe, tokenizer)
+    template = infer_template(recipe, tokenizer)
     if kind in (Classify, Pair, Choice):
-        more["summary"] = choose_summary(recipe, frame, pooled=False)
-    recipe.objective.losses = (kind(template=frame, **more),)
+        more["summary"] = choose_summary(recipe, template, pooled=False)
+    recipe.objective.losses = (kind(template=template, **more),)
     recipe.encoder.init, recipe.train.seed = 0.15, 2
     return TextEncoder(build(recipe).eval(), tokenizer, recipe)
 
@@ -144,7 +144,7 @@ def test_places_of_answers(name: str, tokenizer: Tokenizer, by_bytes: Tokenizer,
 
 
 def test_options_in_windows(tokenizer: Tokenizer, tmp_path: Path):
-    """What is marked without being told: the second text."""
+    """What is marked by default: the second text."""
     ours = model("longformer_mini", Choice, tokenizer)
     doubled(ours)
     save(ours, tmp_path, format="hf")

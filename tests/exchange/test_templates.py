@@ -13,8 +13,8 @@ def test_specials_that_a_tokenizer_lacks_were_in_no_text():
     bare = Tokenizer(inner)
     bare.names = {"unk": "[UNK]", "sep": "[SEP]"}
     for name, between in (("gpt_mini", ()), ("bert_tiny", ("[SEP]",))):
-        frame = infer_template(cw.recipe(name), bare, whole=False)
-        assert (frame.opening, frame.between, frame.closing) == ((), between, ("[SEP]",))
+        template = infer_template(cw.recipe(name), bare, whole=False)
+        assert (template.opening, template.between, template.closing) == ((), between, ("[SEP]",))
     whole = infer_template(cw.recipe("gpt_mini"), bare)
     assert (whole.opening, whole.between) == (("_start_",), ("_delimiter_",))
 

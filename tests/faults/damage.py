@@ -116,11 +116,11 @@ def _seen(target: Target, before: bytes) -> str:
 def _same(file: Path, before: bytes) -> bool:
     """Whether a JSON file still says what it said, its own hash apart."""
     try:
-        after, said = json.loads(file.read_bytes()), json.loads(before)
+        after, stored = json.loads(file.read_bytes()), json.loads(before)
     except (OSError, ValueError):
         return False
-    return after == said or all(
-        after.get(name) == value for name, value in said.items() if name != checksummed_json.MARK
+    return after == stored or all(
+        after.get(name) == value for name, value in stored.items() if name != checksummed_json.MARK
     )
 
 

@@ -75,7 +75,7 @@ def _stops(tally: dict[str, Any]) -> str:
 
 
 def _disk(tally: dict[str, Any]) -> str:
-    parts = ", ".join(f"{tally[name]:,} {said}" for name, said in
+    parts = ", ".join(f"{tally[name]:,} {phrase}" for name, phrase in
                       (("refused", "refused in one sentence (exit code 2)"), ("continued", "continued unharmed"),
                        ("broken", "otherwise"), ("not reached", "not reached")) if tally.get(name))  # fmt: skip
     return f"{parts}; mended, every one ended with the undisturbed bits"

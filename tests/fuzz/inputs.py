@@ -64,15 +64,15 @@ def run_case(seed: int) -> str | None:
 
 def judge(words: Words) -> tuple[int, str | None]:
     """The exit code of a command, and what is wrong with how it ended."""
-    said = io.StringIO()
+    output = io.StringIO()
     try:
-        with limited(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(said):
+        with limited(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(output):
             code = main(words)
     except HangError:
         return 1, f"it runs for more than {SECONDS} seconds of the processor"
     except BaseException:
         return 1, traceback.format_exc()[-1500:]
-    printed = said.getvalue()
+    printed = output.getvalue()
     if code not in (0, 2):
         return code, f"exit code {code}"
     if code == 2 and "--check" in words and not printed:  # its findings are what it prints

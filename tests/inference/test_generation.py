@@ -1,4 +1,4 @@
-"""A model with memory goes on for as long as it is asked to, by what it remembers."""
+"""A model with memory continues for as long as it is asked to, by what it remembers."""
 
 import pytest
 import torch

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clozeworks.metrics.answers import best_threshold, exact, f1, figures, language_of, units
+from clozeworks.metrics.answers import answer_metrics, best_threshold, exact, f1, language_of, units
 
 # What the scripts of SQuAD 1.1 and 2.0, which agree, say of these.
 ENGLISH = [
@@ -75,12 +75,12 @@ def test_the_language_of_the_answers_chooses():
     assert language_of(["天津市人", "Nexo", "1990"]) == "zh"
     assert language_of(["1990", ""]) == language_of([]) == "en"
     answers, right = ["天津", "1990年"], [["天津市"], ["1990年"]]
-    assert figures(answers, right) == {"exact_match": 0.5, "f1": pytest.approx((4 / 5 + 1) / 2)}
-    assert figures(answers, right, "en")["f1"] == 0.5
+    assert answer_metrics(answers, right) == {"exact_match": 0.5, "f1": pytest.approx((4 / 5 + 1) / 2)}
+    assert answer_metrics(answers, right, "en")["f1"] == 0.5
 
 
 def test_both_kinds_of_questions_apart():
-    result = figures(["cat", "", "dog", "big cat"], [["the cat"], [], [], ["cat"]])
+    result = answer_metrics(["cat", "", "dog", "big cat"], [["the cat"], [], [], ["cat"]])
     assert result == {
         "exact_match": 0.5,
         "f1": pytest.approx((1 + 1 + 0 + 2 / 3) / 4),
@@ -89,7 +89,7 @@ def test_both_kinds_of_questions_apart():
         "NoAns_exact": 0.5,
         "NoAns_f1": 0.5,
     }
-    assert set(figures([""], [[]])) == {"exact_match", "f1"}
+    assert set(answer_metrics([""], [[]])) == {"exact_match", "f1"}
 
 
 @given(st.lists(st.tuples(st.integers(-4, 4), st.floats(0, 1), st.booleans()), min_size=1, max_size=12))

@@ -1,4 +1,4 @@
-"""Schemes of tags: told from rows, completed, and which tag may follow which."""
+"""Schemes of tags: recognised from rows, completed, and which tag may follow which."""
 
 import itertools
 
@@ -48,8 +48,8 @@ def test_what_keeps_to_a_scheme_reads_the_same_strictly_and_leniently(scheme: Sc
     names = complete(["B-X", "B-Y"], scheme)
     kept = 0
     for tags in itertools.product(names, repeat=4):
-        framed = (None, *tags, None)
-        if all(follows(a, b, scheme) for a, b in itertools.pairwise(framed)):
+        padded = (None, *tags, None)
+        if all(follows(a, b, scheme) for a, b in itertools.pairwise(padded)):
             kept += 1
             assert entities(tags, scheme, strict=True) == entities(tags, scheme)
     assert kept > 50

@@ -108,7 +108,7 @@ def test_words_may_be_dropped_alone():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"shape": (4, 8)}, r"positions\.shape = \[4, 8\]: examples are up to 128 tokens long"),
         ({"widths": (0, 128)}, r"positions\.widths\.0 = 0: 1 or more is needed"),
@@ -116,8 +116,8 @@ def test_words_may_be_dropped_alone():
         ({"dropout": 1.0}, r"positions\.dropout = 1\.0: a number in"),
     ],
 )
-def test_grids_that_do_not_fit_are_refused(fields, said):
-    with pytest.raises(RecipeError, match=said):
+def test_grids_that_do_not_fit_are_refused(fields, message):
+    with pytest.raises(RecipeError, match=message):
         check(axial_recipe(**fields), "r")
     check(axial_recipe(), "r")
 

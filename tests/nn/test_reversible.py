@@ -1,4 +1,4 @@
-"""Against ordinary autograd, which is told to keep everything; and by what is kept."""
+"""Against ordinary autograd, which keeps everything; and by what is kept."""
 
 import dataclasses
 from typing import Any
@@ -218,10 +218,10 @@ def test_layers_come_with_gradients_and_taps_with_weights():
     assert module.norm is not None
     torch.testing.assert_close(module.norm(hidden.layers[-1]), plain)
     assert bool(torch.autograd.grad(hidden.layers[1][..., 0].sum(), x)[0].any())
-    taps = AttentionCapture(frozenset({"weights"}), frozenset({1}))
-    module(x, context.replace(capture=taps, scratch={}))
-    assert list(taps.captured) == ["weights.1"]
-    assert taps.captured["weights.1"].requires_grad
+    capture = AttentionCapture(frozenset({"weights"}), frozenset({1}))
+    module(x, context.replace(capture=capture, scratch={}))
+    assert list(capture.captured) == ["weights.1"]
+    assert capture.captured["weights.1"].requires_grad
 
 
 def test_a_cached_stack_equals_the_whole():
@@ -247,9 +247,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("change", "said"), REFUSED)
-def test_what_cannot_be_computed_back_is_refused(change, said):
-    with pytest.raises(RecipeError, match=said):
+@pytest.mark.parametrize(("change", "message"), REFUSED)
+def test_what_cannot_be_computed_back_is_refused(change, message):
+    with pytest.raises(RecipeError, match=message):
         check(stack(**change), "stack")
     check(stack(), "stack")
 

@@ -69,7 +69,7 @@ def test_gradients_are_those_of_small_changes(name: str):
 
 
 class Said(ScoreLayer):
-    """Scores that were told beforehand."""
+    """Scores that are given beforehand."""
 
     def forward(self, query, keys):
         return torch.log(torch.tensor([[[0.6, 0.2, 0.2]]])).expand(len(query), query.shape[1], -1)
@@ -112,7 +112,7 @@ def test_the_temperature_begins_as_told_whatever_the_deviation():
     assert layer.sharpness.exp().item() == pytest.approx(4)
 
 
-@pytest.mark.parametrize(("spec", "said"), [(Cosine(0.0), "above 0"), (Additive(0), "1 or more")])
-def test_scores_that_are_none_are_refused(spec: Score, said: str):
-    with pytest.raises(RecipeError, match=said):
+@pytest.mark.parametrize(("spec", "message"), [(Cosine(0.0), "above 0"), (Additive(0), "1 or more")])
+def test_scores_that_are_none_are_refused(spec: Score, message: str):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "score")

@@ -190,17 +190,17 @@ CROSS = Block(Attention(4), FeedForward(32), cross=Attention(4))
 
 
 @pytest.mark.parametrize(
-    ("blocks", "share", "said"),
+    ("blocks", "share", "message"),
     [
         ((WITH, WITHOUT), Share(None, 1), r"layer 1, up\.weight = nothing: \(32, 24\) is shared with it"),
         ((WITHOUT, WITH), Share(None, 1), r"layer 1, up\.weight = \(32, 24\): nothing is shared with it"),
         ((WITH, CROSS), Share(1, None), r"layer 1, query\.weight = \(24, 24\): nothing is shared with it"),
     ],
 )
-def test_a_part_that_some_layers_lack_is_not_shared(blocks, share, said):
-    with pytest.raises(RecipeError, match=said):
+def test_a_part_that_some_layers_lack_is_not_shared(blocks, share, message):
+    with pytest.raises(RecipeError, match=message):
         Stack(2, blocks, share).build(WIDTH)
-    with pytest.raises(RecipeError, match=rf"encoder\.stack\.share, {said}; share only blocks of one shape"):
+    with pytest.raises(RecipeError, match=rf"encoder\.stack\.share, {message}; share only blocks of one shape"):
         Stack(2, blocks, share).fit("encoder.stack", WIDTH)
 
 

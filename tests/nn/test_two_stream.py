@@ -238,9 +238,9 @@ def test_layers_may_share_their_weights(x):
 
 @pytest.mark.parametrize("places", [None, torch.zeros(0, dtype=torch.long)])
 def test_taps_are_those_of_the_first_stream(x, places):
-    taps = AttentionCapture()
-    streams(2)(x, ordered(LENGTHS, 9, TARGETS).replace(capture=taps, positions=places))
-    assert {name: weights.shape for name, weights in taps.captured.items()} == {
+    capture = AttentionCapture()
+    streams(2)(x, ordered(LENGTHS, 9, TARGETS).replace(capture=capture, positions=places))
+    assert {name: weights.shape for name, weights in capture.captured.items()} == {
         "weights.0": (3, 4, 9, 9),
         "weights.1": (3, 4, 9, 9),
     }

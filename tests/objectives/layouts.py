@@ -1,4 +1,4 @@
-"""Examples laid out by hand from the sizes of their words, and what to ask of them when they come back corrupted."""
+"""Examples made by hand from the sizes of their words, and what to ask of them when they come back corrupted."""
 
 import numpy as np
 from hypothesis import strategies as st

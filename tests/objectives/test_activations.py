@@ -1,4 +1,4 @@
-"""Prices on activations: their formulas, whatever the rows, and no part of the loss that is told."""
+"""Prices on activations: their formulas, whatever the rows, and no part of the loss that is reported."""
 
 from pathlib import Path
 

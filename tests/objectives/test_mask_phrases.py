@@ -114,13 +114,13 @@ def test_a_share_goes_by_the_example_alone():
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (MaskPhrases(share=1.5), r"a number in \[0, 1\]"),
         (MaskPhrases(share=-0.1), r"a number in \[0, 1\]"),
         (MaskPhrases(stage="basic", share=0.5), "for the stages phrase and entity"),
     ],
 )
-def test_a_share_is_a_chance_of_annotated_units(given: MaskPhrases, said: str):
-    with pytest.raises(RecipeError, match=said):
+def test_a_share_is_a_chance_of_annotated_units(given: MaskPhrases, message: str):
+    with pytest.raises(RecipeError, match=message):
         spec.check(given, "corruption")

@@ -1,4 +1,4 @@
-"""Rows that go on where the reused tokens of the last ones ended, forward and backward."""
+"""Rows that continue where the reused tokens of the last ones ended, forward and backward."""
 
 import dataclasses
 
@@ -95,7 +95,7 @@ def test_a_row_is_reused_text_and_two_segments(made, seed):
         first, second = tokens[head : b - 1], tokens[b:-2]
         assert first
         assert second
-        # Each stretch is one of the endless text, in the direction of its stream; what follows goes on there.
+        # Each stretch is one of the endless text, in the direction of its stream; what follows continues there.
         endless = (line[::-1] if backward else line) * 3
         ordinary = [token for token in tokens if token > 4]
         at = endless.index(ordinary[0]) - tokens.index(ordinary[0])

@@ -176,12 +176,12 @@ def test_the_sum_is_divided_by_one_more_than_its_count_once_a_step():
     means = accumulate(model, batches, [None] * len(batches))
     assert float(means["span_boundary"]) == pytest.approx(total / (predictions + 1), rel=1e-6)
     assert float(means["boundary_accuracy"]) == pytest.approx(right / predictions, rel=1e-6)
-    figures = measure(model, batches)
-    assert figures["span_boundary"] == pytest.approx(total / (predictions + 1), rel=1e-9)
-    assert figures["loss"] == pytest.approx(figures["masked_lm"] + 0.5 * figures["span_boundary"])
-    assert figures["perplexity"] == pytest.approx(math.exp(figures["masked_lm"]))
-    assert figures["count"] == sum(model.count(batch)["masked_lm"] for batch in batches)
-    assert figures["count"] > predictions
+    metrics = measure(model, batches)
+    assert metrics["span_boundary"] == pytest.approx(total / (predictions + 1), rel=1e-9)
+    assert metrics["loss"] == pytest.approx(metrics["masked_lm"] + 0.5 * metrics["span_boundary"])
+    assert metrics["perplexity"] == pytest.approx(math.exp(metrics["masked_lm"]))
+    assert metrics["count"] == sum(model.count(batch)["masked_lm"] for batch in batches)
+    assert metrics["count"] > predictions
 
 
 class Twice(ProcessGroup):

@@ -33,7 +33,7 @@ def test_each_token_of_the_target_and_its_end_are_predicted_once(text: Text):
 
 
 def test_text_of_one_side_is_refused():
-    said = r"corruption = Translate: .* examples of FullSentences have one side; use segments=Pairs"
-    with pytest.raises(RecipeError, match=said):
+    message = r"corruption = Translate: .* examples of FullSentences have one side; use segments=Pairs"
+    with pytest.raises(RecipeError, match=message):
         spec.check(Objective(FullSentences(64), Translate(), (NextToken(),)), "objective")
     spec.check(Objective(Pairs(64, 32), Translate(), (NextToken(),)), "objective")

@@ -1,4 +1,4 @@
-"""Spans in training: put back after each update, paid for once a step, told apart, and the same when it goes on."""
+"""Spans in training: put back after each update, paid for once a step, checkpointed, and the same when resumed."""
 
 import shutil
 from pathlib import Path

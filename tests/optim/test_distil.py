@@ -17,16 +17,16 @@ def test_layers_are_spread_from_the_first_to_the_last():
 
 
 @pytest.mark.parametrize(
-    ("distil", "said"),
+    ("distil", "message"),
     [
         (Distil((0, 1, 2)), r"distil\.start = \[0, 1, 2\]: one layer of the teacher for each of 2 is needed"),
         (Distil((0, -1)), r"distil\.start\.1 = -1: 0 or more"),
     ],
 )
-def test_a_start_that_cannot_be_is_refused(distil, said):
+def test_a_start_that_cannot_be_is_refused(distil, message):
     r = recipe("distilbert_mini")
     r.distil = distil
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         spec.check(r, r.name)
 
 

@@ -285,7 +285,7 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("Lamm", r"optimizer = Lamm: no part of that name is known; did you mean Lamb"),
         ("MaskSpans", r"a value of type Optimizer is needed"),
@@ -300,9 +300,9 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
         ("LayerRates(optimizer=LayerRates)", r"the rates of layers are set once"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(text: str, said: str):
+def test_what_cannot_be_is_refused_by_name(text: str, message: str):
     r = recipe("bert_tiny")
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         spec.set_path(r, "train.optimizer", text)
         spec.check(r, r.name)
 

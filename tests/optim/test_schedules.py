@@ -176,7 +176,7 @@ def test_a_part_of_the_recipe(schedule: Word | Schedule):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("Polynomial(power=0)", r"schedule\.power = 0: a number above 0 is needed"),
         ("Polynomial(end=2)", r"schedule\.end = 2: a number in \[0, 1\] is needed"),
@@ -189,8 +189,8 @@ def test_a_part_of_the_recipe(schedule: Word | Schedule):
         ),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(text: str, said: str):
+def test_what_cannot_be_is_refused_by_name(text: str, message: str):
     r = recipe("bert_tiny")
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         spec.set_path(r, "train.schedule", text)
         spec.check(r, r.name)

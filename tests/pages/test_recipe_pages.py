@@ -114,12 +114,12 @@ MADE = {name: make() for name, make in named().items()}
 
 @pytest.mark.parametrize("name", sorted({stand_in(name, MADE) for name in MADE if "mini" in stand_in(name, MADE)}))
 def test_a_page_exports_what_has_a_class_elsewhere(name: str, tmp_path: Path):
-    recipe, said = named()[name](), "\n".join(laptop_of(name, MADE, family()).commands)
+    recipe, commands = named()[name](), "\n".join(laptop_of(name, MADE, family()).commands)
     recipe.encoder.vocab = 100
     if recipe.decoder is not None:
         recipe.decoder.start, recipe.decoder.end = 1, 2
     encoder = TextEncoder(cw.build(recipe), None, recipe)
-    if "--to hf" in said:
+    if "--to hf" in commands:
         cw.save(encoder, tmp_path / name, format="hf")
         assert (tmp_path / name / "config.json").is_file()
     else:

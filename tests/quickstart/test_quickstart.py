@@ -18,7 +18,7 @@ from clozeworks.corpus import areas
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import load
-from clozeworks.quickstart import clozes, road, taught
+from clozeworks.quickstart import classifier, clozes, pipeline
 
 
 @pytest.fixture(autouse=True)
@@ -37,22 +37,22 @@ def data(some_text, tmp_path_factory):
     """That text, prepared as quickstart prepares it."""
     folder = tmp_path_factory.mktemp("quickstart") / "data"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(road.corpus, "documents", lambda lang: iter(some_text))
-        road.prepared("en", folder, Console(quiet=True))
+        patch.setattr(pipeline.corpus, "documents", lambda lang: iter(some_text))
+        pipeline.prepared("en", folder, Console(quiet=True))
     return folder
 
 
 @pytest.fixture
 def walk(monkeypatch, some_text):
     """Quickstart on that text, with a task of a few areas: exit code and screen."""
-    monkeypatch.setattr(road.corpus, "documents", lambda lang: iter(some_text))
+    monkeypatch.setattr(pipeline.corpus, "documents", lambda lang: iter(some_text))
     monkeypatch.setattr(areas, "AREAS", {"data": "collections datetime", "files": "os shutil", "tools": "argparse"})
     for name, value in {"ROWS": 40, "MEASURED": 40, "EPOCHS": 1, "LENGTH": 16}.items():
-        monkeypatch.setattr(taught, name, value)
+        monkeypatch.setattr(classifier, name, value)
 
     def walk(out, steps=3, seed=0, lang="en"):
         screen = io.StringIO()
-        return road.run(lang, out, steps, seed, Console(file=screen, width=80)), screen.getvalue()
+        return pipeline.run(lang, out, steps, seed, Console(file=screen, width=80)), screen.getvalue()
 
     return walk
 
@@ -78,15 +78,15 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     train, dev = (areas.rows("en")[begin : begin + 40] for begin in (0, 40))
     (frequent, _), *_ = Counter(row["label"] for row in train).most_common(1)
     assert accuracies[1] == f"{sum(row['label'] == frequent for row in dev) / len(dev):.1%}", "the majority class"
-    assert output.count("\n   about ") == taught.SHOWN
+    assert output.count("\n   about ") == classifier.SHOWN
     assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", output)
     assert re.search(r"\[MASK\]\(\S+\)", output), "no example was shown"
 
     commands = [line.removeprefix("next").strip() for line in output.splitlines() if "clozeworks " in line]
     assert len(commands) == 4
     for command in commands:
-        said, _, command = command.rpartition(" | ")
-        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+        piped, _, command = command.rpartition(" | ")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(piped.encode())))
         words = shlex.split(command)[1:]
         more = ["--set", "train.steps=1", "--set", "train.batch_tokens=128"] if words[0] == "pretrain" else []
         assert main([*words, *more]) == 0, command
@@ -104,8 +104,8 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
 
 
 def test_the_seed_is_the_run(walk, data, tmp_path, monkeypatch):
-    monkeypatch.setattr(road, "show_guesses", lambda *given: None)
-    monkeypatch.setattr(road, "taught", lambda *given: 0)  # after the model
+    monkeypatch.setattr(pipeline, "show_guesses", lambda *given: None)
+    monkeypatch.setattr(pipeline, "learn_areas", lambda *given: 0)  # after the model
     weights = []
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         shutil.copytree(data, tmp_path / name / "data")
@@ -137,9 +137,9 @@ def test_it_learns(tmp_path, capsys):
     assert main(["quickstart", "--out", str(tmp_path / "out")]) == 0
     from clozeworks.evaluate.text import evaluate_text
 
-    figures = evaluate_text(load(tmp_path / "out" / "run"), tmp_path / "out" / "data")
-    assert figures["masked_accuracy"] > 3 * figures["unigram_accuracy"]
-    assert figures["masked_lm"] < figures["unigram_loss"] - 0.8
+    metrics = evaluate_text(load(tmp_path / "out" / "run"), tmp_path / "out" / "data")
+    assert metrics["masked_accuracy"] > 3 * metrics["unigram_accuracy"]
+    assert metrics["masked_lm"] < metrics["unigram_loss"] - 0.8
 
 
 @pytest.mark.slow

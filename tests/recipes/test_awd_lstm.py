@@ -110,13 +110,13 @@ def stream(tokens: Tensor, continues: bool) -> Batch:
 
 def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_continue():
     model = build(small(dropped=False))
-    theirs, recall, states = Plain(model), SegmentMemory(), None
+    theirs, segment_memory, states = Plain(model), SegmentMemory(), None
     torch.manual_seed(3)
     text = torch.randint(0, VOCAB, (4, 31))
     for start in (0, 15):
         batch = stream(text[:, start : start + 16], start > 0)
-        output = model(recall.give(batch), DropoutKey.make(0, start, rows=range(4)))
-        recall.take(batch, output.hidden.memory)
+        output = model(segment_memory.give(batch), DropoutKey.make(0, start, rows=range(4)))
+        segment_memory.take(batch, output.hidden.memory)
         x, states = theirs(batch.tokens, states)
         torch.testing.assert_close(output.hidden.last, x)
         expected = F.cross_entropy((x @ theirs.words.T + theirs.bias).flatten(0, 1), batch.labels, reduction="sum")
@@ -126,7 +126,7 @@ def test_without_dropout_it_is_torchs_lstm_with_a_tied_table_and_states_that_con
         torch.testing.assert_close(change, (x[:, 1:] - x[:, :-1]).square().mean())
     whole = stream(text, False)
     joined = model(whole).hidden.last[:, 15:]
-    torch.testing.assert_close(output.hidden.last, joined, msg="two rows that go on are one long row")
+    torch.testing.assert_close(output.hidden.last, joined, msg="two rows that continue are one long row")
 
 
 def test_every_dropout_of_the_paper_has_its_say():

@@ -34,7 +34,7 @@ def test_the_formula_of_section_2(v: int, n: int, m: int, h: int):
 
 
 def test_it_learns_words_from_shards_is_measured_and_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    """Each word is told by the one three before it, which a model of order 5 reads and frequencies do not know."""
+    """Each word follows from the one three before it, which a model of order 5 reads and frequencies do not know."""
     draw, names = random.Random(0), ["ox", "elk", "hen", "ape"]
     text, data, out = (str(tmp_path / name) for name in ("text.txt", "data", "run"))
     lines = [" ".join(draw.choices(names, k=3) * 8) for _ in range(150)]

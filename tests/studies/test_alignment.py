@@ -32,8 +32,8 @@ def test_models_differ_in_nothing_but_their_decoders():
 
 def test_a_string_with_one_mistake_is_wrong():
     model, batch = alignment.fresh("dot", 0), alignment.strings("copy", 0, 0, 5, 3)
-    said = model.head("next_token").logits(model.read(batch, model.specs).at(batch)).argmax(-1)
-    batch.labels = said.clone()
+    predicted = model.head("next_token").logits(model.read(batch, model.specs).at(batch)).argmax(-1)
+    batch.labels = predicted.clone()
     assert alignment.score_exact(model, batch) == 1
     batch.labels[6] += 1
     assert alignment.score_exact(model, batch) == 0.8
@@ -52,11 +52,11 @@ def test_it_prints_one_object_and_draws(
 ):
     monkeypatch.setattr(alignment, "TESTED", 4)
     assert alignment.main(["--seeds", "3", "--steps", "1", "--plot", str(tmp_path / "figure.svg")]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert list(figures["exact"]) == ["copy", "reverse"]
-    assert list(figures["exact"]["copy"]["dot"]) == [str(length) for length in alignment.LENGTHS]
-    assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in figures["weights"])
-    counts = figures["parameters"]
+    results = json.loads(capsys.readouterr().out)
+    assert list(results["exact"]) == ["copy", "reverse"]
+    assert list(results["exact"]["copy"]["dot"]) == [str(length) for length in alignment.LENGTHS]
+    assert all(sum(row) == pytest.approx(1, abs=1e-3) for row in results["weights"])
+    counts = results["parameters"]
     assert counts["MLP"] - counts["one context"] == 2 * 64 * 64 + 2 * 64
     assert counts["dot"] == counts["one context"] == counts["cosine"] - 1
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")

@@ -64,10 +64,10 @@ def test_the_script_prints_one_object_and_draws(tmp_path: Path):
     words = [*script, "--seeds", "3", "--steps", "2", "--plot", str(tmp_path / "figure.svg")]
     done = subprocess.run(words, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    figures = json.loads(done.stdout)
-    assert figures["seeds"] == [3]
-    assert list(figures["accuracy"]) == ["next", "order"]
-    for asked in figures["accuracy"].values():
+    results = json.loads(done.stdout)
+    assert results["seeds"] == [3]
+    assert list(results["accuracy"]) == ["next", "order"]
+    for asked in results["accuracy"].values():
         assert {task: len(values) for task, values in asked.items()} == {"next": 1, "order": 1}
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
 

@@ -222,7 +222,7 @@ def test_borders_are_within_borders(documents, seed, sides):
         begins, goes_on = (text.units & start) != 0, (text.units & inside) != 0
         assert not (begins & goes_on).any()
         assert text.word_starts[begins].all()
-        assert (begins | goes_on)[np.flatnonzero(goes_on) - 1].all(), "goes on from nothing"
+        assert (begins | goes_on)[np.flatnonzero(goes_on) - 1].all(), "continues from nothing"
         assert not goes_on[text.sentences[:-1]].any(), "over a sentence border"
 
 

@@ -37,10 +37,10 @@ def test_it_prints_one_object_and_draws(
     monkeypatch.setattr(copying, "ROUNDS", (1, 2))
     monkeypatch.setattr(copying, "TESTED", 8)
     assert copying.main(["--seeds", "3", "--steps", "2", "--plot", str(tmp_path / "figure.svg")]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["seeds"] == [3]
-    assert {trained: list(each) for trained, each in figures["accuracy"].items()} == {"1": ["1", "2"], "2": ["1", "2"]}
-    assert set(figures["all_pairs"]) == {"shared", "separate"}
+    results = json.loads(capsys.readouterr().out)
+    assert results["seeds"] == [3]
+    assert {trained: list(each) for trained, each in results["accuracy"].items()} == {"1": ["1", "2"], "2": ["1", "2"]}
+    assert set(results["all_pairs"]) == {"shared", "separate"}
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
 
 

@@ -88,10 +88,10 @@ def test_it_prints_one_object_and_draws(
     monkeypatch.setattr(independence, "run", functools.partial(independence.run, rates=(1e-3,)))
     words = ["--seeds", "3", "--steps", "2", "--plot", str(tmp_path / "figure.svg")]
     assert independence.main(words) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert (figures["seeds"], figures["compounds"]) == ([3], len(COMPOUNDS))
-    assert list(figures["surprise"]) == list(figures["heldout_loss_by_rate"]) == ["masked", "permuted"]
-    for asked in figures["surprise"].values():
+    results = json.loads(capsys.readouterr().out)
+    assert (results["seeds"], results["compounds"]) == ([3], len(COMPOUNDS))
+    assert list(results["surprise"]) == list(results["heldout_loss_by_rate"]) == ["masked", "permuted"]
+    for asked in results["surprise"].values():
         assert {name: len(values) for name, values in asked.items()} == {"at once": 1, "in turn": 1, "one hidden": 1}
     assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
 

@@ -53,9 +53,9 @@ def test_drawn_rows_are_stratified_and_never_those_that_measure(tmp_path: Path):
 
 
 def test_what_is_missing_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    for words, said in (
+    for words, message in (
         (["--sets", "nothing"], "a folder nothing with train.jsonl and dev.jsonl is needed"),
         (["--arms", "existing"], "the last two need --existing"),
     ):
         assert labels.main(["--out", str(tmp_path / "out"), *words]) == 2
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err

@@ -236,10 +236,10 @@ def test_without_failures_nothing_is_lost():
 
 
 def test_json_holds_the_figures_of_the_page(capsys):
-    assert __main__.main(["--json", "--gpus", "16", "--recipe", "bert_base", "--set", "gpu.memory=16e9"]) == 0
+    assert __main__.main(["--json", "--gpus", "16", "--recipe", "distilbert_base", "--set", "gpu.memory=16e9"]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["assumptions"]["gpu.memory"] == 16e9
-    assert report["model"]["parameters"] == cw.count_parameters("bert_base")
+    assert report["model"]["parameters"] == cw.count_parameters("distilbert_base")
     assert [each["gpus"] for each in report["layouts"]] == [16, 16]
     run = report["layouts"][0]["runs"][1]
     assert run["seconds"] == pytest.approx(500_000 * run["step"]["together"])

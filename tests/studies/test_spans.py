@@ -1,4 +1,4 @@
-"""A fixed span and learned ones are trained alike but for what is compared, and told with what they cost."""
+"""A fixed span and learned ones are trained alike but for what is compared, and reported with what they cost."""
 
 import json
 from pathlib import Path

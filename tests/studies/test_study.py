@@ -1,4 +1,4 @@
-"""What the experiments have in common: they are told in one sentence what is wrong, and half a run is none."""
+"""What the experiments have in common: they say in one sentence what is wrong, and half a run is none."""
 
 import importlib
 import inspect

@@ -127,8 +127,8 @@ def test_rows_beside_it_change_no_answer(tokenizer: Tokenizer):
 @pytest.mark.parametrize("asked", ["first", "second"])
 def test_the_context_is_cut_and_the_question_never(tokenizer: Tokenizer, asked):
     row = {"context": "the " * 50, "question": "which is", "choices": ["fine", " ".join(["a"] * 18)], "answer": 0}
-    frame = InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), length=30)
-    task = Choice(template=frame, asked=asked)
+    template = InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), length=30)
+    task = Choice(template=template, asked=asked)
     for words in (50, 2):
         row["context"] = " ".join(["the"] * words)
         examples = task.examples(Table("rows", [row]), tokenizer).examples

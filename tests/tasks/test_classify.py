@@ -185,8 +185,8 @@ def test_balanced_classes_have_the_same_say(tokenizer: Tokenizer):
 def test_figures_by_their_usual_names():
     rows = Table("rows", [{"text": "", "label": label} for label in ("no", "no", "yes", "yes", "yes")])
     task = fresh(labels=("no", "yes"))
-    figures = task.score([{"label": label} for label in ("no", "yes", "yes", "yes", "no")], rows)
-    assert figures == pytest.approx({"accuracy": 0.6, "f1": 7 / 12, "mcc": 1 / 6, "f1_yes": 2 / 3})
+    metrics = task.score([{"label": label} for label in ("no", "yes", "yes", "yes", "no")], rows)
+    assert metrics == pytest.approx({"accuracy": 0.6, "f1": 7 / 12, "mcc": 1 / 6, "f1_yes": 2 / 3})
 
 
 def test_a_text_may_have_a_score(tokenizer: Tokenizer):

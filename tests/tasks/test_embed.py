@@ -74,10 +74,10 @@ def test_it_learns_what_encode_gives(tokenizer: Tokenizer, tmp_path: Path, loss)
     loaded = cw.load(tmp_path / "run")
     assert loaded.recipe.task == task
     assert loaded.recipe.pooling == task.pooling
-    figures = [figures_of(encoder, dev) for encoder in (before, loaded)]
-    assert figures[1][task.metric] > figures[0][task.metric] + 0.1
+    metrics = [figures_of(encoder, dev) for encoder in (before, loaded)]
+    assert metrics[1][task.metric] > metrics[0][task.metric] + 0.1
     best = min((row for row in read(tmp_path / "run")), key=lambda row: (-row[task.metric], row["step"]))
-    assert figures[1] == pytest.approx({name: best[name] for name in figures[1]}, abs=1e-4)
+    assert metrics[1] == pytest.approx({name: best[name] for name in metrics[1]}, abs=1e-4)
     assert done.best == best["step"]
     answers = loaded.predict(dev.rows[:3])
     a, b = (loaded.encode([row[name] for row in dev.rows[:3]], normalise=True) for name in ("text_a", "text_b"))

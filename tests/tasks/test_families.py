@@ -1,4 +1,4 @@
-"""Every family goes through the tasks of whole texts, its texts framed as it knows them."""
+"""Every family goes through the tasks of whole texts, its texts between the special tokens that it knows them."""
 
 from pathlib import Path
 
@@ -58,8 +58,8 @@ def known(family: str) -> tuple[Recipe, Tokenizer]:
 
 
 def made(name: str, recipe: Recipe, tokenizer: Tokenizer) -> Task:
-    frame = infer_template(recipe, tokenizer)
-    return TASKS[name](template=frame, summary=choose_summary(recipe, frame, recipe.encoder.pooler is not None))
+    template = infer_template(recipe, tokenizer)
+    return TASKS[name](template=template, summary=choose_summary(recipe, template, recipe.encoder.pooler is not None))
 
 
 @pytest.mark.parametrize("family", FAMILIES)

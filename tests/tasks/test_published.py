@@ -61,13 +61,13 @@ def test_two_texts_are_laid_out_as_theirs(family: str, theirs, tmp_path: Path):
     theirs = theirs()
     theirs.save_pretrained(tmp_path)
     ours, made = Tokenizer.load(tmp_path), recipe(family)
-    frame = infer_template(made, ours)
-    examples = Pair(template=frame).examples(ROWS, ours, truth=False).examples
+    template = infer_template(made, ours)
+    examples = Pair(template=template).examples(ROWS, ours, truth=False).examples
     for at, (a, b) in enumerate(TEXTS):
         expected = theirs(a, b, return_token_type_ids=True)
         mine = slice(examples.first[at], examples.first[at + 1])
         assert examples.tokens[mine].tolist() == expected["input_ids"]
-        segments = expected["token_type_ids"] if frame.segments else [0] * len(expected["input_ids"])
+        segments = expected["token_type_ids"] if template.segments else [0] * len(expected["input_ids"])
         assert examples.segment[mine].tolist() == segments
 
 
@@ -84,10 +84,10 @@ def test_the_last_token_sums_up_as_in_their_class(tmp_path: Path):
             parameter.normal_(0, 0.15)
     model.save_pretrained(tmp_path / "model")
     source = load(tmp_path / "model")
-    frame = infer_template(source.recipe, tokenizer)
-    summary = choose_summary(source.recipe, frame, False)
+    template = infer_template(source.recipe, tokenizer)
+    summary = choose_summary(source.recipe, template, False)
     assert summary == Summary("last", "own", "tanh")
-    task = Pair(template=frame, summary=summary).with_labels(ROWS)
+    task = Pair(template=template, summary=summary).with_labels(ROWS)
     ours = build(make_finetune_recipe(source.recipe, task, len(ROWS))).eval()
     transfer(source.model, ours)
     head = ours.head("pair")

@@ -141,8 +141,8 @@ def trained(name: str) -> Tokenizer:
     return Tokenizer.train([TEXTS[name] + " what ? 什么"], kind, 400, lang=lang)
 
 
-def framed(tokenizer: Tokenizer, length: int) -> InputTemplate:
-    opening, between, closing = tokenizer.framed() or ((), (), ())
+def template_of(tokenizer: Tokenizer, length: int) -> InputTemplate:
+    opening, between, closing = tokenizer.pair_template() or ((), (), ())
     return InputTemplate(opening, between, closing, length=length)
 
 
@@ -174,7 +174,7 @@ def test_a_perfect_model_gives_every_answer_back(name: str, data):
     context = " ".join([TEXTS[name]] * data.draw(st.integers(1, 6)))
     offsets = tokenizer.encode([context])[0].offsets
     task = QuestionAnswering(
-        template=framed(tokenizer, data.draw(st.integers(30, 140))),
+        template=template_of(tokenizer, data.draw(st.integers(30, 140))),
         stride=data.draw(st.integers(0, 64)),
         longest=data.draw(st.integers(1, 30)),
         question=data.draw(st.integers(1, 9)),

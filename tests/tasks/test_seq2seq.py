@@ -285,11 +285,11 @@ def test_figures(tokenizer: Tokenizer):
         "x", [{"source": "a", "target": "The cat sat on the mat."}, {"source": "b", "target": "A dog ran off."}]
     )
     answers = [{"text": "the cat sat on the mat.", "score": 0.0}, {"text": "a dog ran.", "score": 0.0}]
-    figures = Seq2Seq().score(answers, rows)
-    assert set(figures) == {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
-    assert figures["exact_match"] == 0.5
-    assert figures["rougeL"] == pytest.approx((1 + 6 / 7) / 2)
-    assert figures["bleu"] > 60
+    metrics = Seq2Seq().score(answers, rows)
+    assert set(metrics) == {"bleu", "exact_match", "rouge1", "rouge2", "rougeL"}
+    assert metrics["exact_match"] == 0.5
+    assert metrics["rougeL"] == pytest.approx((1 + 6 / 7) / 2)
+    assert metrics["bleu"] > 60
     assert Seq2Seq().metric == "bleu"
     assert Seq2Seq(metric_name="rougeL").metric == "rougeL"
 

@@ -90,8 +90,8 @@ def test_it_learns_and_the_directory_is_a_model(tokenizer: Tokenizer, tmp_path: 
     assert task.labels == ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
     assert (task.scheme, task.metric) == ("BIO", "f1")
     answers, loss = predict_records(loaded.model, task, dev, tokenizer, "full", truth=True)
-    figures = task.score(answers, dev)
-    assert figures == {name: done.heldout[name] for name in ("accuracy", "precision", "recall", "f1")}
+    metrics = task.score(answers, dev)
+    assert metrics == {name: done.heldout[name] for name in ("accuracy", "precision", "recall", "f1")}
     assert loss is not None
     assert all(0 < score <= 1 for one in answers for score in one["scores"])
     (again,), none = predict_records(
@@ -316,8 +316,8 @@ def test_every_family_is_trained_and_answers(family: str, tmp_path: Path):
     rows = [[str(draw.choice([*WORDS, "a", "b"])) for _ in range(draw.integers(1, 30))] for _ in range(12)]
     tags = [["B-X" if word in WORDS[:2] else "O" for word in words] for words in rows]
     data = Table("rows", [{"tokens": a, "tags": b} for a, b in zip(rows, tags, strict=True)])
-    frame = dataclasses.replace(infer_template(given, tokenizer), length=24)
-    task = Tag(template=frame, overlap=8).with_labels(data)
+    template = dataclasses.replace(infer_template(given, tokenizer), length=24)
+    task = Tag(template=template, overlap=8).with_labels(data)
     run = make_finetune_recipe(
         given, task, len(data), Finetune(epochs=1, batch_size=6), Train(learning_rate=1e-3, guard=None)
     )
@@ -374,7 +374,7 @@ def test_logits_and_loss_are_those_of_transformers(tokenizer: Tokenizer, tmp_pat
 
 
 def test_readers_over_a_frozen_model_learn_names(tokenizer: Tokenizer, tmp_path: Path):
-    """TagLM in small: the encoder stays as it is, and what the rows teach is found again after loading."""
+    """TagLM in small: the encoder stays as it is, and what the rows teach is there again after loading."""
     rows = table(48)
     task = fresh(crf=CRF(), task_encoder=TaskEncoder(cells=16, words=8, dropout=0.0)).with_labels(rows)
     made = recipe(tokenizer, task, rows, epochs=8)

@@ -32,26 +32,26 @@ def test_one_text_and_two(tokenizer: Tokenizer):
 
 def test_a_summary_that_comes_last_has_a_segment_of_its_own(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b", "c"])
-    frame = InputTemplate((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", own_segment=2, marks=True)
-    two = frame.lay(tokenizer, [a], [b]).examples
+    template = InputTemplate((), ("[SEP]",), ("[SEP]", "[CLS]"), "last", own_segment=2, marks=True)
+    two = template.lay(tokenizer, [a], [b]).examples
     assert [tokenizer.token(t) for t in two.tokens] == ["a", "b", "[SEP]", "c", "[SEP]", "[CLS]"]
     assert two.segment.tolist() == [0, 0, 0, 1, 1, 2]
     assert two.marked is not None
     assert two.marked.tolist() == [False] * 5 + [True]
-    question = frame.lay(tokenizer, [a], [b], mark="first").examples.marked
+    question = template.lay(tokenizer, [a], [b], mark="first").examples.marked
     assert question is not None
     assert question.tolist() == [True, True, False, False, False, True]
-    option = frame.lay(tokenizer, [a], [b], mark="second").examples.marked
+    option = template.lay(tokenizer, [a], [b], mark="second").examples.marked
     assert option is not None
     assert option.tolist() == [False] * 3 + [True] * 3
 
 
 def test_two_texts_are_found_again_in_rows_of_ids(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b", "c d e"])
-    frame = InputTemplate(("[CLS]",), ("[SEP]", "[SEP]"), ("[SEP]",))
-    rows = [frame.lay(tokenizer, [x], [y]) for x, y in ((a, b), (b, a))]
+    template = InputTemplate(("[CLS]",), ("[SEP]", "[SEP]"), ("[SEP]",))
+    rows = [template.lay(tokenizer, [x], [y]) for x, y in ((a, b), (b, a))]
     tokens = torch.from_numpy(np.stack([row.examples.tokens for row in rows]))
-    first, second = frame.sides(tokens, tokenizer)
+    first, second = template.sides(tokens, tokenizer)
     for at, row in enumerate(rows):
         assert first[at].tolist() == [True, *(row.side[1:] == 0)]
         assert second[at].tolist() == [*(row.side[:-1] == 1), True]
@@ -59,8 +59,8 @@ def test_two_texts_are_found_again_in_rows_of_ids(tokenizer: Tokenizer):
 
 def test_nothing_is_longer_than_the_frame(tokenizer: Tokenizer):
     a, b = tokenizer.encode(["a b c d e f", "g h i j"])
-    frame = InputTemplate(length=9)
-    kept = {cut: frame.lay(tokenizer, [a], [b], cut).at.tolist() for cut in ("longer", "first", "second")}
+    template = InputTemplate(length=9)
+    kept = {cut: template.lay(tokenizer, [a], [b], cut).at.tolist() for cut in ("longer", "first", "second")}
     assert kept["longer"] == [-1, 0, 1, 2, -1, 0, 1, 2, -1]
     assert kept["first"] == [-1, 0, 1, -1, 0, 1, 2, 3, -1]
     assert kept["second"] == [-1, 0, 1, 2, 3, 4, 5, -1, -1]

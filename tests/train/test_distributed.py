@@ -67,9 +67,9 @@ def alone(data: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     results = {}
     for name in EACH:
-        figures, model, adam, _ = trained(ProcessGroup(), str(data), name)
+        metrics, model, adam, _ = trained(ProcessGroup(), str(data), name)
         weights = {key: value.detach() for key, value in model.named_parameters()}
-        results[name] = figures, weights, parameter_groups.read_state(model, adam)
+        results[name] = metrics, weights, parameter_groups.read_state(model, adam)
     return results
 
 

@@ -1,4 +1,4 @@
-"""A run that has learned nothing but word frequencies is told so, once."""
+"""A run that has learned nothing but word frequencies is reported, once."""
 
 from pathlib import Path
 

@@ -143,7 +143,7 @@ def test_who_holds_the_lock_is_running(run: Path):
         assert one.state == "running"
         assert one.process == f"{os.getpid()} on {os.uname().nodename}"
         (run / "recipe.json").write_text("{")
-        assert only(run).state == "running", "damage is told beside it"
+        assert only(run).state == "running", "damage is reported beside it"
         assert only(run).damage
     assert only(run).state == "damaged"
 

@@ -1,4 +1,4 @@
-"""One step is one step however it is cut, laid out or padded; what is not finite changes nothing."""
+"""One step is one step however it is cut, packed or padded; what is not finite changes nothing."""
 
 import contextlib
 import copy

@@ -107,16 +107,31 @@ def ruinous(at: set[int], how: float) -> Callable[..., float]:
     return lambda step, train, width: how if step in at else learning_rate(step, train, width)
 
 
-@pytest.fixture(params=[(3.0, "spike"), (math.nan, "not finite")], ids=["spike", "nan"])
-def ruined(request, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch) -> tuple[Result, str]:
-    """Step 18 spoils the weights, which shows from step 19 on."""
-    how, reason = request.param
-    monkeypatch.setattr(setup, "learning_rate", ruinous({18}, how))
-    return pretrain(made(tiny), [(data, 1.0)], tmp_path / "whole", progress=False), reason
+@pytest.fixture(scope="module")
+def ruined(tiny: Tiny, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
+    """A run whose weights are spoilt at these steps, which shows from the next one on; made once for all tests."""
+    torch.set_num_threads(1)
+    runs: dict[tuple[float, tuple[int, ...]], Result] = {}
+
+    def run(rate: float, *steps: int) -> Result:
+        if (rate, steps) not in runs:
+            out = tmp_path_factory.mktemp("ruined") / "run"
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(setup, "learning_rate", ruinous({*steps}, rate))
+                runs[rate, steps] = pretrain(made(tiny), [(data, 1.0)], out, progress=False)
+        return runs[rate, steps]
+
+    return run
 
 
-def test_spoilt_weights_are_left_behind(ruined, sound: Result):
-    result, reason = ruined
+each_ruin = pytest.mark.parametrize(
+    ("rate", "reason"), [(3.0, "spike"), (math.nan, "not finite")], ids=["spike", "nan"]
+)
+
+
+@each_ruin
+def test_spoilt_weights_are_left_behind(ruined, sound: Result, rate: float, reason: str):
+    result = ruined(rate, 18)
     assert result.finished
     passed = [row for row in rows(result.run) if row.get("skipped")]
     assert [row["step"] for row in passed] == [16, 17, 18, 19, 20, 21]
@@ -139,8 +154,12 @@ class CrashError(Exception):
 @pytest.mark.parametrize(
     "moments", [(24,), pytest.param((5, 18, 19, 20, 21, 22, 23, 27, 33), marks=pytest.mark.slow)], ids=["one", "many"]
 )
-def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, moments):
-    whole, _ = ruined
+@each_ruin
+def test_interrupted_anywhere_it_ends_alike(
+    ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, rate: float, reason: str, moments
+):
+    whole = ruined(rate, 18)
+    monkeypatch.setattr(setup, "learning_rate", ruinous({18}, rate))
     steps = checkpoint.name_of(STEPS)
     update = ProgressLine.update
     for moment in moments:
@@ -166,9 +185,11 @@ def test_interrupted_anywhere_it_ends_alike(ruined, tiny: Tiny, data: Path, tmp_
         assert guard[0] == guard[1]
 
 
-def test_it_goes_back_to_the_beginning_where_nothing_was_saved(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch):
+def test_it_goes_back_to_the_beginning_where_nothing_was_saved(
+    ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch
+):
+    one = ruined(math.nan, 18)
     monkeypatch.setattr(setup, "learning_rate", ruinous({18}, math.nan))
-    one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=99), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
     assert rows(one.run) == rows(two.run)
@@ -189,9 +210,11 @@ def test_the_beginning_of_a_run_from_a_model_is_that_model(tiny: Tiny, data: Pat
 
 
 @pytest.mark.parametrize("keep", [Keep(1), Keep(1, every=16, best=True)])
-def test_what_is_kept_does_not_change_where_it_ends(tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, keep: Keep):
+def test_what_is_kept_does_not_change_where_it_ends(
+    ruined, tiny: Tiny, data: Path, tmp_path: Path, monkeypatch, keep: Keep
+):
+    one = ruined(3.0, 18, 27)
     monkeypatch.setattr(setup, "learning_rate", ruinous({18, 27}, 3.0))
-    one = pretrain(made(tiny), [(data, 1.0)], tmp_path / "one", progress=False)
     two = pretrain(made(tiny, save_every=1, keep=keep), [(data, 1.0)], tmp_path / "two", progress=False)
     assert weights(one.checkpoint) == weights(two.checkpoint)
     kept = sorted(int(path.name[5:]) for path in two.run.glob("step-*"))

@@ -173,18 +173,18 @@ def test_a_finished_run_says_so_again(whole: Path, data: Path, tiny: Tiny, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda r: setattr(r.train, "steps", 28), "train.steps 14 -> 28.*the rate of every step"),
         (lambda r: setattr(r.encoder.stack, "depth", 3), "encoder.stack.depth 2 -> 3"),
         (lambda r: setattr(r.train, "seed", 1), "train.seed 0 -> 1"),
     ],
 )
-def test_another_recipe_is_refused_with_the_difference(whole: Path, data: Path, tiny: Tiny, change, said: str):
+def test_another_recipe_is_refused_with_the_difference(whole: Path, data: Path, tiny: Tiny, change, message: str):
     before = content(whole)
     recipe = phased(tiny)
     change(recipe)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         pretrain(recipe, [(data, 1.0)], whole, progress=False)
     assert content(whole) == before
 

@@ -32,13 +32,13 @@ from clozeworks.train.step import Step
 from tests.train.conftest import tiny_recipe
 from tests.train.test_distributed import group
 
-LENGTH, LANES, MEMORY = 16, 4, 24
+LENGTH, STREAMS, MEMORY = 16, 4, 24
 
 
 def remembering(steps: int = 12, memory: int = MEMORY, **train: object) -> Recipe:
     """A model that reads one way, without positions, four streams side by side."""
-    r = tiny_recipe(steps, **{"batch_tokens": LANES * LENGTH, "micro_tokens": None, **train})
-    r.objective = Objective(Stream(LENGTH, LANES), Shift(), (NextToken(),))
+    r = tiny_recipe(steps, **{"batch_tokens": STREAMS * LENGTH, "micro_tokens": None, **train})
+    r.objective = Objective(Stream(LENGTH, STREAMS), Shift(), (NextToken(),))
     r.encoder.embed.positions, r.encoder.embed.segments, r.encoder.pooler = None, 0, None
     r.encoder.stack.memory = memory
     return r
@@ -46,15 +46,15 @@ def remembering(steps: int = 12, memory: int = MEMORY, **train: object) -> Recip
 
 def trained(recipe: Recipe, data: Path, steps: int, **more) -> tuple[Model, list[Step], SegmentMemory]:
     corpora, tokenizer = open_data([(data, 1.0)])
-    recipe, recall = fit_to_data(recipe, tokenizer), more.pop("recall", SegmentMemory())
+    recipe, segment_memory = fit_to_data(recipe, tokenizer), more.pop("memory", SegmentMemory())
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
     batches = iter(feed)
-    policy = Policy(clip=1.0, memory=recall, **more)
+    policy = Policy(clip=1.0, memory=segment_memory, **more)
     done = list(fit(model, batches, adam, lambda step: 1e-3, steps=steps, policy=policy))
     batches.close()  # pyright: ignore[reportAttributeAccessIssue]
-    return model, done, recall
+    return model, done, segment_memory
 
 
 def distance(one: Model, other: Model) -> float:
@@ -69,33 +69,33 @@ def test_accumulation_is_one_batch(data: Path):
         recipe = remembering(micro_tokens=micro)
         recipe.encoder.stack.block_at(0).mixer.dropout = 0.0  # pyright: ignore[reportAttributeAccessIssue]
         runs.append(trained(recipe, data, 6))
-    (model, steps, recall), *others = runs
+    (model, steps, segment_memory), *others = runs
     for other, their_steps, theirs in others:
         assert distance(model, other) < 2e-6
         assert [s.loss for s in their_steps] == pytest.approx([s.loss for s in steps], rel=1e-5)
-        torch.testing.assert_close(theirs.state(), recall.state(), atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(theirs.state(), segment_memory.state(), atol=1e-5, rtol=1e-4)
 
 
 def test_the_memory_is_of_use_and_continues_within_a_step(data: Path):
     """Two time steps in one update: the second remembers the first."""
-    losses = [trained(remembering(memory=memory, batch_tokens=2 * LANES * LENGTH), data, 1, dropout=False)[1][0].loss
+    losses = [trained(remembering(memory=memory, batch_tokens=2 * STREAMS * LENGTH), data, 1, dropout=False)[1][0].loss
               for memory in (0, LENGTH)]  # fmt: skip
     assert losses[0] != losses[1]
-    _, _, recall = trained(remembering(batch_tokens=2 * LANES * LENGTH), data, 1)
-    assert recall.length == MEMORY, "of 32 tokens read in one step"
+    _, _, segment_memory = trained(remembering(batch_tokens=2 * STREAMS * LENGTH), data, 1)
+    assert segment_memory.length == MEMORY, "of 32 tokens read in one step"
 
 
 def test_an_epoch_begins_with_nothing(data: Path):
-    """Rows that begin a stream are read as by a model that was never told anything."""
+    """Rows that begin a stream are read as by a model without any memory."""
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = fit_to_data(remembering(400), tokenizer)
-    recall, given = SegmentMemory(), []
+    segment_memory, given = SegmentMemory(), []
     model = build(recipe)
     for (batch,) in PretrainingBatches(recipe, corpora, tokenizer.vocabulary()):
-        now = recall.give(batch)
+        now = segment_memory.give(batch)
         assert (now.past is None) == (not batch.example["continues"].any())
         given.append(now.past is None)
-        recall.take(batch, model.encoder(now.tokens, now.token_info, now.context()).memory)
+        segment_memory.take(batch, model.encoder(now.tokens, now.token_info, now.context()).memory)
         if sum(given) == 2:
             break
     assert given.count(True) == 2
@@ -114,16 +114,16 @@ def test_a_step_that_changes_nothing_leaves_nothing_behind(data: Path, way: str,
         )
     else:
         watch.passed.append(SkippedRange(3, 3, 3, 1, "a test"))
-    recall, lengths, gave = SegmentMemory(), [], []
-    give = recall.give
-    monkeypatch.setattr(recall, "give", lambda batch: gave.append(give(batch).past is None) or give(batch))
+    segment_memory, lengths, gave = SegmentMemory(), [], []
+    give = segment_memory.give
+    monkeypatch.setattr(segment_memory, "give", lambda batch: gave.append(give(batch).past is None) or give(batch))
     corpora, tokenizer = open_data([(data, 1.0)])
     recipe = fit_to_data(remembering(), tokenizer)
     model = build(recipe)
     adam = parameter_groups.build_optimizer(model, recipe.train.optimizer, 1e-3)
     feed = PretrainingBatches(recipe, corpora, tokenizer.vocabulary())
-    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, policy=Policy(memory=recall, guard=watch)):
-        lengths.append(recall.length)
+    for step in fit(model, feed, adam, lambda _: 1e-3, steps=5, policy=Policy(memory=segment_memory, guard=watch)):
+        lengths.append(segment_memory.length)
         assert step.skipped == (step.number == 3)
     assert lengths == [16, 24, 0, 16, 24]
     assert gave == ([True, False, False, True, False] if way == "refused" else [True, False, True, False])
@@ -160,8 +160,8 @@ def interrupted(whole: Path, run: Path) -> Path:
 
 def test_a_resumed_run_remembers(whole: Path, data: Path, tmp_path: Path):
     kept = load_file(whole / "step-00000005" / checkpoint.MEMORY)
-    assert kept["stream"].tolist() == list(range(LANES))
-    assert kept["layer.1"].shape == (LANES, MEMORY, 32)
+    assert kept["stream"].tolist() == list(range(STREAMS))
+    assert kept["layer.1"].shape == (STREAMS, MEMORY, 32)
     run = interrupted(whole, tmp_path / "run")
     result = pretrain(remembering(), [(data, 1.0)], run, progress=False)
     assert (result.resumed, result.step) == (5, 12)
@@ -196,7 +196,7 @@ def test_memory_is_verified_like_the_rest(whole: Path, data: Path, tmp_path: Pat
 def test_room_is_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     recipe = remembering()
     size = distributed_checkpoint.memory_bytes(recipe)
-    assert size == 4 * MEMORY * LANES * 2 * 32
+    assert size == 4 * MEMORY * STREAMS * 2 * 32
     model = build(recipe)
     weights = 3 * sum(parameter.nbytes for parameter in model.parameters()) + (1 << 20)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(0, 0, weights + size - 1))  # pyright: ignore[reportAttributeAccessIssue]
@@ -206,7 +206,7 @@ def test_room_is_asked_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_going_back_brings_the_memory_back(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Lasting trouble after step 10: from the checkpoint of step 5 it goes on as a run that never saw steps 8 to 11."""
+    """Lasting trouble after step 10: from the checkpoint of step 5 it runs on as one that never saw steps 8 to 11."""
     from clozeworks.train.guard import SpikeGuard
 
     settings = Guard(window=4, patience=2)
@@ -226,22 +226,22 @@ def test_going_back_brings_the_memory_back(data: Path, tmp_path: Path, monkeypat
     assert len(loaded) == 1
     saved = load_file(run / "step-00000005" / checkpoint.MEMORY) if (run / "step-00000005").exists() else loaded[0]
     assert torch.equal(saved["layer.0"], loaded[0]["layer.0"])
-    assert loaded[0]["stream"].tolist() == list(range(LANES))
+    assert loaded[0]["stream"].tolist() == list(range(STREAMS))
 
 
 REFUSED = [
     (DocSentences(LENGTH), Shift(), "rows of DocSentences do not continue where others ended; take segments=Stream"),
-    (Stream(LENGTH, LANES), None, "what MaskTokens lets a model read has holes, and is read from both sides"),
+    (Stream(LENGTH, STREAMS), None, "what MaskTokens lets a model read has holes, and is read from both sides"),
 ]
 
 
-@pytest.mark.parametrize(("segments", "corruption", "said"), REFUSED)
-def test_memory_that_makes_no_sense_is_refused(segments, corruption, said: str):
+@pytest.mark.parametrize(("segments", "corruption", "message"), REFUSED)
+def test_memory_that_makes_no_sense_is_refused(segments, corruption, message: str):
     recipe = remembering()
     recipe.objective.segments = segments
     if corruption is None:
         recipe.objective = dataclasses.replace(named("roberta_mini").objective, segments=segments)
-    with pytest.raises(RecipeError, match=r"stack\.memory = 24: " + said):
+    with pytest.raises(RecipeError, match=r"stack\.memory = 24: " + message):
         spec.check(recipe, "r")
     recipe.encoder.stack.memory = 0
     spec.check(recipe, "r")
@@ -299,7 +299,7 @@ def same(run: Path, reference: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["replicate", "shard"])
 def test_two_processes_remember_what_one_does(way: str, steady: tuple[Path, Path], data: Path, tmp_path: Path):
-    """And what one of them saved, one alone can go on from, and the other way round."""
+    """And what one of them saved, one alone can continue from, and the other way round."""
     recipe, reference = steady
     words = ["-m", "clozeworks", "pretrain", recipe, "--data", data, "--set", f"train.parallel={way}", "--out"]
     group(2, *words, tmp_path / "two")

@@ -117,13 +117,13 @@ def test_mistakes(road: Path):
         made(road).predict(["the"])
     with pytest.raises(cw.InputError, match="a pretrained model is needed"):
         cw.TextClassifier().fit(*data(8))
-    for texts, classes, said in (
+    for texts, classes, message in (
         (["a", "b"], [0], "2 texts and y 1 classes"),
         (["a", "b"], [1, 1], "one class only"),
         ([["a"], ["b"]], [0, 1], "2 dimensions"),
         (["a", "b"], [0.5, 1.7], "Unknown label type"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             made(road).fit(texts, classes)
     with pytest.raises(cw.InputError, match="a string is needed"):
         made(road).fit([1, 2], [0, 1])

@@ -172,11 +172,11 @@ WRONG = {
 
 @pytest.mark.parametrize("case", WRONG)
 def test_a_teacher_that_does_not_fit_is_refused(case: str, tokenizer: Tokenizer):
-    encoder, loss, said = WRONG[case]
+    encoder, loss, message = WRONG[case]
     r = student()
     r.distil, r.objective.losses = None, (MaskedLM(), loss)
     wrong = teacher_recipe(tokenizer, **encoder)
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         check_teacher(r, tokenizer, TextEncoder(None, tokenizer, wrong))  # pyright: ignore[reportArgumentType]
 
 

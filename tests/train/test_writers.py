@@ -53,14 +53,14 @@ def test_scalars_are_the_finite_numbers_of_a_row():
 
 
 def test_one_that_fails_is_left_out_and_said():
-    good, bad, said = Kept(), Kept(fails=1), []
-    several = Writers([bad, good], said.append)
+    good, bad, messages = Kept(), Kept(fails=1), []
+    several = Writers([bad, good], messages.append)
     for step in (1, 2, 3):
         several.write({"step": step})
     several.close()
     assert [row["step"] for row in good.rows] == [1, 2, 3]
     assert (good.closed, bad.closed) == (1, 0)
-    assert said == ["Kept is left out from here on (the network is gone); metrics.jsonl has every row"]
+    assert messages == ["Kept is left out from here on (the network is gone); metrics.jsonl has every row"]
 
 
 def test_a_run_hands_over_the_rows_of_its_file(data: Path, tmp_path: Path):
@@ -142,7 +142,7 @@ def test_wandb_gets_one_identity_and_every_row(data: Path, tmp_path: Path, monke
     assert finished == [True]
     pretrain(tiny_recipe(), [(data, 1.0)], run, progress=False, writers=named(["wandb"], run))
     first, second = begun
-    assert first == second, "the same identity, to go on with"
+    assert first == second, "the same identity, to continue with"
     assert (first["project"], first["name"], first["resume"]) == ("clozeworks", "first-run", "allow")
     assert first["config"] == json.loads((run / "recipe.json").read_text())
     assert metrics == [("*", "step")] * 2

@@ -1,4 +1,4 @@
-"""Judged files: the same figures as gensim's, in several layouts, and what is wrong in them is told by its line."""
+"""Evaluation files: the same scores as gensim's, in several layouts, and faults reported by their line."""
 
 import math
 from pathlib import Path
@@ -97,7 +97,7 @@ def test_similarity_equals_gensims(peer, tmp_path, fold):
     words = [*vectors.words[:40], "missing", "ROOT3"]
     every = [(a, b) for a in words for b in words if a < b and a.lower() != b.lower()]  # equal ones tie by rounding
     pairs = [(*every[k], k / 1000) for k in rng.permutation(len(every))[:60]]
-    (tmp_path / "pairs.txt").write_text("# judged\n" + "".join(f"{a}\t{b}\t{x}\n" for a, b, x in pairs))
+    (tmp_path / "pairs.txt").write_text("# scored\n" + "".join(f"{a}\t{b}\t{x}\n" for a, b, x in pairs))
     truth, ranks, unknown = peer(vectors).evaluate_word_pairs(str(tmp_path / "pairs.txt"), case_insensitive=fold)
     ours = similarity(vectors, tmp_path / "pairs.txt", fold=fold)
     assert ours.pearson == pytest.approx(float(truth[0]), abs=1e-6)

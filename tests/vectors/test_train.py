@@ -104,7 +104,7 @@ def test_files_and_phrases(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"min_count": 10_000}, "none of 24 words comes 10,000 times"),
         ({"max_words": 1}, "one word, .*two different words are needed"),
@@ -120,8 +120,8 @@ def test_files_and_phrases(tmp_path):
         ({"workers": 2, "deterministic": True}, "workers: 2; one thread repeats itself"),
     ],
 )
-def test_bad_wishes_are_reported(given, said):
-    with pytest.raises(InputError, match=said):
+def test_bad_options_are_reported(given, message):
+    with pytest.raises(InputError, match=message):
         skipgram(text(30), **{"dim": 4, "min_count": 1, **given})
 
 

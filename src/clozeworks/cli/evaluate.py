@@ -264,7 +264,7 @@ def as_json(
     return {
         "task": name,
         "rows": len(result.answers),
-        **result.figures,
+        **result.metrics,
         "loss": result.loss,
         "intervals": result.intervals,
         "most_frequent": baseline,

@@ -209,6 +209,6 @@ def _report(error: InputError) -> int:
     sentence = Text.assemble(("error: ", "bold red"), str(error))
     try:
         console.print(sentence, soft_wrap=not console.is_terminal)  # a log wants one line, a terminal whole words
-    except OSError:  # nobody can be told; the exit code is
+    except OSError:  # there is nobody to report to; the exit code is
         _discard(sys.stderr)
     return 2

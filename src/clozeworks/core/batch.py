@@ -74,7 +74,7 @@ class WordScores:
 
 @dataclass(frozen=True, slots=True)
 class TeacherOutput:
-    """What a teacher found in a batch, for the losses that compare."""
+    """What a teacher computed for a batch, for the losses that compare."""
 
     hidden: Hidden
     words: Callable[[Tensor], WordScores] | None = None  # from vectors [T, D] of its own, where it has such a head

@@ -149,7 +149,7 @@ class Context:
         return self.scratch[name]
 
     def lasting(self, owner: object, key: object, compute: Callable[[], Any]) -> Any:
-        """Computed from weights and `key` alone: found again while both stay, the last one for each owner."""
+        """Computed from weights and `key` alone: cached while both stay, the last one for each owner."""
         if self.frozen is None:
             return compute()
         if owner not in self.frozen or self.frozen[owner][0] != key:
@@ -157,7 +157,7 @@ class Context:
         return self.frozen[owner][1]
 
     def decide(self, owner: object, compute: Callable[[], Any]) -> Any:
-        """A discrete choice, found again where a pass is computed a second time: rounding must not change it."""
+        """A discrete choice, replayed where a pass is computed a second time: rounding must not change it."""
         if self.replay is None:
             return compute()
         if owner not in self.replay:

@@ -1,1 +1,1 @@
-"""Measuring: held-out figures and baselines."""
+"""Measuring: held-out metrics and baselines."""

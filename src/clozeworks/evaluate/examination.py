@@ -16,10 +16,10 @@ from clozeworks.tasks.task import Task
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Answers to every row, figures by their usual names, and of each figure the bounds of 95 % of resampled tables."""
+    """Answers to every row, metrics by their usual names, and of each metric the bounds of 95 % of resampled tables."""
 
     answers: list[dict[str, Any]]
-    figures: dict[str, float]
+    metrics: dict[str, float]
     intervals: dict[str, tuple[float, float]]
     loss: float | None
 

@@ -73,14 +73,14 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
 
     A model with memory has nothing in it before the first batch.
     """
-    device, recall = next(model.parameters()).device, SegmentMemory()
+    device, memory = next(model.parameters()).device, SegmentMemory()
     sums: dict[str, float] = {}
     owner: dict[str, str] = {}
     counts = {spec.name: 0 for spec in model.specs}
     for batch in batches:
         batch = batch.to(device)
-        output = model(recall.give(batch if teach is None else teach(batch)))
-        recall.take(batch, output.hidden.memory)
+        output = model(memory.give(batch if teach is None else teach(batch)))
+        memory.take(batch, output.hidden.memory)
         for name, count in model.count(batch).items():
             counts[name] += count
         for name, (loss, value) in ({n: (n, v) for n, v in output.losses.items()} | output.metrics).items():
@@ -88,8 +88,8 @@ def measure(model: Model, batches: Iterable[Batch], teach: Callable[[Batch], Bat
     divisors = {spec.name: spec.divisor(counts[spec.name]) for spec in model.specs}
     means = {name: value / max(divisors.get(name, counts[owner[name]]), 1) for name, value in sums.items()}
     loss = sum(spec.weight * means.get(spec.name, 0.0) for spec in model.specs if not spec.regularizer)
-    figures: dict[str, Any] = {"loss": loss, **means}
+    metrics: dict[str, Any] = {"loss": loss, **means}
     tokens = [spec.name for spec in model.specs if "labels" in spec.needs.reads]
     for name in tokens[:1]:  # the first loss over tokens stands for all
-        figures |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
-    return figures
+        metrics |= {"perplexity": math.exp(min(means[name], 700.0)), "count": counts[name]}
+    return metrics

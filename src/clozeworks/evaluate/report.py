@@ -1,4 +1,4 @@
-"""One page about a model's answers, complete in itself: figures, classes, plots, the worst mistakes."""
+"""One page about a model's answers, complete in itself: metrics, classes, plots, the worst mistakes."""
 
 import html
 import io
@@ -43,7 +43,7 @@ def page(title: str, facts: Sequence[tuple[str, str]], examination: Examination,
 
 def _figures(examination: Examination) -> str:
     rows = []
-    for name, value in examination.figures.items():
+    for name, value in examination.metrics.items():
         low, high = examination.intervals[name]
         rows.append((name.replace("_", " "), f"{value:.4f}", f"{low:.4f} to {high:.4f}"))
     return _table(("figure", "value", "95 % of resampled rows"), rows, numbers=(1,))

@@ -47,7 +47,7 @@ def adapt(
 
 
 def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[str, Any]:
-    """Held-out figures of the model, and those of always guessing by how frequent a token is in training."""
+    """Held-out metrics of the model, and those of always guessing by how frequent a token is in training."""
     text, training = Corpus.open(directory, "heldout"), Corpus.open(directory, "train", verify="size")
     check_tokenizer(encoder, text)
     if all("teacher" in loss.needs.reads for loss in encoder.model.specs):  # which is not here
@@ -65,25 +65,25 @@ def evaluate_text(encoder: TextEncoder, directory: Path, seed: int = 0) -> dict[
             yield batch
 
     batches = heldout.batches(text, encoder.recipe.objective, encoder.vocabulary(), seed)
-    figures = heldout.measure(encoder.model, watched(batches))
+    metrics = heldout.measure(encoder.model, watched(batches))
     if labels:
         sides = encoder.recipe.decoder is not None
         counts = target_counts(training, encoder.vocabulary().size) if sides else training.unigram()
-        figures |= unigram_baseline(counts, np.concatenate(labels))
-    loss = figures.get("next_token", figures.get("masked_lm"))
+        metrics |= unigram_baseline(counts, np.concatenate(labels))
+    loss = metrics.get("next_token", metrics.get("masked_lm"))
     if loss is not None and encoder.tokenizer is not None:  # per character: comparable between tokenizers
         characters = sum(len(encoder.tokenizer.decode(each.tolist())) for each in labels)
-        figures["bits_per_character"] = loss * figures["count"] / math.log(2) / max(characters, 1)
+        metrics["bits_per_character"] = loss * metrics["count"] / math.log(2) / max(characters, 1)
     streams = getattr(
         heldout.fewer_streams(encoder.recipe.objective.segments, int(text.sentences[-1])), "streams", None
     )
     if streams is not None:
         length, memory = encoder.recipe.objective.segments.length, encoder.model.encoder.stack.memory
-        figures |= {"streams": streams, "length": length, "memory": memory}
-    if "pair_accuracy" in figures:
+        metrics |= {"streams": streams, "length": length, "memory": memory}
+    if "pair_accuracy" in metrics:
         share = float(np.concatenate(pairs).mean())
-        figures["commoner_pair_accuracy"] = max(share, 1 - share)
-    return figures
+        metrics["commoner_pair_accuracy"] = max(share, 1 - share)
+    return metrics
 
 
 def check_tokenizer(encoder: TextEncoder, text: Corpus) -> None:

@@ -16,7 +16,7 @@ PIPELINES = ("fill-mask", "text-classification", "token-classification")
 
 
 def read_facts(directory: Path, step: int | None) -> dict[str, Any]:
-    """What is known about a model directory or a run whose weights are those of a step, if any: figures at that step or
+    """What is known about a model directory or a run whose weights are those of a step, if any: metrics at that step or
     the last before it, and counts, no paths. Nothing is fine."""
     if (directory / FACTS).is_file():
         return _read_object(directory / FACTS)
@@ -62,7 +62,7 @@ def write(directory: Path, recipe: Recipe, facts: dict[str, Any], format: str) -
 
 
 def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
-    """The card in Markdown: metadata of the hub, what the model is, how it is loaded, figures, and its recipe."""
+    """The card in Markdown: metadata of the hub, what the model is, how it is loaded, metrics, and its recipe."""
     losses = ", ".join(type(loss).__name__ for loss in recipe.objective.losses) or "none (bare encoder)"
     encoder = recipe.encoder
     heads = {loss.name for loss in recipe.objective.losses}
@@ -91,7 +91,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
         "```",
         "",
     ]
-    for title, key in (("Held-out figures", "heldout"), ("Training", "training"), ("Data", "data")):
+    for title, key in (("Held-out metrics", "heldout"), ("Training", "training"), ("Data", "data")):
         values = facts.get(key)
         if values:
             lines += [f"## {title}", "", "| | |", "|---|---|"]

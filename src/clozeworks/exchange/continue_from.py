@@ -1,4 +1,4 @@
-"""Going on from a model that exists: its encoder and heads, the recipe's objective and training."""
+"""Continuing from a model that exists: its encoder and heads, the recipe's objective and training."""
 
 import copy
 import dataclasses

@@ -46,18 +46,18 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
     return dataclasses.replace(encoder, model=model, tokenizer=tokenizer, recipe=recipe, facts=facts, unused=unused)
 
 
-def add_template_tokens(encoder: B, frame: InputTemplate, seed: int = 0) -> B:
-    """The same model with the special tokens that a task's frame has and its tokenizer lacks (Radford et al. 2018).
+def add_template_tokens(encoder: B, template: InputTemplate) -> B:
+    """The same model with the special tokens that a task's template has and its tokenizer lacks (Radford et al. 2018).
 
     Their rows are fresh, N(0, the deviation that the model began with); where nothing lacks, it is the model itself.
     """
-    old = _tokenizer_of(encoder, "its texts are laid out in tokens")
-    names = dict.fromkeys((*frame.opening, *frame.between, *frame.closing))
+    old = _tokenizer_of(encoder, "its texts are made of tokens")
+    names = dict.fromkeys((*template.opening, *template.between, *template.closing))
     lacking = [name for name in names if old.id(name) is None]
     if not lacking:
         return encoder
     grown = grow(encoder, old.add_specials(lacking))
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in grown.model.named_parameters():
             if name in ROWS and name.endswith("weight"):

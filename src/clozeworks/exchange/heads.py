@@ -51,7 +51,7 @@ class Head:
 
     # ---- in
 
-    def read(self, config: dict[str, Any], recipe: Recipe, frame: InputTemplate) -> Task:
+    def read(self, config: dict[str, Any], recipe: Recipe, template: InputTemplate) -> Task:
         """The task of a config, for an encoder as read."""
         for name, value in self.fixed.items():
             if config.get(name, value) != value:
@@ -63,7 +63,7 @@ class Head:
             return kept
         score = problem == SCORE or (problem is None and len(labels) == 1)
         head = PretrainedHead(
-            template=frame,
+            template=template,
             labels=labels,
             problem="regression" if score else "multi_label" if problem == MANY else "single_label",
             dropout=self._rate(config, recipe),

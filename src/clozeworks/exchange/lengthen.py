@@ -46,7 +46,7 @@ def lengthen(encoder: B, length: int = LENGTH, window: int = WINDOW) -> B:
     train.micro_tokens = None if train.micro_tokens is None else max(train.micro_tokens, length)
     weights = tensors.state(encoder.model)
     weights[POSITIONS] = repeat_rows(weights[POSITIONS], positions.offset, length)
-    facts = {name: value for name, value in encoder.facts.items() if name != "heldout"}  # figures of another model
+    facts = {name: value for name, value in encoder.facts.items() if name != "heldout"}  # metrics of another model
     model = files.build(recipe, _with_global(weights), recipe.name)
     return dataclasses.replace(encoder, model=model, recipe=recipe, facts=facts, unused=list(encoder.unused))
 

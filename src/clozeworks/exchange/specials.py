@@ -32,7 +32,7 @@ def write(directory: Path, tokenizer: Tokenizer, recipe: Recipe) -> None:
 
 def apply_template(tokenizer: Tokenizer, template: InputTemplate) -> Tokenizer:
     """The tokenizer that puts the specials of a template around texts."""
-    if tokenizer.framed() == (template.opening, template.between, template.closing):
+    if tokenizer.pair_template() == (template.opening, template.between, template.closing):
         return tokenizer
     names = dict.fromkeys((*template.opening, *template.between, *template.closing))
     inner = tokenizer.inner

@@ -1,4 +1,4 @@
-"""How an encoder's texts are laid out: read off its tokenizer."""
+"""The input template of an encoder: read off its tokenizer."""
 
 import copy
 
@@ -15,13 +15,13 @@ ONE_WAY = {"cls": "_start_", "mask": "_delimiter_", "sep": "_classify_"}
 
 
 def infer_template(recipe: Recipe, tokenizer: Tokenizer, whole: bool = True) -> InputTemplate:
-    """How the encoder's texts were laid out in pretraining: read off its tokenizer, which puts specials around two, or
+    """The input template of the encoder's pretraining: read off its tokenizer, which puts specials around two, or
     off its segments where these put them elsewhere.
 
     Of a model that was fine-tuned elsewhere it need not be `whole`: specials that the tokenizer lacks were in no text.
     """
     causal, names = recipe.reading == "causal", tokenizer.names
-    specials, last = None if causal else tokenizer.framed(), causal or tokenizer.class_last
+    specials, last = None if causal else tokenizer.pair_template(), causal or tokenizer.class_last
     if isinstance(recipe.objective.segments, PairStream) and not last and specials is not None:
         opening, between, closing = specials
         specials, last = ((), between, (*closing, *opening)), True
@@ -48,11 +48,11 @@ def has_segments(recipe: Recipe) -> bool:
     return recipe.encoder.embed.segments > 1 or any(getattr(bias, "segments", False) for bias in biases)
 
 
-def fitting(frame: InputTemplate, recipe: Recipe) -> InputTemplate:
+def fitting(template: InputTemplate, recipe: Recipe) -> InputTemplate:
     """These specials with what the encoder tells apart and has room for."""
     marks = any(isinstance(mixer, GlobalWindow) for mixer in recipe.encoder.stack.mixers())
     separate = has_segments(recipe)
-    frame.length = recipe.length if marks else min(recipe.length, LENGTH)
-    frame.segments, frame.marks = separate, marks
-    frame.own_segment = 2 if separate and frame.summary == "last" else None
-    return frame
+    template.length = recipe.length if marks else min(recipe.length, LENGTH)
+    template.segments, template.marks = separate, marks
+    template.own_segment = 2 if separate and template.summary == "last" else None
+    return template

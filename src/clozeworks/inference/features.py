@@ -10,7 +10,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.tokens.given_words import pieces
 from clozeworks.data.tokens.tokenizer import Tokenizer
 
-Framed = Callable[[list[int]], tuple[list[int], int]]  # a text between its specials, and where it begins there
+AddSpecials = Callable[[list[int]], tuple[list[int], int]]  # a text between its specials, and where it begins there
 
 
 def list_texts(texts: Sequence[str] | str) -> list[str]:
@@ -33,12 +33,12 @@ def check_words(sentences: Sequence[Sequence[str]]) -> None:
 
 
 def place_words(
-    tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], framed: Framed, longest: int
+    tokenizer: Tokenizer, sentences: Sequence[Sequence[str]], add_specials: AddSpecials, longest: int
 ) -> tuple[list[list[int]], list[np.ndarray]]:
     """A row of ids for each sentence, and where in it the first piece of each word stands."""
     rows, places = [], []
     for number, words in enumerate(pieces(tokenizer, sentences)):
-        ids, begin = framed([index for word in words for index in word.ids])
+        ids, begin = add_specials([index for word in words for index in word.ids])
         if len(ids) > longest:
             given, needed = f"{len(ids)} tokens", f"the model has {longest} positions"
             raise InputError(f"sentences[{number}]", given, needed, "shorten it")

@@ -95,10 +95,10 @@ def align(
     source, read = [*ids, end], [start, *translation.tokens[:-1]]
     device = next(model.parameters()).device
     batch, last = from_padded(torch.tensor([read]), kind="causal").to(device), len(model.decoder.stack.blocks) - 1
-    taps = AttentionCapture(blocks=frozenset({last}))
-    context = batch.context(source=model.source(pad_sources([source]).to(device)), capture=taps)
+    capture = AttentionCapture(blocks=frozenset({last}))
+    context = batch.context(source=model.source(pad_sources([source]).to(device)), capture=capture)
     model.decoder(batch.tokens, batch.token_info, context)
-    weights = taps.captured.get(f"weights.{last}")
+    weights = capture.captured.get(f"weights.{last}")
     if weights is None:
         needed = "it reads the source as one vector, and looks at none of its words"
         raise InputError("alignment", "a model without attention to its source", needed, "take rnn_attention_mini")

@@ -72,7 +72,7 @@ def _f1(predicted: tuple[str, ...], right: tuple[str, ...], language: Language) 
     return 2 * common / (len(predicted) + len(right))
 
 
-def figures(
+def answer_metrics(
     predicted: Sequence[str], right: Sequence[Sequence[str]], language: Language | None = None
 ) -> dict[str, float]:
     """exact_match and f1 over all questions, and where some have an answer and some have none also over each kind.

@@ -27,7 +27,7 @@ def resampled(translations: Sequence[str], wanted: Sequence[str], lowercase: boo
 
 @functools.lru_cache(1 << 16)
 def _counted(translation: str, wanted: str, tokenize: str, lowercase: bool) -> tuple[tuple[int, ...], ...]:
-    """Lengths of the two; of each order the n-grams that both have, and those found."""
+    """Lengths of the two; of each order the n-grams that both have, and those of the translation."""
     one = _metric()(tokenize=tokenize, lowercase=lowercase, effective_order=True).sentence_score(translation, [wanted])
     return (one.sys_len, one.ref_len), tuple(one.counts), tuple(one.totals)
 

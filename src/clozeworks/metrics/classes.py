@@ -1,4 +1,4 @@
-"""How well classes were predicted: figures from a matrix of counts.
+"""How well classes were predicted: metrics from a matrix of counts.
 
 Where a figure would be nought divided by nought it is 0: the F1 of a class that was neither there nor predicted,
 Matthews' coefficient where one class is all there is.
@@ -93,13 +93,13 @@ class Several:
 
 
 def several(truth: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], labels: Sequence[str]) -> Several:
-    right, said, there = (np.zeros(len(labels), np.int64) for _ in range(3))
+    right, claimed, there = (np.zeros(len(labels), np.int64) for _ in range(3))
     number, whole = {name: at for at, name in enumerate(labels)}, 0
     for ours, theirs in zip(predicted, truth, strict=True):
         whole += set(ours) == set(theirs)
-        for names, counts in ((set(ours) & set(theirs), right), (set(ours), said), (set(theirs), there)):
+        for names, counts in ((set(ours) & set(theirs), right), (set(ours), claimed), (set(theirs), there)):
             counts[[number[name] for name in names]] += 1
-    return Several(tuple(labels), right, said, there, _share(whole, len(truth)))
+    return Several(tuple(labels), right, claimed, there, _share(whole, len(truth)))
 
 
 def _of(right: int, predicted: int, there: int) -> OfClass:

@@ -1,12 +1,12 @@
-"""Entities that tags spell, and how many of them were found.
+"""Entities that tags spell, and how many of them were predicted.
 
-Two ways to read a sequence that breaks its scheme are in use, and give other figures:
+Two ways to read a sequence that breaks its scheme are in use, and give other scores:
 
     lenient   what begins wrongly is an entity all the same: I-PER after O opens one, a change of type ends one and
-              opens the next (conlleval; the default of seqeval). The usual figures are of this kind
+              opens the next (conlleval; the default of seqeval). The usual scores are of this kind
     strict    what does not begin, continue and end as its scheme says is no entity (seqeval, mode="strict")
 
-An entity counts as found if its type and both of its borders are right. Nought divided by nought is 0.
+An entity counts as right if its type and both of its borders are right. Nought divided by nought is 0.
 """
 
 from collections.abc import Sequence
@@ -47,17 +47,17 @@ def _lenient(tags: list[tuple[str, str]]) -> list[Entity]:
 
 def _strict(tags: list[tuple[str, str]], scheme: Scheme) -> list[Entity]:
     spelled, at = [], 0
-    framed = [*tags, (OUTSIDE, UNTYPED)]
+    padded = [*tags, (OUTSIDE, UNTYPED)]
     while at < len(tags):
         before = tags[at - 1] if at else (OUTSIDE, UNTYPED)
-        if not _opens(before, framed[at], scheme):
+        if not _opens(before, padded[at], scheme):
             at += 1
             continue
         end = at + 1
-        while _continues(framed[end - 1], framed[end]):
+        while _continues(padded[end - 1], padded[end]):
             end += 1
-        if _may_end(framed[end - 1], framed[end], scheme):
-            spelled.append(Entity(framed[at][1], at, end))
+        if _may_end(padded[end - 1], padded[end], scheme):
+            spelled.append(Entity(padded[at][1], at, end))
         at = end
     return spelled
 

@@ -15,7 +15,7 @@ def rouge(texts: Sequence[str], wanted: Sequence[str]) -> dict[str, float]:
     texts with one reference each.
 
     No stemming. A word is a run of letters and digits, whatever its case; a Chinese character is a word of its own. In
-    text of a to z and digits these are the figures of the package rouge-score, which takes every other letter for a
+    text of a to z and digits these are the scores of the package rouge-score, which takes every other letter for a
     space.
     """
     pairs = [_of_one(one, other) for one, other in zip(texts, wanted, strict=True)]

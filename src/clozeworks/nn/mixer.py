@@ -23,7 +23,7 @@ from clozeworks.nn.init import CustomInit
 
 @dataclass(slots=True)
 class Mixer(Spec):
-    """Base of the mixers' specs; what a mixer can do is told before it is built."""
+    """Base of the mixers' specs; what a mixer can do is known before it is built."""
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix", "order"})  # visibility it respects
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry"})  # memories; source: of others; state

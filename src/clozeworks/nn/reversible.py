@@ -101,8 +101,8 @@ class ReversibleLayer(StackLayer):
         return cast(BlockLayer, self.blocks[layer])
 
     def view(self, layer: int, context: Context, places: Tensor | None = None) -> Context:
-        taps = None if context.capture is None else context.capture.at(layer)
-        return context.at(layer).replace(positions=places, capture=taps)
+        capture = None if context.capture is None else context.capture.at(layer)
+        return context.at(layer).replace(positions=places, capture=capture)
 
 
 def _few(context: Context) -> bool:

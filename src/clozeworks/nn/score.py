@@ -83,8 +83,8 @@ class Cosine(Score):
     """score = cos(query, key) / temperature (Graves et al. 2014, 3.3.1).
 
     A cosine is at most 1, so that without a temperature no key has more than e^2 times the share of another, and over
-    twenty keys none more than 0.28. It begins as told and is learned, as log(1 / temperature), unless `learned` is
-    false.
+    twenty keys none more than 0.28. It begins at `temperature` and is learned, as log(1 / temperature), unless
+    `learned` is false.
 
     [N, L, D], [N, S, D] -> [N, L, S]. O(L S D).
     """

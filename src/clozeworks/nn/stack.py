@@ -181,8 +181,8 @@ class StackLayer(nn.Module):
             source = past.cross[depth] if past and past.cross else None
             entered = x
             places = some if depth == len(self.blocks) - 1 else None
-            taps = None if inner.capture is None else inner.capture.at(depth)
-            view = inner.at(depth).replace(positions=places, capture=taps)
+            capture = None if inner.capture is None else inner.capture.at(depth)
+            view = inner.at(depth).replace(positions=places, capture=capture)
             asking = None if questions is None else questions.replace(key=view.at("asked").key)
             if self.recompute and torch.is_grad_enabled():
                 x, asked, carry, cross = checkpoint(  # the key repeats what is dropped, not torch's generator

@@ -161,7 +161,7 @@ class Loss(Spec):
     what `divisor` makes of it.
 
     `needs` says what it reads beside the last hidden states: it may read the head of another loss by that one's name,
-    and `teacher`, what another model found in the same batch; without a teacher it is then not computed. What it needs
+    and `teacher`, what another model made of the same batch; without a teacher it is then not computed. What it needs
     of a pass is needed of the student's and the teacher's alike.
     """
 

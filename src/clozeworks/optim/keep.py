@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from clozeworks.core.bounds import Count
 from clozeworks.core.spec import Spec
 
-Score = tuple[float, ...]  # what a step is judged by, the lower the better; the second decides where the first is equal
+Score = tuple[float, ...]  # of an evaluation, the lower the better; the second decides where the first is equal
 
 
 @dataclass(slots=True)
@@ -22,8 +22,8 @@ class Keep(Spec):
     every: Count | None = None
     best: bool = False
 
-    def choose(self, steps: Iterable[int], judged: Mapping[int, Score], anchor: int | None = None) -> set[int]:
-        """The steps whose checkpoints stay; `judged` are evaluations by step.
+    def choose(self, steps: Iterable[int], scores: Mapping[int, Score], anchor: int | None = None) -> set[int]:
+        """The steps whose checkpoints stay; `scores` are those of the evaluations by step.
 
         The guard may have to go back to the newest up to `anchor`, so that one stays, and so does the oldest after it,
         which takes its place when the run has gone on.
@@ -32,9 +32,9 @@ class Keep(Spec):
         kept = set(newest[: self.last])
         if self.every is not None:
             kept |= {step for step in newest if step % self.every == 0}
-        measured = [step for step in newest if step in judged and math.isfinite(judged[step][0])]
+        measured = [step for step in newest if step in scores and math.isfinite(scores[step][0])]
         if self.best and measured:
-            kept.add(min(measured, key=lambda step: (judged[step], step)))
+            kept.add(min(measured, key=lambda step: (scores[step], step)))
         if anchor is not None:
             kept |= {*[step for step in newest if step <= anchor][:1], *[step for step in newest if step > anchor][-1:]}
         return kept

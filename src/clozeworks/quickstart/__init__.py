@@ -1,5 +1,5 @@
 """The first two minutes."""
 
-from clozeworks.quickstart.road import run
+from clozeworks.quickstart.pipeline import run
 
 __all__ = ["run"]

@@ -12,7 +12,7 @@ from rich.text import Text
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.quickstart.said import SAID
+from clozeworks.quickstart.messages import MESSAGES
 
 SENTENCES = 5
 
@@ -81,14 +81,14 @@ def _places(heldout: Corpus, document: int, tokenizer: Tokenizer) -> Iterator[Cl
 def show_guesses(
     fresh: TextEncoder, trained: TextEncoder, text: Corpus, heldout: Corpus, lang: str, console: Console
 ) -> None:
-    tokenizer, said = trained.tokenizer, SAID[lang]
+    tokenizer, messages = trained.tokenizer, MESSAGES[lang]
     assert tokenizer is not None
     for cloze in clozes(text, heldout, tokenizer):
         answer = word_of(tokenizer, int(cloze.ids[cloze.at]))
         console.print(sentence_of(cloze, tokenizer))
-        line = Text(f"   {said['hidden']} ").append(answer, "bold")
+        line = Text(f"   {messages['hidden']} ").append(answer, "bold")
         for name, encoder, column in (("before", fresh, 22), ("after", trained, 56)):
-            line.append(" " * max(2, column - line.cell_len)).append(f"{said[name]} ")
+            line.append(" " * max(2, column - line.cell_len)).append(f"{messages[name]} ")
             for word in guesses(encoder, cloze):
                 line.append(" ").append(word, "bold green" if word == answer else "dim")
         console.print(line, soft_wrap=True)

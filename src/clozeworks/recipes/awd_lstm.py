@@ -32,7 +32,7 @@ def awd_lstm() -> Recipe:
             stack=Stack(
                 3,
                 layers(1150, 400, 0.5, 0.4, 0.3),  # 4.1
-                memory=1,  # states go on from batch to batch
+                memory=1,  # states continue from batch to batch
                 dropout=0.4,  # 4.1
                 variational=True,  # Merity et al. 2018, 4.2
             ),

@@ -19,7 +19,7 @@ __all__ = ["bert_base", "bert_base_chinese", "bert_large", "bert_medium", "bert_
 
 def bert_base() -> Recipe:
     """BERT-base (Devlin et al. 2018): twelve layers of width 768 that see both directions at once, trained to find
-    hidden tokens and to tell whether the second of two segments follows the first. Others are held against it."""
+    masked tokens and to tell whether the second of two segments follows the first. Others are held against it."""
     return Recipe(
         name="bert_base",
         encoder=Encoder(

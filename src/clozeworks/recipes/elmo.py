@@ -30,7 +30,7 @@ def elmo_base() -> Recipe:
             stack=Bidirectional(
                 2,
                 (first, second),
-                memory=1,  # published code: states go on from batch to batch
+                memory=1,  # published code: states continue from batch to batch
                 dropout=0.1,
             ),
         ),

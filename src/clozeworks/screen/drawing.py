@@ -157,7 +157,7 @@ def drawn(
     lines: list[Text] = []
     for segment, paragraph in paragraphs.items():
         lines += wrap_words(Text(heads[segment]) if len(paragraphs) > 1 else Text(), paragraph, width)
-    return lines + [Text(said, style="italic") for said in facts(ragged, at, segments)]
+    return lines + [Text(fact, style="italic") for fact in facts(ragged, at, segments)]
 
 
 def wrap_words(head: Text, words: list[Text], width: int) -> list[Text]:
@@ -191,7 +191,7 @@ def facts(ragged: RaggedBatch, at: int, segments: Segments | None) -> Iterator[s
     values = {name: column[at].item() for name, column in ragged.fields.items()}
     if "pair_label" in values:
         label = values["pair_label"]
-        meaning = next((said for part, said in PAIR_LABELS.items() if isinstance(segments, part)), None)
+        meaning = next((meanings for part, meanings in PAIR_LABELS.items() if isinstance(segments, part)), None)
         yield f"pair label {label}" + (f": {meaning[label]}" if meaning else "")
     if "stream" in values:
         way = ", backward" if values.get("backward") else ""

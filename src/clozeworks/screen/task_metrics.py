@@ -16,7 +16,7 @@ SHOWN, CLASSES = 5, 30  # mistakes, and classes of a matrix, on a screen
 def show_task_metrics(console: Console, result: Examination, wrong: Mistakes, baseline: dict[str, float]) -> None:
     """Metrics with their intervals, then classes, the confusion matrix and the worst mistakes."""
     table = columns("metric", "value", "95 % of resampled rows", right=("value",))
-    for name, value in result.figures.items():
+    for name, value in result.metrics.items():
         low, high = result.intervals[name]
         table.add_row(name.replace("_", " "), f"{value:.4f}", f"{low:.4f} to {high:.4f}")
     for name, share in baseline.items():

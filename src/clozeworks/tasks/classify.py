@@ -186,13 +186,13 @@ class Classify(SummaryTask):
             metrics = {"pearson": pearson, "spearman": spearman, "mse": mean_squared_error}
             return {name: metric(truth, predicted) for name, metric in metrics.items()}
         result = self._compare(answers, table)
-        figures = {"accuracy": result.accuracy, "f1": result.macro_f1}
+        scores = {"accuracy": result.accuracy, "f1": result.macro_f1}
         if isinstance(result, Several):
-            return {**figures, "f1_micro": result.micro_f1}
-        figures["mcc"] = result.matthews
+            return {**scores, "f1_micro": result.micro_f1}
+        scores["mcc"] = result.matthews
         if len(self.labels) == 2:
-            figures[f"f1_{self.labels[1]}"] = result.classes[self.labels[1]].f1
-        return figures
+            scores[f"f1_{self.labels[1]}"] = result.classes[self.labels[1]].f1
+        return scores
 
     def _compare(self, answers: Answers, table: Table) -> Confusion | Several:
         truth, predicted = ([labels_of(each["label"]) for each in rows] for rows in (table.rows, answers))

@@ -137,7 +137,7 @@ class SentenceEmbedding(Task):
         return dataclasses.replace(self, loss=self.loss or "cosent", low=low, high=high, graded=True)
 
     def measured(self, table: Table) -> Self:
-        """A copy that is chosen by the figures that these rows give."""
+        """A copy that is chosen by the metrics that these rows give."""
         return dataclasses.replace(self, graded=differ(scores_of(table)))
 
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
@@ -212,9 +212,9 @@ class SentenceEmbedding(Task):
         rank."""
         if not answers or "rank" in answers[0]:
             return Task.badness(self, answers, table)
-        said = rank_metrics.ranks(np.array([answer["cosine"] for answer in answers]))
+        predicted = rank_metrics.ranks(np.array([answer["cosine"] for answer in answers]))
         right = rank_metrics.ranks(np.array([float(row["score"]) for row in table.rows]))
-        return np.abs(said - right) / len(table)
+        return np.abs(predicted - right) / len(table)
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         return 1 - 1 / answer["rank"]

@@ -46,7 +46,7 @@ class EncoderRecipe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PretrainedEncoder:
-    """What a task is put on: the encoder's recipe, and how its texts were laid out in pretraining.
+    """What a task is put on: the encoder's recipe, and the input template of its pretraining.
 
     `pooled`: it has a pooler that was pretrained. `max_length` is already the template's, where one was asked for; the
     `architecture` is that of what generates.

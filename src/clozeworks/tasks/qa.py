@@ -18,7 +18,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tables.table import Row, Table
 from clozeworks.data.tokens.tokenizer import Encoding, Tokenizer
-from clozeworks.metrics.answers import Language, best_threshold, f1, figures, language_of
+from clozeworks.metrics.answers import Language, answer_metrics, best_threshold, f1, language_of
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.tasks.passages import best_spans, tokens_of, trimmed, windows
@@ -128,7 +128,7 @@ class QuestionAnswering(Task):
         begin = start + len(text) - len(text.lstrip())
         return tokens_of(passage.offsets, begin, begin + len(text.strip()))
 
-    # ---- what was found to answers
+    # ---- from model outputs to answers
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
         """`margin`: by how much no answer is more likely than the best one; `others`: the next ones."""
@@ -185,7 +185,7 @@ class QuestionAnswering(Task):
         return {} if self.threshold is None else {"threshold": self.threshold}
 
     def score(self, answers: Sequence[dict[str, Any]], table: Table) -> dict[str, float]:
-        return figures([answer["answer"] for answer in answers], _texts(table), self.language)
+        return answer_metrics([answer["answer"] for answer in answers], _texts(table), self.language)
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         """1 - F1 of the words of the answer."""

@@ -49,7 +49,7 @@ class Seq2Seq(Task):
     causal   the same of a stack that reads one way, x too (Radford et al. 2018).
 
     A target has at most `target_length` tokens, the end among them; one that was cut has no end to learn. `length` of
-    the frame is for the source, where one stack reads both for the two together. `label_smoothing` is the share of
+    the template is for the source, where one stack reads both for the two together. `label_smoothing` is the share of
     the target that is spread over other words (Szegedy et al. 2016), as `smoothing` of `NextToken`.
 
     Shapes: source [B, S], target [B, T] -> logits [tokens of targets, V]. Costs a pass over source and target in
@@ -144,11 +144,11 @@ class Seq2Seq(Task):
         return labelled
 
     def _source(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
-        frame = self.template
+        template = self.template
         if self.architecture != "decoder":
-            room = frame.length - self.target_length + 1  # the end of a target is not read
-            frame = dataclasses.replace(frame, closing=frame.between, length=room, own_segment=None)
-        return frame.lay(tokenizer, texts).examples
+            room = template.length - self.target_length + 1  # the end of a target is not read
+            template = dataclasses.replace(template, closing=template.between, length=room, own_segment=None)
+        return template.lay(tokenizer, texts).examples
 
     def _target(self, tokenizer: Tokenizer, texts: Sequence[Encoding]) -> RaggedBatch:
         begins = (tokenizer.token(self.generation.start(tokenizer)),) if self.architecture == "decoder" else ()
@@ -168,8 +168,8 @@ class Seq2Seq(Task):
         right = [
             text.split() == (aim.lower() if small else aim).split() for text, aim in zip(texts, wanted, strict=True)
         ]
-        figures = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
-        return {"bleu": resampled(texts, wanted, small), **figures}
+        metrics = {"exact_match": float(np.mean(right)), **rouge(texts, wanted)}
+        return {"bleu": resampled(texts, wanted, small), **metrics}
 
     def row_badness(self, answer: Mapping[str, Any], row: Row) -> float:
         """1 - ROUGE-L."""

@@ -44,11 +44,11 @@ class Tag(Task):
     steps between tags weigh nothing. `scheme` is what the tags spell entities by, read off the rows: of a type that is
     there all its tags are known. None of them is `plain`.
 
-    A row that is longer than the frame is read in windows that have `overlap` pieces in common, half of a window at
+    A row that is longer than the template is read in windows that have `overlap` pieces in common, half of a window at
     most. Each word is learned and answered in the one that has most around it: no word is lost, and none counts twice.
-    A chain of tags goes through all windows of its row, which then are one unit. No token is marked, where
-    a frame marks some (Beltagy et al. 2020, code). With `crf` and `readers` over a frozen encoder this is TagLM (Peters
-    et al. 2017).
+    A chain of tags goes through all windows of its row, which then are one unit. No token is marked,
+    where a template marks some (Beltagy et al. 2020, code). With `crf` and `readers` over a frozen encoder this is
+    TagLM (Peters et al. 2017).
 
     `cut` is how a text becomes words, where it is given whole: read off the words that were learned from.
 

@@ -160,7 +160,7 @@ class Task(Loss):
         return self
 
     def measured(self, table: Table) -> Self:
-        """A copy that is chosen by the figures that these rows, to measure on, give."""
+        """A copy that is chosen by the metrics that these rows, to measure on, give."""
         return self
 
     def describe(self) -> list[str]:
@@ -169,7 +169,7 @@ class Task(Loss):
 
     @property
     def metric(self) -> str:
-        """What models are chosen by, of the figures that `score` gives; the higher the better."""
+        """What models are chosen by, of the metrics that `score` gives; the higher the better."""
         return self.main_metric
 
     @property

@@ -23,7 +23,7 @@ class InputTemplate(Spec):
 
     [CLS] a [SEP] b [SEP] (Devlin et al. 2018, 3.2); <s> a </s></s> b </s> (Liu et al. 2019, code); a <sep> b <sep>
     <cls> (Yang et al. 2019, code); start a delimiter b extract (Radford et al. 2018, 3.3). One special stands for the
-    whole: the `summary`. The second text, with what closes it, has segment 1 where `segments` are told apart, and a
+    whole: the `summary`. The second text, with what closes it, has segment 1 where `segments` are distinguished, and a
     summary that comes last may have one of its own. With `marks` some tokens see and are seen from afar.
     """
 

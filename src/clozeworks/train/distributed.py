@@ -1,8 +1,8 @@
 """Data parallel training: every process has a replica of the model, or every process a part (a shard) of it.
 
 Joined through the environment variables that torchrun sets. Losses are sums divided by counts of the whole group, so
-gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a wish to
-stop) goes over gloo, whatever the device, so nothing of it waits for a GPU. Values go as JSON, never as a pickle.
+gradients are summed, where torch by itself would average them. What lives on the host (counts, positions, a request
+to stop) goes over gloo, whatever the device, so nothing of it waits for a GPU. Values go as JSON, never as a pickle.
 """
 
 import contextlib
@@ -77,9 +77,9 @@ class Several(ProcessGroup):
         return f"cuda:{self.local_rank}" if name == "cuda" else name
 
     def totals(self, counts: list[int]) -> list[int]:
-        """The wish to stop goes along: all know of it in the same step."""
-        wishes = [int(self.asked() == number) for number in SIGNALS]
-        numbers = torch.tensor([*counts, *wishes], dtype=torch.int64)
+        """The request to stop is sent along: all know of it in the same step."""
+        requests = [int(self.asked() == number) for number in SIGNALS]
+        numbers = torch.tensor([*counts, *requests], dtype=torch.int64)
         dist.all_reduce(numbers)
         *totals, interrupted, terminated = numbers.tolist()
         self._stopping = SIGNALS[1] if terminated else SIGNALS[0] if interrupted else 0

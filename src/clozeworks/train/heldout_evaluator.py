@@ -52,8 +52,8 @@ class HeldOutEvaluator:
     def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]:
         return heldout.measure(model, self._batches(), teach)
 
-    def score(self, figures: dict[str, Any]) -> Score:
-        return (figures["loss"],)
+    def score(self, metrics: dict[str, Any]) -> Score:
+        return (metrics["loss"],)
 
     def warn(self, step: int, metrics: dict[str, Any]) -> str | None:
         """That a masked model is on the plateau: after `PATIENCE` predictions no better than word frequencies; once."""
@@ -66,11 +66,11 @@ class HeldOutEvaluator:
         if gained > GAIN or metrics["masked_accuracy"] > TIMES * by_chance["unigram_accuracy"]:
             return None
         self.warned = True
-        figures = f"masked accuracy {metrics['masked_accuracy']:.1%}, frequencies {by_chance['unigram_accuracy']:.1%}"
+        compared = f"masked accuracy {metrics['masked_accuracy']:.1%}, frequencies {by_chance['unigram_accuracy']:.1%}"
         cure = (
             "--start neighbours,counted lets it begin there" if not self.recipe.start else "more tokens a step may help"
         )
-        stuck = f"no better than word frequencies at step {step:,} ({figures})"
+        stuck = f"no better than word frequencies at step {step:,} ({compared})"
         return f"{stuck}: attention has not found where to look; {cure}"
 
     def should_stop(self, scores: dict[int, Score]) -> bool:

@@ -32,7 +32,7 @@ class Run:
     steps: int | None = None
     checkpoint: int | None = None  # step of the newest
     loss: float | None = None
-    heldout: dict[str, float] | None = None  # figures of the last evaluation, and its step
+    heldout: dict[str, float] | None = None  # metrics of the last evaluation, and its step
     tokens: int | None = None
     tokens_per_second: float | None = None
     changed: float = 0.0  # when the last row was written, in seconds since 1970

@@ -77,7 +77,7 @@ def fit(
             constrain(constrained)
         else:
             examples = policy.group.joined(examples)
-            policy.memory.forget()  # streams of text go on from what the model has read
+            policy.memory.forget()  # streams of text continue from what the model has read
         step = Step(
             number=number,
             steps=steps,

@@ -42,7 +42,7 @@ class Evaluator(Protocol):
 
     def measure(self, model: Model, teach: Callable[[Batch], Batch] | None) -> dict[str, Any]: ...
 
-    def score(self, figures: dict[str, Any]) -> Score:
+    def score(self, metrics: dict[str, Any]) -> Score:
         """How good they are: the lowest is the best."""
         ...
 

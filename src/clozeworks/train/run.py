@@ -23,7 +23,7 @@ from clozeworks.train.stop import StopSignal
 
 
 def train_until_trouble(run: "Run") -> Step | None:
-    """Train to the last step, a wish to stop, early stopping, or a spike that lasts; gives the last step done."""
+    """Train to the last step, a request to stop, early stopping, or a spike that lasts; gives the last step done."""
     setup, train, step = run.setup, run.setup.recipe.train, None
     with contextlib.closing(iter(run.batches)) as batches:  # pyright: ignore[reportArgumentType]
         start = run.batches.start

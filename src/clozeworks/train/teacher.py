@@ -27,7 +27,7 @@ class Teacher:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Batch:
-        """The batch with what was found in it; what the student remembers is no past of the teacher's."""
+        """The batch with the teacher's outputs; what the student remembers is no past of the teacher's."""
         hidden = self.model.read(batch.replace(past=None), self.losses, self.depth)
         return batch.replace(teacher=TeacherOutput(hidden, self.words))
 

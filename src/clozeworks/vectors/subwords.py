@@ -98,7 +98,7 @@ def vector_of(vectors: Vectors, word: str) -> np.ndarray:
 
 @compiled
 def _grams(letters, ends, shortest, longest, buckets, starts, grams):
-    """Fill `starts` with sums of counts; with room in `found`, the buckets as well."""
+    """Fill `starts` with sums of counts; with room in `grams`, the buckets as well."""
     count = 0
     for word in range(len(ends) - 1):
         begin, end = ends[word], ends[word + 1]

@@ -153,7 +153,7 @@ def test_resuming_anywhere_gives_the_same_steps(at):
 
 def test_a_mixture_has_its_shares():
     first, second = Text.random(300), Text.random(300, seed=9)
-    second.tokens[:] = 7  # its rows can be told apart
+    second.tokens[:] = 7  # its rows can be distinguished
     steps = take(loader(4096, corpora=[(first, 0.7), (second, 0.3)]), 30)
     rows = torch.cat([(batch.tokens == 7).float().mean(1) > 0.3 for batches, _ in steps for batch in batches])
     assert float(rows.float().mean()) == pytest.approx(0.3, abs=0.05)

@@ -18,7 +18,7 @@ Document = list[list[int]]  # sentences of tokens; a token begins a word when it
 def write(
     directory: Path, documents: list[Document], shard_tokens: int = 10**9, vocab: int = 100, rows: int = 3
 ) -> None:
-    """Blocks of so many rows, a row a sentence, so that documents go on from row to row and from block to block."""
+    """Blocks of so many rows, a row a sentence, so that documents continue from row to row and from block to block."""
     writer = ShardWriter(directory, "train", vocab, shard_tokens, unk=1, annotated=True)
     sentences = [(number, sentence) for number, document in enumerate(documents) for sentence in document]
     for at in range(0, len(sentences), rows):

@@ -55,8 +55,12 @@ def test_the_road_from_text_to_shards(corpus, tmp_path):
     assert len(train) + len(held) == 400
     assert 1 <= len(held) <= 25
     assert all(len(document) == 3 for document in train + held)
-    said = {tuple(document) for document in train + held}
-    assert ("the river number 0 stood near the river.", "nobody saw it!", "a second paragraph tells of rivers.") in said
+    documents = {tuple(document) for document in train + held}
+    assert (
+        "the river number 0 stood near the river.",
+        "nobody saw it!",
+        "a second paragraph tells of rivers.",
+    ) in documents
     manifest = prepared.manifest
     assert manifest["splits"]["train"]["documents"] == len(train) == prepared.splits["train"].documents
     assert manifest["sources"] == [{"path": str(corpus), "bytes": corpus.stat().st_size}]

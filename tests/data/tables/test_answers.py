@@ -67,11 +67,11 @@ def test_what_is_no_answer_is_refused(answers, row, message: str):
 def test_an_answer_is_always_where_it_says(context: str, data):
     start = data.draw(st.integers(0, len(context) - 1))
     text = data.draw(st.integers(start + 1, len(context)).map(lambda end: context[start:end]))
-    said = data.draw(st.integers(-2, len(context) + 2) | st.none())
+    start_given = data.draw(st.integers(-2, len(context) + 2) | st.none())
     if text.strip():
-        [one] = answers_of({"x": [{"text": text, "start": said}]}, "x", context, "", Counter())
+        [one] = answers_of({"x": [{"text": text, "start": start_given}]}, "x", context, "", Counter())
         assert context[one["start"] :].startswith(one["text"])
-        if said == start:
+        if start_given == start:
             assert one["start"] == start
 
 

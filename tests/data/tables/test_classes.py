@@ -22,7 +22,7 @@ def test_a_large_class_and_a_small_one_are_reported():
         "93% of the rows are ok: who always says so is right as often; look at f1 or mcc",
         "fewer than 10 rows of spam: add some, or leave out the class",
     ]
-    assert balance(table(a=3, b=3)).notes == []  # all are few: that is seen without being told
+    assert balance(table(a=3, b=3)).notes == []  # all are few: that is seen without a note
     many = balance(table(a=200, **{f"c{n}": 1 for n in range(7)}))
     assert "c0, c1, c2, c3, c4 and 2 more" in many.notes[1]
 

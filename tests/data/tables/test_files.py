@@ -33,11 +33,12 @@ def test_compressed_files(tmp_path: Path):
 def test_another_encoding_is_reported_with_the_command_that_mends_it(tmp_path: Path, encoding: str):
     file = tmp_path / "a.csv"
     file.write_bytes(CHINESE.encode(encoding))
-    said = refusal(file)
+    message = refusal(file)
     assert (
-        f"it looks like {encoding.upper()}: iconv -f {encoding.upper()} -t UTF-8 {file} > {tmp_path}/a-utf8.csv" in said
+        f"it looks like {encoding.upper()}: iconv -f {encoding.upper()} -t UTF-8 {file} > {tmp_path}/a-utf8.csv"
+        in message
     )
-    command, mended = said.split(": ")[-1].split(" > ")
+    command, mended = message.split(": ")[-1].split(" > ")
     Path(mended).write_bytes(subprocess.run(shlex.split(command), capture_output=True, check=True).stdout)
     assert len(read_table(mended, ("text",), ("label",)).table) == 10
 

@@ -92,9 +92,9 @@ def test_rows_that_cannot_be_read_are_refused_with_their_line(tmp_path: Path, ro
     }  # fmt: skip
     file = tmp_path / "a.jsonl"
     file.write_text(json.dumps(good) + "\n" + json.dumps(row) + "\n")
-    said = refusal(file, columns, truth)
-    assert said.startswith(f"{file}, line 2")
-    assert message in said
+    error = refusal(file, columns, truth)
+    assert error.startswith(f"{file}, line 2")
+    assert message in error
 
 
 def test_questions_below_a_passage_are_rows(tmp_path: Path):
@@ -177,9 +177,9 @@ def test_a_few_empty_cells_are_left_out_and_counted(tmp_path: Path):
     assert "3 rows with an empty cell left out, the first is " in note
     assert note.endswith("line 4: an empty text in column 'text'")
     given[11]["label"] = ""
-    said = refusal(lines(tmp_path / "a.jsonl", *given), ("text",), ("label",))
-    assert "line 4: an empty text in column 'text', the first of 4 rows (7%) with an empty cell" in said
-    assert "but for 5% of the rows" in said
+    error = refusal(lines(tmp_path / "a.jsonl", *given), ("text",), ("label",))
+    assert "line 4: an empty text in column 'text', the first of 4 rows (7%) with an empty cell" in error
+    assert "but for 5% of the rows" in error
     all_empty = lines(tmp_path / "a.jsonl", *({"text": "a", "label": ""} for _ in range(3)))
     assert "line 1: nothing in column 'label'; a label is needed" in refusal(all_empty, ("text",), ("label",))
 

@@ -79,8 +79,8 @@ def test_spans_follow_their_text():
     row = {"text": text, "entities": [[begin, begin + 2], [4, 9]], "phrases": [[4, len(text)]]}
     for form in ("none", "nfc", "nfkc"):
         document = rows([row], unicode=form)[0]
-        said = [document.text[first:last] for first, last in document.entities]
-        assert [normalise(part, form) for part in ("cafe\u0301", "ＮＹ")] == said
+        entities = [document.text[first:last] for first, last in document.entities]
+        assert [normalise(part, form) for part in ("cafe\u0301", "ＮＹ")] == entities
         assert document.text[slice(*document.phrases[0])].endswith("ouvert")
 
 

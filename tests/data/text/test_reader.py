@@ -383,15 +383,15 @@ def test_a_header_that_is_made_of_numbers_is_one(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("pairs", "said"),
+    ("pairs", "message"),
     [
         (("en", "de"), "no column 'en'; .*a table without a header has columns by number: --pairs 1,2"),
         (("1", "3"), "no column '3'; the columns are 1, 2"),
     ],
 )
-def test_columns_that_are_not_there_are_refused(tmp_path: Path, pairs: tuple[str, str], said: str):
+def test_columns_that_are_not_there_are_refused(tmp_path: Path, pairs: tuple[str, str], message: str):
     (tmp_path / "a.tsv").write_text("a cat\teine Katze\na dog\tein Hund\n")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(InputError, match=message):
         sides_of(tmp_path / "a.tsv", *pairs)
 
 

@@ -1,4 +1,4 @@
-"""Words that were told apart before, at their place in a text."""
+"""Words that were segmented before, at their place in a text."""
 
 import numpy as np
 import pytest

@@ -125,10 +125,10 @@ def test_a_function_of_a_file(tmp_path):
     for wrong in ("cot", "number"):
         with pytest.raises(InputError, match=r"no such function; (did you mean|choose one of) cut"):
             segmenter(f"{file}:{wrong}")
-    for body, said in (("def f(:\n", "SyntaxError"), ("import nowhere_to_be_found\n", "nowhere_to_be_found")):
+    for body, message in (("def f(:\n", "SyntaxError"), ("import nowhere_to_be_found\n", "nowhere_to_be_found")):
         other = tmp_path / "other.py"
         other.write_text(body)
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             segmenter(f"{other}:f")
 
 

@@ -61,7 +61,7 @@ def by_hand(mixer, x: Tensor, memory: Tensor, context: Context, clamp: int | Non
 
 
 def remembering(kind: Kind, length: int, memory: int, rows: int = 2) -> Context:
-    """Rows that go on after `memory` older ones; the second half of them is read backwards."""
+    """Rows that continue after `memory` older ones; the second half of them is read backwards."""
     backward = torch.arange(rows) >= rows // 2
     position = torch.arange(-memory, length).expand(rows, -1)
     sign = torch.where(backward, -1, 1)[:, None]
@@ -172,12 +172,12 @@ def test_dropout_of_distances_is_that_of_the_step_in_any_piece_of_it():
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"clamp": 0}, r"bias\.clamp = 0: 1 or more is needed; None is usual"),
         ({"dropout": 1.0}, r"bias\.dropout = 1\.0: a number in \[0, 1\) is needed; 0 is usual"),
     ],
 )
-def test_what_cannot_be_is_refused(fields, said):
-    with pytest.raises(RecipeError, match=said):
+def test_what_cannot_be_is_refused(fields, message):
+    with pytest.raises(RecipeError, match=message):
         check(Relative(**fields), "bias")

@@ -173,15 +173,15 @@ def test_padding_anywhere_in_rows_of_which_nothing_is_promised():
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (LightConv(0, 3), r"mixer\.groups = 0: 1 or more"),
         (LightConv(4, 0), r"mixer\.kernel = 0: 1 or more"),
         (LightConv(4, 3, dropout=1.0), r"mixer\.dropout = 1\.0: a number in"),
     ],
 )
-def test_what_cannot_be_is_refused(spec, said):
-    with pytest.raises(RecipeError, match=said):
+def test_what_cannot_be_is_refused(spec, message):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "mixer")
 
 

@@ -357,15 +357,15 @@ def test_dropout_is_keyed_unbiased_and_has_the_gradient_of_what_is_left():
 @pytest.mark.parametrize("name", ["three", "local"])
 def test_taps_give_the_weights(name):
     torch.manual_seed(0)
-    taps = AttentionCapture()
-    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, capture=taps))
-    (weights,) = taps.captured.values()
+    capture = AttentionCapture()
+    SPECS[name].build(WIDTH)(torch.randn(1, 11, WIDTH), None, packed([[4, 7]], 11, capture=capture))
+    (weights,) = capture.captured.values()
     torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
     assert not bool(weights[0, :, :4, 4:].any())
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (LSH(0), "heads = 0"),
         (LSH(2, chunk=0), "chunk = 0"),
@@ -381,8 +381,8 @@ def test_taps_give_the_weights(name):
         (Block(Attention(2), FeedForward(8), cross=LSH(2)), "cross = LSH: it takes no rows but its own"),
     ],
 )
-def test_what_cannot_be_is_refused(spec, said):
-    with pytest.raises(RecipeError, match=said):
+def test_what_cannot_be_is_refused(spec, message):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "here")
 
 

@@ -69,7 +69,7 @@ def test_without_a_clip_that_bites_it_is_torchs(spec, backend):
 @pytest.mark.parametrize("clips", [(None, None), (0.4, None), (None, 0.3), (0.4, 0.3)])
 @pytest.mark.parametrize("cells", [None, 3, CELLS])
 def test_the_fast_way_is_the_definition_where_clips_bite(cells, clips):
-    """Values and gradients, of packed rows that go on from a state."""
+    """Values and gradients, of packed rows that continue from a state."""
     ours = layer(LSTM(cells, *clips))
     x = torch.randn(4, 7, WIDTH, dtype=torch.double, requires_grad=True)
     past = RNNState(0.3 * torch.randn(4, WIDTH).double(), 0.3 * torch.randn(4, ours.cells).double())

@@ -286,12 +286,12 @@ def test_dropout_on_weights_is_keyed_and_unbiased():
 
 
 def test_taps_give_the_weights(mixer):
-    taps = AttentionCapture()
-    context = packed([[3, 4]], 7, mixer.kind, capture=taps)
+    capture = AttentionCapture()
+    context = packed([[3, 4]], 7, mixer.kind, capture=capture)
     apply(mixer, torch.randn(1, 7, WIDTH), context)
     if not any(isinstance(part, AttentionLayer) for part in mixer.modules()):
         pytest.skip("attends to nothing")
-    (weights,) = taps.captured.values()
+    (weights,) = capture.captured.values()
     sums = torch.ones_like(weights[..., 0])
     if mixer.blind:
         sums[..., [0, 3]] = 0

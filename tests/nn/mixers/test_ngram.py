@@ -87,8 +87,8 @@ def test_a_row_of_the_table_is_the_product_with_one_hot():
 def test_another_width_is_not_added_to_the_old_one():
     r = recipe("nnlm")
     r.encoder.stack.block_at(0).residual = True
-    said = r"nnlm\.encoder\.stack\.block\.residual = True: width 290 cannot be added to width 60; use false, or"
-    with pytest.raises(RecipeError, match=said):
+    message = r"nnlm\.encoder\.stack\.block\.residual = True: width 290 cannot be added to width 60; use false, or"
+    with pytest.raises(RecipeError, match=message):
         check(r, "nnlm")
 
 
@@ -100,11 +100,11 @@ def test_widths_follow_from_block_to_block():
     assert module(torch.randn(2, 5, 4), packed([[5], [5]], 5, "causal")).last.shape == (2, 5, 102)
 
 
-@pytest.mark.parametrize(("field", "said"), [("order", "2 or more"), ("hidden", "1 or more")])
-def test_windows_that_are_none_are_refused(field: str, said: str):
+@pytest.mark.parametrize(("field", "message"), [("order", "2 or more"), ("hidden", "1 or more")])
+def test_windows_that_are_none_are_refused(field: str, message: str):
     spec = Ngram(5, 50)
     setattr(spec, field, 0)
-    with pytest.raises(RecipeError, match=said):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "mixer")
 
 

@@ -73,8 +73,8 @@ def by_hand(layer: RecurrentAcrossLayer, y: Tensor, h: Tensor) -> tuple[Tensor, 
 @pytest.mark.parametrize("backend", ["auto", "dense"])
 def test_packed_documents_are_each_a_loop_written_by_hand(mixer, backend):
     x, hidden = torch.randn(3, 6, WIDTH), torch.randn(3, 7, WIDTH)
-    taps = AttentionCapture()
-    out, carry = mixer(x, None, context_of(TARGETS, SOURCES, hidden, backend=backend, capture=taps))
+    capture = AttentionCapture()
+    out, carry = mixer(x, None, context_of(TARGETS, SOURCES, hidden, backend=backend, capture=capture))
     assert carry is None
     for row, (targets, sources) in enumerate(zip(TARGETS, SOURCES, strict=True)):
         at = begin = 0
@@ -82,11 +82,11 @@ def test_packed_documents_are_each_a_loop_written_by_hand(mixer, backend):
             expected, weights = by_hand(mixer, x[row, at : at + long], hidden[row, begin : begin + wide])
             torch.testing.assert_close(out[row, at : at + long], expected, atol=1e-6, rtol=1e-5)
             if mixer.score is not None:
-                actual = taps.captured["weights.0"][row, 0, at : at + long]
+                actual = capture.captured["weights.0"][row, 0, at : at + long]
                 torch.testing.assert_close(actual[:, begin : begin + wide], weights, atol=1e-6, rtol=1e-5)
                 assert not bool(actual[:, :begin].any() | actual[:, begin + wide :].any())
             at, begin = at + long, begin + wide
-    assert (mixer.score is None) == (taps.captured == {})
+    assert (mixer.score is None) == (capture.captured == {})
 
 
 def test_gradients_are_those_of_the_loop(mixer):

@@ -82,7 +82,7 @@ def test_what_is_stored_comes_back():
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         (Split((Attention(2),)), r"mixer\.branches = 1: at least two"),
         (Split((Attention(2), Attention(2)), (4, 4, 8)), r"mixer\.widths = \[4, 4, 8\]: a width of 1 or more"),
@@ -95,8 +95,8 @@ def test_what_is_stored_comes_back():
         (Split((Attention(2), LightConv(3, 5))), r"mixer\.branches\.1\.groups = 3: width 8 is not divisible by it"),
     ],
 )
-def test_widths_that_do_not_fit_are_refused(spec, said):
-    with pytest.raises(RecipeError, match=said):
+def test_widths_that_do_not_fit_are_refused(spec, message):
+    with pytest.raises(RecipeError, match=message):
         check(spec, "mixer")
         spec.fit("mixer", WIDTH)
 
@@ -111,13 +111,13 @@ def test_branches_drop_apart():
 
 def test_taps_hold_the_heads_of_all_branches():
     mixer, x = Split((Attention(2), LightConv(2, 3), Attention(1)), (8, 4, 4)).build(WIDTH), torch.randn(1, 6, WIDTH)
-    taps = AttentionCapture(frozenset({"weights", "scores"}), block=3)
-    mixer(x, None, packed([[6]], 6, capture=taps))
-    assert set(taps.captured) == {"weights.3", "scores.3"}
+    capture = AttentionCapture(frozenset({"weights", "scores"}), block=3)
+    mixer(x, None, packed([[6]], 6, capture=capture))
+    assert set(capture.captured) == {"weights.3", "scores.3"}
     own = AttentionCapture()
     mixer.branches[2](x[..., 12:], None, packed([[6]], 6, capture=own))
-    assert taps.captured["weights.3"].shape == (1, 3, 6, 6)
-    torch.testing.assert_close(taps.captured["weights.3"][:, 2:], own.captured["weights.0"])
+    assert capture.captured["weights.3"].shape == (1, 3, 6, 6)
+    torch.testing.assert_close(capture.captured["weights.3"][:, 2:], own.captured["weights.0"])
 
 
 def test_places_pick_in_all_branches():

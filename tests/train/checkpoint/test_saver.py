@@ -15,7 +15,7 @@ WAIT = 30.0
 
 
 class Slow:
-    """A `before` that lets a save begin and holds it until it is told to go on."""
+    """A `before` that lets a save begin and holds it until it is released."""
 
     def __init__(self) -> None:
         self.begun, self.go = threading.Event(), threading.Event()

@@ -29,8 +29,8 @@ def weights(run: Path) -> bytes:
     return (run / "model.safetensors").read_bytes()
 
 
-def planned(road: Path, given: list, task: str = "classify", **wishes: object):
-    return plan(task, road / "run", given, options=FinetuneOptions(**{"max_length": 16, **wishes}))
+def planned(road: Path, given: list, task: str = "classify", **options: object):
+    return plan(task, road / "run", given, options=FinetuneOptions(**{"max_length": 16, **options}))
 
 
 def test_few_rows_are_all_learned_from_and_more_give_a_tenth(road: Path):
@@ -45,9 +45,9 @@ def test_few_rows_are_all_learned_from_and_more_give_a_tenth(road: Path):
     assert planned(road, many, dev_share=0.0).rows == {"train": 1000}
 
 
-@pytest.mark.parametrize("wish", [{"dev_share": 0.1}, {"patience": 1}, {"seeds": 2}, {"limit": 20}])
-def test_what_chooses_has_rows_to_choose_by(road: Path, wish: dict):
-    made = planned(road, rows(), **wish)
+@pytest.mark.parametrize("option", [{"dev_share": 0.1}, {"patience": 1}, {"seeds": 2}, {"limit": 20}])
+def test_what_chooses_has_rows_to_choose_by(road: Path, option: dict):
+    made = planned(road, rows(), **option)
     assert made.dev
     assert not any("nothing measures" in note for note in made.notes)
 
@@ -87,22 +87,26 @@ def test_every_row_is_answered_once_by_a_model_that_did_not_learn_from_it(road: 
     assert (kept["folds"], kept["metrics"]) == (4, done.metrics)
 
 
-def test_the_model_is_that_of_a_run_without_folds(road: Path, tmp_path: Path):
+@pytest.fixture(scope="module")
+def whole(road: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A run of two folds that nothing interrupts."""
+    return tuned(road, tmp_path_factory.mktemp("folds") / "run", rows(24), folds=2)
+
+
+def test_the_model_is_that_of_a_run_without_folds(whole, road: Path, tmp_path: Path):
     tuned(road, tmp_path / "plain", rows(24))
-    tuned(road, tmp_path / "folds", rows(24), folds=2)
-    assert weights(tmp_path / "plain") == weights(tmp_path / "folds")
-    assert weights(tmp_path / "folds" / "fold-1") != weights(tmp_path / "folds" / "fold-2")
+    assert weights(tmp_path / "plain") == weights(whole.out)
+    assert weights(whole.out / "fold-1") != weights(whole.out / "fold-2")
     later = tuned(road, tmp_path / "plain", rows(24), folds=2)  # estimated afterwards
-    assert later.metrics == tuned(road, tmp_path / "folds", rows(24), folds=2).metrics
+    assert later.metrics == tuned(road, whole.out, rows(24), folds=2).metrics == whole.metrics
     with pytest.raises(InputError, match="is other data"):
         tuned(road, tmp_path / "plain", rows(32), folds=2)
     with pytest.raises(InputError, match="is other data"):
-        tuned(road, tmp_path / "folds", rows(24), folds=3)
+        tuned(road, whole.out, rows(24), folds=3)
 
 
 @pytest.mark.parametrize("where", ["fold-2", "run"])
-def test_interrupted_and_resumed_it_is_the_same(road: Path, tmp_path: Path, monkeypatch, where: str):
-    whole = tuned(road, tmp_path / "whole" / "run", rows(24), folds=2)
+def test_interrupted_and_resumed_it_is_the_same(whole, road: Path, tmp_path: Path, monkeypatch, where: str):
     first = running.finetune_run
 
     class Stop:
@@ -124,7 +128,7 @@ def test_interrupted_and_resumed_it_is_the_same(road: Path, tmp_path: Path, monk
     again = tuned(road, tmp_path / "cut" / "run", rows(24), folds=2)
     assert (again.metrics, again.intervals) == (whole.metrics, whole.intervals)
     for name in ("", "fold-1", "fold-2"):
-        assert weights(tmp_path / "cut" / "run" / name) == weights(tmp_path / "whole" / "run" / name)
+        assert weights(tmp_path / "cut" / "run" / name) == weights(whole.out / name)
 
 
 def test_labels_that_a_fold_has_not_seen_are_wrong_and_other_tasks_have_folds(road: Path, tmp_path: Path):
@@ -152,7 +156,7 @@ def test_pretraining_continues_with_the_texts_of_the_fold_alone(road: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("wishes", "message"),
+    ("options", "message"),
     [
         ({"folds": 1}, "at least 2 are needed"),
         ({"folds": 99}, "a row for each"),
@@ -164,9 +168,9 @@ def test_pretraining_continues_with_the_texts_of_the_fold_alone(road: Path, tmp_
         ({"seeds": 2, "dev_share": 0.0}, "--seeds: together with a dev_share of 0"),
     ],
 )
-def test_what_does_not_go_together_is_refused(road: Path, tmp_path: Path, wishes: dict, message: str):
+def test_what_does_not_go_together_is_refused(road: Path, tmp_path: Path, options: dict, message: str):
     with pytest.raises(InputError) as error:
-        tuned(road, tmp_path / "run", rows(), **wishes)
+        tuned(road, tmp_path / "run", rows(), **options)
     assert message in str(error.value)
     assert not (tmp_path / "run").exists()
 

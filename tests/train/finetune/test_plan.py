@@ -28,9 +28,9 @@ def encoder(road: Path) -> TextEncoder:
     return cw.load(road / "run")
 
 
-def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **wishes: object):
+def planned(encoder: TextEncoder, task: str = "classify", given: list | None = None, **options: object):
     return plan(
-        task, encoder, rows() if given is None else given, options=FinetuneOptions(**{"max_length": 32, **wishes})
+        task, encoder, rows() if given is None else given, options=FinetuneOptions(**{"max_length": 32, **options})
     )
 
 
@@ -179,7 +179,7 @@ def test_fields_of_the_encoder_are_set_and_used(road: Path, tmp_path: Path):
 
 def test_mistakes(road: Path, tmp_path: Path, encoder: TextEncoder):
     out = tmp_path / "run"
-    for given, how, said in (
+    for given, how, message in (
         ("clssify", {}, "did you mean classify"),
         ("classify", {"epoch": 3}, "did you mean epochs"),
         ("classify", {"epochs": 0}, "at least 1 is needed"),
@@ -187,7 +187,7 @@ def test_mistakes(road: Path, tmp_path: Path, encoder: TextEncoder):
         ("classify", {"dev_share": 1.0}, "a share from 0 up to 1"),
         ("classify", {"lm_weight": 0.5}, "models that read one way"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             cw.finetune(given, encoder, rows(), out=out, **how)
     with pytest.raises(InputError, match="the directory of the run is needed"):
         cw.finetune("classify", encoder, rows(), out=None)

@@ -58,51 +58,51 @@ def encoder() -> TextEncoder:
 
 
 def test_a_model_without_specials_gets_fresh_ones(encoder: TextEncoder):
-    frame = infer_template(encoder.recipe, encoder.tokenizer)
-    assert frame == InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", False, length=512)
-    grown = add_template_tokens(encoder, frame)
+    template = infer_template(encoder.recipe, encoder.tokenizer)
+    assert template == InputTemplate(("_start_",), ("_delimiter_",), ("_classify_",), "last", False, length=512)
+    grown = add_template_tokens(encoder, template)
     assert [grown.tokenizer.id(name) for name in ("_start_", "_delimiter_", "_classify_")] == [7, 8, 9]
     assert grown.recipe.encoder.vocab == 10
     old, new = (each.model.encoder.embed.words.table.weight.detach() for each in (encoder, grown))
     assert torch.equal(new[:7], old)
     assert 0.01 < float(new[7:].std()) < 0.03
     assert len(torch.unique(new[7:], dim=0)) == 3
-    assert add_template_tokens(grown, frame) is grown
+    assert add_template_tokens(grown, template) is grown
     plain = grown.tokenizer.encode(["_start_ fine"])[0].ids.tolist()
     assert not {7, 8, 9} & set(plain)
-    assert infer_template(grown.recipe, grown.tokenizer) == frame
+    assert infer_template(grown.recipe, grown.tokenizer) == template
 
 
 def test_ours_need_none():
     tokenizer = Tokenizer.train([" ".join(WORDS)], vocab=80)
     recipe = one_way(tokenizer.size)
-    frame = infer_template(recipe, tokenizer)
-    assert frame == InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), "last", False, length=512)
+    template = infer_template(recipe, tokenizer)
+    assert template == InputTemplate(("[CLS]",), ("[MASK]",), ("[SEP]",), "last", False, length=512)
     encoder = TextEncoder(build(recipe), tokenizer, recipe)
-    assert add_template_tokens(encoder, frame) is encoder
+    assert add_template_tokens(encoder, template) is encoder
 
 
 def test_the_published_forms(encoder: TextEncoder):
-    frame = infer_template(encoder.recipe, encoder.tokenizer)
-    tokenizer = add_template_tokens(encoder, frame).tokenizer
+    template = infer_template(encoder.recipe, encoder.tokenizer)
+    tokenizer = add_template_tokens(encoder, template).tokenizer
 
     def written(labelled) -> list[str]:
         tokens = [tokenizer.token(token) for token in labelled.examples.tokens]
         first = labelled.examples.first
         return [" ".join(tokens[a:b]) for a, b in itertools.pairwise(first)]
 
-    one = Classify(template=frame).examples(Table("", [{"text": "fine sour"}]), tokenizer, truth=False)
+    one = Classify(template=template).examples(Table("", [{"text": "fine sour"}]), tokenizer, truth=False)
     assert written(one) == ["_start_ fine sour _classify_"]
     pair = Table("", [{"text_a": "warm", "text_b": "cold"}])
-    assert written(Pair(template=frame).examples(pair, tokenizer, False)) == [
+    assert written(Pair(template=template).examples(pair, tokenizer, False)) == [
         "_start_ warm _delimiter_ cold _classify_"
     ]
-    assert written(Pair(template=frame, both=True).examples(pair, tokenizer, False)) == [
+    assert written(Pair(template=template, both=True).examples(pair, tokenizer, False)) == [
         "_start_ warm _delimiter_ cold _classify_",
         "_start_ cold _delimiter_ warm _classify_",
     ]
     question = Table("", [{"context": "fine warm", "question": "poor", "choices": ["sour", "cold"]}])
-    assert written(Choice(template=frame, asked="first").examples(question, tokenizer, False)) == [
+    assert written(Choice(template=template, asked="first").examples(question, tokenizer, False)) == [
         "_start_ fine warm poor _delimiter_ sour _classify_",
         "_start_ fine warm poor _delimiter_ cold _classify_",
     ]
@@ -110,9 +110,9 @@ def test_the_published_forms(encoder: TextEncoder):
 
 def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
     """The mean over all tokens of the step that another follows, whatever micro-batch they are in."""
-    frame = infer_template(encoder.recipe, encoder.tokenizer)
-    grown = add_template_tokens(encoder, frame)
-    task = Pair(template=frame, summary=choose_summary(grown.recipe, frame, False), both=True).with_labels(PAIRS)
+    template = infer_template(encoder.recipe, encoder.tokenizer)
+    grown = add_template_tokens(encoder, template)
+    task = Pair(template=template, summary=choose_summary(grown.recipe, template, False), both=True).with_labels(PAIRS)
     recipe = make_finetune_recipe(grown.recipe, task, len(PAIRS), lm_weight=0.5)
     assert recipe.objective.losses == (task, NextToken(weight=0.5))
     model = build(recipe).eval()
@@ -134,9 +134,9 @@ def test_words_are_predicted_beside_the_task(encoder: TextEncoder):
 
 @pytest.mark.parametrize("auxiliary", [pytest.param(0.0, marks=pytest.mark.slow), 0.5])
 def test_it_learns_with_tokens_of_its_own(encoder: TextEncoder, tmp_path: Path, auxiliary: float):
-    frame = infer_template(encoder.recipe, encoder.tokenizer)
-    grown = add_template_tokens(encoder, frame)
-    task = Classify(template=frame, summary=choose_summary(grown.recipe, frame, False)).with_labels(ROWS)
+    template = infer_template(encoder.recipe, encoder.tokenizer)
+    grown = add_template_tokens(encoder, template)
+    task = Classify(template=template, summary=choose_summary(grown.recipe, template, False)).with_labels(ROWS)
     tune, train = Finetune(epochs=30, batch_size=12), Train(learning_rate=3e-3, guard=None)
     recipe = make_finetune_recipe(grown.recipe, task, len(ROWS), tune, train, lm_weight=auxiliary)
     done = finetune_run(recipe, grown.tokenizer, ROWS, ROWS, tmp_path / "run", source=grown, progress=False)
@@ -154,8 +154,8 @@ def test_what_reads_both_ways_predicts_no_next_word():
 
 
 def test_a_token_has_one_label(encoder: TextEncoder):
-    frame = infer_template(encoder.recipe, encoder.tokenizer)
-    labelled = Classify(template=frame).examples(ROWS, add_template_tokens(encoder, frame).tokenizer, truth=False)
+    template = infer_template(encoder.recipe, encoder.tokenizer)
+    labelled = Classify(template=template).examples(ROWS, add_template_tokens(encoder, template).tokenizer, truth=False)
     labelled.examples.labels[3] = 1
     with pytest.raises(InputError, match="the task has labels for tokens"):
         predict_words(labelled)

@@ -30,8 +30,8 @@ __all__ = ["tokenizer"]
 
 
 def made_of(base: Recipe, tokenizer: Tokenizer, form: str = "decoder", other: Recipe | None = None, **more) -> Recipe:
-    frame = dataclasses.replace(infer_template(base, tokenizer), length=32)
-    task = Seq2Seq.for_encoder(PretrainedEncoder(base, frame, architecture=form))  # pyright: ignore[reportArgumentType]
+    template = dataclasses.replace(infer_template(base, tokenizer), length=32)
+    task = Seq2Seq.for_encoder(PretrainedEncoder(base, template, architecture=form))  # pyright: ignore[reportArgumentType]
     task = dataclasses.replace(task, target_length=8, search=Search(2), **more)
     return make_finetune_recipe(base, task, 4, Finetune(1, 4), Train(guard=None), decoder=other)
 
@@ -151,7 +151,7 @@ def families() -> list:
 
 @pytest.mark.parametrize(("name", "form"), families())
 def test_every_family_writes_as_it_reads(tokenizer: Tokenizer, name: str, form: str):
-    """What a search found alone is what it found among others, and as likely as teacher forcing says."""
+    """What a search gives alone is what it gives among others, and as likely as teacher forcing says."""
     base, rows = small(tokenizer, name), table(5, most=6)
     base.encoder.stack.depth = min(base.encoder.stack.depth, 2)
     if (name, form) in REFUSED:

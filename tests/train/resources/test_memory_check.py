@@ -7,7 +7,7 @@ from clozeworks.objectives.segments import Stream
 from clozeworks.recipes import recipe
 from clozeworks.train.pretrain import pretrain
 from clozeworks.train.resources import memory_check
-from clozeworks.train.resources.cost import measure_cost
+from clozeworks.train.resources.cost import measure_cost, measure_memory
 
 
 @pytest.fixture
@@ -23,24 +23,24 @@ def free(monkeypatch):
 
 def test_a_run_that_fits_says_so(free):
     free(21_400_000_000)
-    need = measure_cost(recipe("bert_mini")).memory / 1e9
+    need = measure_memory(recipe("bert_mini")).memory / 1e9
     assert memory_check.describe(recipe("bert_mini"), "cpu") == f"needs about {need:.1f} GB of memory; 21.4 GB are free"
 
 
 def test_a_run_that_does_not_fit_says_what_would(free):
     r = recipe("bert_tiny")
     r.train.batch_tokens = 65_536
-    whole = measure_cost(r).memory
+    whole = measure_memory(r).memory
     free(whole - 100_000_000)
-    said = memory_check.describe(r, "cpu")
-    assert said.startswith("memory is short: this needs about ")
-    assert said.endswith("set train.micro_tokens=32768")
-    free(measure_cost(recipe("bert_tiny")).memory)
+    message = memory_check.describe(r, "cpu")
+    assert message.startswith("memory is short: this needs about ")
+    assert message.endswith("set train.micro_tokens=32768")
+    free(measure_memory(recipe("bert_tiny")).memory)
     smaller = memory_check.advice(r, "cpu")
     assert smaller is not None
     assert smaller < 32_768
     r.train.micro_tokens = smaller
-    assert memory_check.free_bytes(measure_cost(r), "cpu").fits
+    assert memory_check.free_bytes(measure_memory(r), "cpu").fits
 
 
 def test_a_model_that_never_fits_is_told_so(free):
@@ -49,7 +49,7 @@ def test_a_model_that_never_fits_is_told_so(free):
 
 
 def test_what_the_process_holds_already_is_not_asked_for_again(free, monkeypatch):
-    cost = measure_cost(recipe("bert_tiny"))
+    cost = measure_memory(recipe("bert_tiny"))
     free(cost.memory // 2)
     assert not memory_check.free_bytes(cost, "cpu").fits
     monkeypatch.setattr(memory_check, "held_bytes", lambda: cost.memory // 2 + 1)

@@ -1,4 +1,4 @@
-"""What the model makes of a hidden token."""
+"""What the model makes of a masked token."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Files of vectors: byte for byte as gensim writes them, read as it reads them, and every fault told by its line."""
+"""Files of vectors: byte for byte as gensim writes them, read as it reads them, and faults reported by their line."""
 
 import gzip
 import stat

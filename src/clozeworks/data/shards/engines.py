@@ -64,8 +64,8 @@ def use_processes(count: int) -> Engine:
     return run
 
 
-def use_ray(address: str | None = None) -> Engine:
-    """On a Ray cluster: the one at `address` (or named by RAY_ADDRESS), else one of this machine's cores alone.
+def use_ray() -> Engine:
+    """On a Ray cluster: the one that RAY_ADDRESS names, else one of this machine's cores alone.
 
     Text goes out and columns come back through Ray, so the nodes need clozeworks but no common disk. A cluster that is
     started here asks for a token that only this process knows; one that is joined takes its own from the environment.
@@ -73,7 +73,7 @@ def use_ray(address: str | None = None) -> Engine:
 
     def run(task: Task[Result], units: Iterator[Unit]) -> Iterator[Result]:
         """Start a worker a core of the cluster, and end what was started here."""
-        at = address or os.environ.get("RAY_ADDRESS")
+        at = os.environ.get("RAY_ADDRESS")
         if at is None and "ray" not in sys.modules:  # it looks at its environment once
             os.environ.setdefault("RAY_AUTH_MODE", "token")
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))

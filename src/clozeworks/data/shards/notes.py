@@ -41,7 +41,7 @@ def _vocabulary(manifest: Manifest, trained: bool) -> list[str]:
 
 def _reading(manifest: Manifest) -> list[str]:
     read, dropped = manifest["read"], manifest["dropped"]
-    said = [
+    counted = [
         (read.get("replaced"), "invalid byte sequence", "became U+FFFD"),
         (read.get("skipped"), "unreadable line", "left out"),
         (read.get("nul"), "NUL character", "removed"),
@@ -58,7 +58,7 @@ def _reading(manifest: Manifest) -> list[str]:
         (dropped["empty_pairs"], "pair", "with an empty side left out"),
         (dropped["copies"], "copy", "of another document left out"),
     ]
-    notes = [f"{pluralize(count, what)} {how}" for count, what, how in said if count]
+    notes = [f"{pluralize(count, what)} {how}" for count, what, how in counted if count]
     if dropped["long_sentences_cut"]:
         notes.append(f"stretches of more than {LONGEST:,} characters without a border were cut, nothing was lost")
     return notes
@@ -72,8 +72,8 @@ def _words(manifest: Manifest) -> list[str]:
         notes.append("every Chinese character counts as a word; for whole words: pip install 'clozeworks[zh]'")
     problems = {name: count for name, count in words.items() if name.startswith("segmenter") and count}
     for name, count in problems.items():
-        said = f" ({words['complaints'][0]})" if words.get("complaints") else ""
-        notes.append(f"{pluralize(count, 'sentence')} left to the tokenizer's own borders: {name}{said}")
+        complaint = f" ({words['complaints'][0]})" if words.get("complaints") else ""
+        notes.append(f"{pluralize(count, 'sentence')} left to the tokenizer's own borders: {name}{complaint}")
     if words.get("misaligned"):
         notes.append(f"{pluralize(words['misaligned'], 'word border')} inside a token left to the tokenizer")
     return notes

@@ -100,12 +100,12 @@ class Segmentation:
             given: Any = self._segmenter(sentence)
             words = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else given
         except (Exception, SystemExit) as error:
-            said = f"{type(error).__name__}: {error}"
+            problem = f"{type(error).__name__}: {error}"
             self._raised += 1
             if not self._answered and self._raised >= TRIAL:
-                given = f"{said} on each of the first {TRIAL} sentences"
+                given = f"{problem} on each of the first {TRIAL} sentences"
                 raise InputError("segmenter", given, "it must give the words of a sentence", "mend it") from error
-            problems.add("raised", f"{said} (at {shown})")
+            problems.add("raised", f"{problem} (at {shown})")
             return None
         self._answered = True
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):

@@ -177,10 +177,10 @@ class Tokenizer:
     @functools.cached_property
     def class_last(self) -> bool:
         """Whether the [CLS] stands behind a text, not before it."""
-        framed = self._inner.encode("").ids
-        return self.cls is not None and len(framed) > 1 and framed[-1] == self.cls
+        specials = self._inner.encode("").ids
+        return self.cls is not None and len(specials) > 1 and specials[-1] == self.cls
 
-    def framed(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
+    def pair_template(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]] | None:
         """The specials it puts before two texts, between them and behind them; None where it puts none."""
         pair = self._inner.encode("a", "b")
         text = [index for index, owner in enumerate(pair.sequence_ids) if owner is not None]

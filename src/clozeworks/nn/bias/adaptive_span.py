@@ -75,7 +75,7 @@ class AdaptiveSpanLayer(BiasLayer):
         return {"span": mean, "average_span": (mean.detach().ceil() + self.ramp).clamp(max=self.limit)}
 
     def constrain(self) -> Tensor | None:
-        """Put the shares back into [0, 1]. What `know` has to be told, unless each process holds a part of it."""
+        """Put the shares back into [0, 1]; gives what `know` takes, unless each process holds a part of it."""
         with torch.no_grad():
             self.share.clamp_(0, 1)
         self._known = None
@@ -90,7 +90,7 @@ class AdaptiveSpanLayer(BiasLayer):
         return None if self.share.is_inference() else (id(self.share), self.share._version)
 
     def furthest(self) -> int:
-        """Keys that the longest span can reach, rounded up; the device is asked where nobody told (`know`)."""
+        """Keys that the longest span can reach, rounded up; the device is asked where `know` was not called."""
         if self.share.is_meta:
             return self._within(self.limit)
         if self._known is None or self._known[0] is None or self._known[0] != self._state:

@@ -85,17 +85,17 @@ class Documents:
 
 
 def documents_of(context: Context) -> Documents:
-    """The documents of the queries, laid out once a pass."""
+    """The documents of the queries, computed once a pass."""
     return context.once("documents", lambda: Documents.of(borders_of(context), context.query.document.device))
 
 
 def borders_of(context: Context) -> DocumentLayout:
-    """As the context tells them, or found once a pass."""
+    """Those of the context, or computed once a pass."""
     return context.layout or context.once("borders", lambda: find_documents(context.query))
 
 
 def find_documents(side: TokenInfo) -> DocumentLayout:
-    """The borders that nobody has told: the tokens are asked."""
+    """The borders where the context has none: read off the tokens."""
     rows, width = side.document.shape
     begins = torch.ones_like(side.document, dtype=torch.bool)
     begins[:, 1:] = side.document[:, 1:] != side.document[:, :-1]

@@ -2,7 +2,7 @@
 
 torch's wheels for x86 carry two, MKL and oneDNN, and ask MKL. On processors of AMD, oneDNN is 10 to 20 % faster for
 y = x W^T + b and for dx = g W, at every shape an encoder has; for dW = g^T x the two are equal
-(docs/benchmarks.md). The choice depends on the processor alone, so that a run that goes on rounds as before.
+(docs/benchmarks.md). The choice depends on the processor alone, so that a run that continues rounds as before.
 """
 
 from functools import cache

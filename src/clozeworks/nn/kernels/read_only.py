@@ -1,4 +1,4 @@
-"""Attention by content and by distance where nothing is learned: torch's fused kernel, told the rest as its mask.
+"""Attention by content and by distance where nothing is learned: torch's fused kernel, with the rest as its mask.
 
     out_i = sum_j softmax_j(q_i . k_j + a_i . r_{i - j}) v_j        (scaled; plus what else is added)
 
@@ -43,7 +43,7 @@ def read_only(q: Tensor, keys: KVCache, apart: Apart, context: Context) -> Tenso
 def later(context: Context) -> tuple[int, Tensor]:
     """From which key on something is hidden, and 0 and -inf to add to the scores from there: [B or 1, 1, L, M - first].
 
-    Queries that go on with one document see all that was before them: only their own rows need be looked at.
+    Queries that continue with one document see all that was before them: only their own rows need be looked at.
     """
     query, memory, first = context.query, context.memory, context.offset or 0
     one = memory.document[:, :1]

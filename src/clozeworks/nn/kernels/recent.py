@@ -71,7 +71,7 @@ def _folded(context: Context, reach: int, block: int) -> Context:
 
 
 def _by_block(x: Tensor, blocks: int) -> Tensor:
-    """[B, H, n * b, d] -> [B * n, H, b, d], laid out with the heads first."""
+    """[B, H, n * b, d] -> [B * n, H, b, d], in memory with the heads first."""
     return x.transpose(0, 1).unflatten(2, (blocks, -1)).flatten(1, 2).transpose(0, 1)
 
 

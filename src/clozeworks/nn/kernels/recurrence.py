@@ -1,6 +1,6 @@
 """A recurrence over documents of different lengths, a step of all of them at a time, written out forward and backward.
 
-They are laid out by time, as `Documents` has them.
+They are ordered by time, as `Documents` has them.
 """
 
 from itertools import accumulate, pairwise

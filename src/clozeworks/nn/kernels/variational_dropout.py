@@ -11,7 +11,7 @@ def drop_variationally(x: Tensor, rate: float, context: Context) -> Tensor:
     """x [B, L, D], or [W, D] at `context.places`, with the same units dropped at every token of a text.
 
     "Variational" dropout of recurrent models (Gal & Ghahramani 2016; Merity et al. 2018, 4.2). What is dropped of a
-    text depends on its row and on where it begins there, not on the texts beside it; what goes on in the rows of the
+    text depends on its row and on where it begins there, not on the texts beside it; what continues in the rows of the
     next step has another mask there. No key, no randomness.
     """
     if context.key is None or rate == 0:

@@ -67,7 +67,7 @@ def fits(context: Context, window: Window, biased: bool = False) -> bool:
 
 def border(context: Context) -> int:
     """How much longer than a piece a row must be. While a model learns it has a key, and the border is that of every
-    machine: the paths drop other weights and round otherwise, and a run must go on elsewhere as it began."""
+    machine: the paths drop other weights and round otherwise, and a run must continue elsewhere as it began."""
     given = os.environ.get(BORDER, "") if context.key is None else ""
     return int(given) if given.isdecimal() else SHORT
 

@@ -144,7 +144,7 @@ class LSTMLayer(MixerLayer, CustomInit):
 
 
 def _start(past: RNNState, documents: Documents, like: Tensor) -> RNNState:
-    """What each document begins with: nothing, unless it goes on where its row ended."""
+    """What each document begins with: nothing, unless it continues where its row ended."""
     width = documents.shape[1]
     row, inside = documents.first // width, (documents.first % width > 0).to(like.device)[:, None]
     return RNNState(*(each[row].to(like.dtype).masked_fill(inside, 0) for each in (past.h, past.c)))

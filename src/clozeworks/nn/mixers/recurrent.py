@@ -108,7 +108,7 @@ class BothWaysLayer(MixerLayer):
         self.forth, self.back = (CellLayer(cell, width, width // 2) for _ in range(2))
 
     def extend(self, past: Cache | None, x: Tensor) -> Cache:
-        raise ValueError("what is read from its end has no state to go on from")
+        raise ValueError("what is read from its end has no state to continue from")
 
     def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, None]:
         if context.kind != "full" or memory is not None:

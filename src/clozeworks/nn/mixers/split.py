@@ -85,14 +85,14 @@ class SplitLayer(MixerLayer):
 
     def forward(self, query: Tensor, memory: Tensor | Cache | None, context: Context) -> tuple[Tensor, Cache | None]:
         rows = self._cut(memory) if isinstance(memory, Tensor) else self._parts(memory)
-        mixed, carries, taps = [], [], []
+        mixed, carries, captures = [], [], []
         for number, (branch, own, part) in enumerate(zip(self._each(), self._cut(query), rows, strict=True)):
             view = _view(context, number)
             out, carry = branch(own, part, view)
             mixed.append(context.pick(out))
             carries.append(carry)
-            taps.append(view.capture)
-        _gather(context.capture, taps)
+            captures.append(view.capture)
+        _gather(context.capture, captures)
         joined = torch.cat(mixed, -1)
         if not context.carry or any(carry is None for carry in carries):
             return joined, None
@@ -112,19 +112,19 @@ class SplitLayer(MixerLayer):
 
 
 def _view(context: Context, number: int) -> Context:
-    """What a branch is told: it draws and keeps apart, since another branch may have other widths and heads."""
+    """The context of a branch: it draws and keeps apart, since another branch may have other widths and heads."""
     scratch = context.scratch.setdefault(f"branch.{number}", {})
-    taps = None if context.capture is None else dataclasses.replace(context.capture, captured={})
-    return context.at(f"branch.{number}").replace(scratch=scratch, capture=taps)
+    capture = None if context.capture is None else dataclasses.replace(context.capture, captured={})
+    return context.at(f"branch.{number}").replace(scratch=scratch, capture=capture)
 
 
-def _gather(taps: AttentionCapture | None, branches: Sequence[AttentionCapture | None]) -> None:
+def _gather(capture: AttentionCapture | None, branches: Sequence[AttentionCapture | None]) -> None:
     """What was kept of the branches that have such a thing, their heads after each other."""
-    if taps is None:
+    if capture is None:
         return
-    for kind in taps.wants:
+    for kind in capture.wants:
         kept = [
             value for each in branches if each for name, value in each.captured.items() if name.startswith(f"{kind}.")
         ]
         if kept:
-            taps.keep(kind, torch.cat(kept, 1))
+            capture.keep(kind, torch.cat(kept, 1))

@@ -1,4 +1,4 @@
-"""Predict the hidden tokens."""
+"""Predict the masked tokens."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -19,7 +19,7 @@ Over = Literal["tokens", "hidden"]  # all of them but padding, or those that wer
 
 @dataclass(slots=True)
 class MaskedLM(Loss):
-    """Cross-entropy of the hidden tokens (Devlin et al. 2018, 3.1).
+    """Cross-entropy of the masked tokens (Devlin et al. 2018, 3.1).
 
     logits = W_words norm(act(W h + b)) + c, with W_words the input table (tied) and a bias of its own. The head
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.

@@ -1,4 +1,4 @@
-"""What stands in the place of a hidden token."""
+"""What stands in the place of a masked token."""
 
 import functools
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Replace(Spec):
 
     `source` tells where the random token comes from: the whole vocabulary, special tokens too (BERT), the ordinary
     tokens only (RoBERTa), or the corpus, each token as often as it occurs there (SpanBERT). `per` tells what shares one
-    fate: each token has its own, or all hidden tokens that stand side by side share one (a span is masked, random or
+    fate: each token has its own, or all masked tokens that stand side by side share one (a span is masked, random or
     kept as a whole; its random tokens are still drawn one by one).
     """
 

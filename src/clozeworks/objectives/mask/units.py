@@ -48,7 +48,7 @@ def annotated(examples: RaggedBatch, marks: np.ndarray, start: int, inside: int)
 
 
 def cut(examples: RaggedBatch, begins: np.ndarray) -> Units:
-    """Units that begin where told; a special token, another segment or another example also ends one."""
+    """Units that begin where `begins` says; a special token, another segment or another example also ends one."""
     special = examples.special
     begins = begins | special
     begins[1:] |= special[:-1]

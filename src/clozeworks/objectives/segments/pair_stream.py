@@ -23,7 +23,7 @@ class PairStream(Segments):
     """Rows of `reuse` tokens of one text, then what follows them as A [SEP] B [SEP] [CLS] (Yang et al. 2019, 2.5, A.1).
 
     The corpus end to end, a [SEP] after each document, is cut into streams as `Stream` does. Row t of a stream begins
-    with the t-th `reuse` tokens of the stream, so that a model that remembers these goes on where they ended. A is a
+    with the t-th `reuse` tokens of the stream, so that a model that remembers these continues where they ended. A is a
     random number of the sentences that follow, and B fills the row to exactly `length` tokens: it continues A
     (pair_label 0) or, half of the time, begins with a sentence from elsewhere (pair_label 1). If the first sentence
     alone would fill the row, A is half of it and B comes from elsewhere. Segments: 0 up to A, 1 for B, 2 for [CLS].

@@ -4,7 +4,6 @@
 # torch has no other name for its operations on lists of tensors, which are one kernel for many on a GPU.
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,9 +44,6 @@ class Adagrad(Optimizer):
 
 class ClippedAdagrad(torch.optim.Optimizer):
     """The updates of `Adagrad`, all tensors of a group at once."""
-
-    def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]):
-        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

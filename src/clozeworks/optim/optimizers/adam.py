@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,9 +37,6 @@ class Adam(Moments):
 
 class UncorrectedAdam(torch.optim.Optimizer):
     """Torch's fused AdamW at a step that is given to it, so far on that it corrects nothing."""
-
-    def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]):
-        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

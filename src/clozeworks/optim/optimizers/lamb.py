@@ -5,7 +5,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,9 +39,6 @@ class Lamb(Moments):
 
 class AdaptedAdam(torch.optim.Optimizer):
     """Adam, with each tensor's update scaled by the norms of the tensor and of the update."""
-
-    def __init__(self, groups: list[dict[str, Any]], defaults: dict[str, Any]):
-        super().__init__(groups, defaults)
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -89,7 +89,7 @@ class Checkpoints:
             "versions": run_dir.versions(),
         }
         anchor = setup.policy.guard.anchor(step.number)
-        keep = functools.partial(setup.recipe.train.keep.choose, judged=dict(scores), anchor=anchor)
+        keep = functools.partial(setup.recipe.train.keep.choose, scores=dict(scores), anchor=anchor)
         tensors = distributed_checkpoint.gather_tensors(setup.model, setup.optimizer)
         files = run_dir.model_files(self.run) | distributed_checkpoint.memory_files(group, setup.policy.memory)
         if group.sharded:

@@ -75,10 +75,10 @@ def _write(world: ProcessGroup, directory: str, tensors: dict[str, dict[str, Ten
     world.wait()
 
 
-def memory_files(world: ProcessGroup, recall: SegmentMemory) -> dict[str, bytes]:
+def memory_files(world: ProcessGroup, memory: SegmentMemory) -> dict[str, bytes]:
     """The file of what the streams of all processes remember, for the main one to save; collective."""
-    longest = max(world.joined((recall.length,)))
-    state = {name: world.rows(rows) for name, rows in recall.state(longest).items()}
+    longest = max(world.joined((memory.length,)))
+    state = {name: world.rows(rows) for name, rows in memory.state(longest).items()}
     return {checkpoint.MEMORY: safetensors.torch.save(state)} if state and world.main else {}
 
 
@@ -99,14 +99,14 @@ def restore(
     saved: checkpoint.Checkpoint,
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    recall: SegmentMemory | None = None,
+    memory: SegmentMemory | None = None,
 ) -> None:
     """Fill the parameters, the optimizer and what is remembered; of a shard only its rows are read."""
-    if recall is not None:
+    if memory is not None:
         kept = saved.tensors(checkpoint.MEMORY) if (saved.path / checkpoint.MEMORY).is_file() else {}
         # Each process has the streams that the loader gives it.
         mine = {name: torch.tensor_split(rows, world.size)[world.rank] for name, rows in kept.items()}
-        recall.load(mine, next(model.parameters()).device)
+        memory.load(mine, next(model.parameters()).device)
     if not world.sharded:
         assign(model, saved.tensors(), saved.path)
         parameter_groups.restore(model, optimizer, saved.tensors(checkpoint.OPTIMIZER))

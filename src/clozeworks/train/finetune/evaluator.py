@@ -30,9 +30,9 @@ class TaskEvaluator:
         answers = task.answers(results, self.labelled, self.table)
         return {"loss": loss, **task.score(answers, self.table), **task.calibrated_fields()}
 
-    def score(self, figures: dict[str, Any]) -> Score:
-        loss = figures["loss"]
-        return -figures[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
+    def score(self, metrics: dict[str, Any]) -> Score:
+        loss = metrics["loss"]
+        return -metrics[self.task.metric], loss if loss is not None and math.isfinite(loss) else math.inf
 
     def warn(self, step: int, metrics: dict[str, Any]) -> None:
         """Nothing: early stopping looks after runs that do not learn."""

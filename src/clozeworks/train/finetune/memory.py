@@ -11,7 +11,7 @@ from clozeworks.core.dropout import DropoutKey
 from clozeworks.data.batches.labelled import Labelled, order
 from clozeworks.recipe import Recipe, assemble
 from clozeworks.train.finetune.batches import steps_an_epoch
-from clozeworks.train.resources.cost import Cost
+from clozeworks.train.resources.cost import MemoryCost
 from clozeworks.train.resources.footprint import Fused, Meter
 from clozeworks.train.resources.memory_check import available, free_bytes, gigabytes
 
@@ -45,7 +45,7 @@ def largest_step(labelled: Labelled, recipe: Recipe) -> StepShape:
     return StepShape(most, int(lengths.max()), *map(int, sides))
 
 
-def measure_finetuning(recipe: Recipe, shape: StepShape) -> Cost:
+def measure_finetuning(recipe: Recipe, shape: StepShape) -> MemoryCost:
     """Parameters and memory of a step, worked off in pieces of `train.micro_tokens`: shapes flow, nothing is computed.
 
     Rows are as long as the longest example, one document each. Heads of a task are small and left out, but not logits
@@ -73,10 +73,8 @@ def measure_finetuning(recipe: Recipe, shape: StepShape) -> Cost:
     predicts = any(loss.needs.words is not None for loss in recipe.objective.losses)
     logits = 4 * LOGITS * rows * shape.example * recipe.encoder.vocab if predicts else 0
     learns = {name: each.numel() for name, each in model.named_parameters() if each.requires_grad}
-    return Cost(
+    return MemoryCost(
         sizes=learns,
-        arithmetic={},
-        without_heads=0,
         rows=rows,
         length=shape.source + shape.example,
         tokens=shape.tokens,

@@ -143,13 +143,13 @@ def make_task(kind: type[Task], encoder: TextEncoder, options: FinetuneOptions) 
     return task
 
 
-def limit_length(frame: InputTemplate, recipe: Recipe, length: int | None) -> InputTemplate:
+def limit_length(template: InputTemplate, recipe: Recipe, length: int | None) -> InputTemplate:
     """With texts of so many tokens at most, as far as the model has positions."""
     if length is None:
-        return frame
+        return template
     if length > recipe.length:
         raise InputError("--max-length", length, f"the model has {recipe.length} positions", "use no more")
-    return dataclasses.replace(frame, length=length)
+    return dataclasses.replace(template, length=length)
 
 
 def choose_layers(recipe: Recipe, options: FinetuneOptions) -> Reading:

@@ -117,11 +117,10 @@ def _words(recipe: Recipe, weight: float) -> Loss:
     return dataclasses.replace(own[0] if own else NextToken(), weight=weight)
 
 
-def require_columns(table: Table, task: Task, truth: bool = True) -> None:
-    """Refuse a table without the columns that the task reads."""
-    wanted = (*task.columns, *(task.truth if truth else ()))
+def require_columns(table: Table, task: Task) -> None:
+    """Refuse a table without the columns that the task learns from."""
     for at, row in enumerate(table.rows):
-        for name in wanted:
+        for name in (*task.columns, *task.truth):
             if row.get(name) is None:
                 given = f"no {name}; there are {', '.join(row) or 'no columns'}"
                 raise InputError(table.where(at), given, f"{type(task).__name__.lower()} reads it", "name the column")

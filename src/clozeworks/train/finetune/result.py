@@ -26,7 +26,7 @@ class FinetuneResult:
     runs: dict[int, Result]  # by seed
     metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
-    seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # figures at the best step of each
+    seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # metrics at the best step of each
     folds: int | None = None
     notes: list[str] = field(default_factory=list)
     signal: int = 0  # that asked it to stop
@@ -52,8 +52,8 @@ class FinetuneResult:
 
     def _values(self) -> dict[str, list[float]]:
         collected: dict[str, list[float]] = {}
-        for figures in self.seeds.values():
-            for name, value in figures.items():
+        for metrics in self.seeds.values():
+            for name, value in metrics.items():
                 if value is not None:  # a loss that is no number, or of rows that have none
                     collected.setdefault(name, []).append(value)
         return collected

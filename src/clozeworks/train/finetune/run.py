@@ -54,7 +54,7 @@ def cross_validate(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
     if not tuned.finished:
         return dataclasses.replace(tuned, folds=folds)
     scores = score_folds(plan, answers)
-    measured = {"metrics": scores.figures, "intervals": scores.intervals}
+    measured = {"metrics": scores.metrics, "intervals": scores.intervals}
     atomic_io.write_json(run / FOLDS, {"folds": folds, "rows": plan.rows["train"], **measured})
     return dataclasses.replace(tuned, folds=folds, **measured)
 
@@ -106,22 +106,22 @@ def run_seed(plan: Plan, place: Path, seed: int, source: TextEncoder | None, **h
 
 
 def _evaluate_best(plan: Plan, tuned: FinetuneResult, several: bool) -> FinetuneResult:
-    """The best of the seeds as the model of the directory, and its figures."""
+    """The best of the seeds as the model of the directory, and its metrics."""
     rows = {seed: metrics_log.read(done.run / run_dir.METRICS) for seed, done in tuned.runs.items()}
-    figures = {seed: metrics_log.last_metrics(rows[seed], done.best or 0) or {} for seed, done in tuned.runs.items()}
+    by_seed = {seed: metrics_log.last_metrics(rows[seed], done.best or 0) or {} for seed, done in tuned.runs.items()}
     if several:
         metric = plan.task.metric
-        best = max(figures, key=lambda n: (figures[n].get(metric, 0.0), -(figures[n].get("loss") or 0.0), -n))
+        best = max(by_seed, key=lambda n: (by_seed[n].get(metric, 0.0), -(by_seed[n].get("loss") or 0.0), -n))
         _publish(tuned.runs[best].run, tuned.out)
         atomic_io.write_json(
-            tuned.out / SEEDS, {"best": best, "figures": {str(n): each for n, each in figures.items()}}
+            tuned.out / SEEDS, {"best": best, "metrics": {str(n): each for n, each in by_seed.items()}}
         )
     if plan.dev is None:
         return tuned
     task = tuned.model.recipe.task
     assert task is not None
     scores = examine(tuned.model.model, task, plan.dev, plan.tokenizer, tuned.model.kind)
-    return dataclasses.replace(tuned, metrics=scores.figures, intervals=scores.intervals, seeds=figures)
+    return dataclasses.replace(tuned, metrics=scores.metrics, intervals=scores.intervals, seeds=by_seed)
 
 
 def _publish(run: Path, out: Path) -> None:

@@ -114,7 +114,7 @@ def publish(run: Path, result: Result, recipe: Recipe) -> None:
 
 
 def calibrate_recipe(run: Path, result: Result, recipe: Recipe) -> Recipe:
-    """The recipe with the facts of its task that the evaluation of the best step found."""
+    """The recipe with the facts of its task that the evaluation of the best step determined."""
     task, rows = recipe.task, metrics_log.read(run / run_dir.METRICS)
     measured = metrics_log.last_metrics(rows, result.best or 0)
     if task is None or measured is None:

@@ -1,4 +1,4 @@
-"""What a recipe costs, found by running it on the meta device: shapes flow, nothing is computed or allocated."""
+"""What a recipe costs, measured by running it on the meta device: shapes flow, nothing is computed or allocated."""
 
 import dataclasses
 import re
@@ -32,13 +32,11 @@ class _Dense(Batch):
         return Batch.context(self, **{**more, "backend": "dense", "positions": None})
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Parameters, arithmetic and memory of a recipe, whole and by part."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryCost:
+    """Parameters and memory of a recipe."""
 
     sizes: dict[str, int]  # parameters by name, each tensor once
-    arithmetic: dict[str, float]  # forward FLOPs a token by name of the module
-    without_heads: int
     rows: int  # of the batch that is in memory at once
     length: int
     tokens: int  # of a training step
@@ -50,10 +48,6 @@ class Cost:
     @property
     def parameters(self) -> int:
         return sum(self.sizes.values())
-
-    @property
-    def flops(self) -> float:
-        return self.arithmetic[""]
 
     @property
     def fixed(self) -> int:
@@ -81,6 +75,18 @@ class Cost:
         """Bytes of a process that trains on a processor."""
         return PROCESS + self.on_device + self.saving
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost(MemoryCost):
+    """Parameters, arithmetic and memory of a recipe, whole and by part."""
+
+    arithmetic: dict[str, float]  # forward FLOPs a token by name of the module
+    without_heads: int
+
+    @property
+    def flops(self) -> float:
+        return self.arithmetic[""]
+
     def of(self, part: str) -> tuple[int, float]:
         """Parameters and arithmetic of a part by its module's name."""
         inside = sum(count for name, count in self.sizes.items() if name.startswith(f"{part}."))
@@ -96,39 +102,58 @@ class Cost:
         return inside, sum(exact)
 
 
-def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
+def measure_memory(recipe: Recipe, teacher: Bundle | None = None) -> MemoryCost:
     """Of full rows, each one document, in fp32; of what is compared with a teacher, only where one is given.
 
     Where the lengths of documents differ from batch to batch, fewer bytes are alive, but under dropout on weights of
-    attention the tiles leave holes in the heap that no other tile fits: with rows of 512 the measured peak went on
+    attention the tiles leave holes in the heap that no other tile fits: with rows of 512 the measured peak kept
     growing beyond this estimate, by 40 % and more.
     """
     spec.check(recipe, recipe.name)
-    length, train = recipe.longest(), recipe.train
-    rows = max(1, (train.micro_tokens or train.batch_tokens) // length)
+    train = recipe.train
     with torch.device("meta"):
         model = assemble(recipe)
         taught = None if teacher is None else assemble(teacher.recipe)
     for stack in model.stacks:
         stack.recompute = train.recompute
-    batch = _batch(recipe, rows, length)
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model(_dense(batch))
-    arithmetic = {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
+    rows, length = _shape(recipe)
     # A second piece of the step finds the gradients of the first already there.
     pieces = min(2, -(-train.batch_tokens // (rows * length)))
-    return Cost(
+    batches = [_batch(recipe, rows, length)] * pieces
+    return MemoryCost(
         sizes={name: each.numel() for name, each in model.named_parameters() if each.is_floating_point()},
-        arithmetic=arithmetic,
-        without_heads=count_parameters(recipe, heads=False),
         rows=rows,
         length=length,
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=measure_peak(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.top.depth)),
+        passes=measure_peak(model, batches, taught and Teacher(taught, model.specs, recipe.top.depth)),
         teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
+
+
+def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
+    """What `measure_memory` gives, and the arithmetic."""
+    memory = measure_memory(recipe, teacher)
+    fields = {field.name: getattr(memory, field.name) for field in dataclasses.fields(memory)}
+    without_heads = count_parameters(recipe, heads=False)
+    return Cost(**fields, arithmetic=count_arithmetic(recipe), without_heads=without_heads)
+
+
+def count_arithmetic(recipe: Recipe) -> dict[str, float]:
+    """Forward FLOPs a token by name of the module, every part by its definition."""
+    with torch.device("meta"):
+        model = assemble(recipe)
+    rows, length = _shape(recipe)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        model(_dense(_batch(recipe, rows, length)))
+    return {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
+
+
+def _shape(recipe: Recipe) -> tuple[int, int]:
+    """Rows of the batch that is in memory at once, and their length."""
+    length, train = recipe.longest(), recipe.train
+    return max(1, (train.micro_tokens or train.batch_tokens) // length), length
 
 
 def multiply_adds(recipe: Recipe, length: int) -> int:

@@ -10,7 +10,7 @@ import torch
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.machine import doctor
 from clozeworks.recipe import Recipe
-from clozeworks.train.resources.cost import Cost, measure_cost
+from clozeworks.train.resources.cost import MemoryCost, measure_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Room:
         return self.free is None or self.need - self.held <= self.free
 
 
-def free_bytes(cost: Cost, device: str) -> Room:
+def free_bytes(cost: MemoryCost, device: str) -> Room:
     """Of a device its own memory, where Python and the copy that is saved are not."""
     return Room(cost.on_device if device.startswith("cuda") else cost.memory, *available(device))
 
@@ -40,7 +40,7 @@ def available(device: str) -> tuple[int, int | None]:
 
 def describe(recipe: Recipe, device: str, teacher: Bundle | None = None) -> str:
     """One sentence for the user: what is needed, what is free, and what to do if that is too little."""
-    memory = free_bytes(measure_cost(recipe, teacher), device)
+    memory = free_bytes(measure_memory(recipe, teacher), device)
     need = f"needs about {gigabytes(memory.need)} of memory"
     if memory.free is None:
         return need
@@ -57,7 +57,7 @@ def advice(recipe: Recipe, device: str, teacher: Bundle | None = None) -> int | 
     tokens = recipe.train.micro_tokens or recipe.train.batch_tokens
     while (tokens := tokens // 2) >= recipe.longest():
         recipe.train.micro_tokens = tokens
-        if free_bytes(measure_cost(recipe, teacher), device).fits:
+        if free_bytes(measure_memory(recipe, teacher), device).fits:
             return tokens
     return None
 

@@ -1,4 +1,4 @@
-"""The live view on a terminal: how far, how fast, the loss so far, the held-out figures, and a guess of the model.
+"""The live view on a terminal: how far, how fast, the loss so far, the held-out metrics, and a guess of the model.
 
 It is drawn from what the loop hands over, a few times a second, and asks nothing of the training.
 """
@@ -20,7 +20,7 @@ TALL = 9  # rows of a terminal below which there is no curve
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A hidden token, the text around it, and what the model takes it for."""
+    """A masked token, the text around it, and what the model takes it for."""
 
     before: str
     guess: str

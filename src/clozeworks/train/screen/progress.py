@@ -26,7 +26,7 @@ COST = 0.01  # share of the time that guesses may take
 class ProgressLine:
     """Loss, masked accuracy, tokens a second without padding, time left, memory.
 
-    On a terminal also the curve of the losses, the last held-out figures, and now and then what `guess` makes of a
+    On a terminal also the curve of the losses, the last held-out metrics, and now and then what `guess` makes of a
     step's batch. `past` are rows of an earlier session.
     """
 
@@ -41,7 +41,7 @@ class ProgressLine:
     ):
         self.console = console or SafeConsole()
         self.steps, self.start, self.show, self.guess = steps, start, show, guess
-        self.begin = self.said = time.perf_counter()
+        self.begin = self.reported = time.perf_counter()
         self.speed = 0.0  # smoothed over about twenty steps
         self.step: Step | None = None
         self.saved = start  # step of the last checkpoint
@@ -63,8 +63,8 @@ class ProgressLine:
             self.panel.curve.add(step.number, step.loss)
             if now - self.drawn >= REDRAW or step.last or self.asked:
                 self._draw(now)
-        elif self.show and (step.number == self.start + 1 or step.last or now - self.said > PAUSE):
-            self.said = now
+        elif self.show and (step.number == self.start + 1 or step.last or now - self.reported > PAUSE):
+            self.reported = now
             self._print(self.where())
 
     def where(self) -> str:
@@ -102,14 +102,14 @@ class ProgressLine:
             f"and steps {passed.begin:,} to {passed.end:,} are passed over"
         )
 
-    def heldout(self, step: int, figures: dict[str, Any]) -> None:
+    def heldout(self, step: int, metrics: dict[str, Any]) -> None:
         """Loss, accuracies and what tasks are evaluated by; the rest is in metrics.jsonl and at the end."""
-        shares = {name: value for name, value in figures.items() if name.endswith("accuracy")}
-        others = {name: figures[name] for name in ("f1", "spearman", "exact_match") if name in figures}
+        shares = {name: value for name, value in metrics.items() if name.endswith("accuracy")}
+        others = {name: metrics[name] for name in ("f1", "spearman", "exact_match") if name in metrics}
         shown = [f"{name} {value:.1%}" for name, value in shares.items()]
         shown += [f"{name} {value:.3f}" for name, value in others.items()]
         text = "  ".join(shown).replace("_", " ")
-        loss = "" if figures["loss"] is None else f"loss {figures['loss']:.3f}  "
+        loss = "" if metrics["loss"] is None else f"loss {metrics['loss']:.3f}  "
         text = f"held-out at step {step:,}:  {loss}{text}".rstrip()
         self.panel.heldout = text
         if self.live is None:

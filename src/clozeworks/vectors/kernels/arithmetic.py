@@ -32,7 +32,7 @@ def unpadded(table: np.ndarray, dim: int) -> np.ndarray:
 
 @compiled
 def products(inputs, row, targets, rows, count, scores, at, width):
-    """found[at, k] = inputs[row] . targets[rows[k]], for the first `count` rows."""
+    """scores[at, k] = inputs[row] . targets[rows[k]], for the first `count` rows."""
     k = 0
     while k + 4 <= count:
         e, f, g, h = rows[k], rows[k + 1], rows[k + 2], rows[k + 3]

@@ -23,9 +23,9 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.text import evaluate_text
 from clozeworks.inference.text_encoder import TextEncoder, load, save
 from clozeworks.plots import charts
+from clozeworks.quickstart.classifier import learn_areas
 from clozeworks.quickstart.clozes import show_guesses
-from clozeworks.quickstart.said import CLOSING, FIGURES, LEGENDS, SAID
-from clozeworks.quickstart.taught import taught
+from clozeworks.quickstart.messages import CLOSING, LEGENDS, MESSAGES, METRIC_NAMES
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes.cloze import cloze_tiny
 from clozeworks.screen.console import closing
@@ -42,19 +42,19 @@ VOCAB, HELDOUT, STEPS = 4096, 0.05, 2400
 
 def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) -> int:
     """Walk the road; 0, or 128 and the signal's number if it was interrupted and can be resumed."""
-    said = SAID[lang]
-    say = lambda name, **values: console.print(Text(f"\n{said[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
+    messages = MESSAGES[lang]
+    say = lambda name, **values: console.print(Text(f"\n{messages[name].format(**values)}", "bold"), soft_wrap=True)  # noqa: E731
     recipe = recipe_for(lang, steps, seed)
     finished = (out / "model").is_dir()
     if finished:
         say("again", out=out)
     else:
-        console.print(Text(said["title"].format(threads=torch.get_num_threads()), "bold"))
+        console.print(Text(messages["title"].format(threads=torch.get_num_threads()), "bold"))
 
     data = out / "data"
     say("text")
     text, heldout, tokenizer = prepared(lang, data, console)
-    console.print(said["counts"].format(**asdict(text.counts), heldout=heldout.counts.documents))
+    console.print(messages["counts"].format(**asdict(text.counts), heldout=heldout.counts.documents))
     say("tokenizer", size=tokenizer.size)
     console.print(cut_words(text, tokenizer))
     if not finished:
@@ -70,19 +70,19 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     if not done.finished:
         console.print(f"\n{done.notes[-1]}")
         return 128 + done.signal
-    console.print(said["took"].format(seconds=done.seconds))
+    console.print(messages["took"].format(seconds=done.seconds))
 
     trained = load(out / "run")
     say("sentences")
     show_guesses(fresh, trained, text, heldout, lang, console)
-    figures = evaluate_text(trained, data)
-    say("figures", count=figures["count"])
-    show_heldout(console, figures, FIGURES[lang])
+    metrics = evaluate_text(trained, data)
+    say("heldout", count=metrics["count"])
+    show_heldout(console, metrics, METRIC_NAMES[lang])
     # The masked loss alone, which is what the baseline compares with.
     rows = [{**row, "loss": row["masked_lm"]} for row in metrics_log.read(out / "run" / METRICS) if "masked_lm" in row]
-    charts.loss_curve(rows, out / "loss.png", said["plot"], figures["unigram_loss"], lang)
+    charts.loss_curve(rows, out / "loss.png", messages["plot"], metrics["unigram_loss"], lang)
     say("task")
-    signal = taught(trained, lang, out, seed, console)
+    signal = learn_areas(trained, lang, out, seed, console)
     if signal:
         return 128 + signal
     if not finished:
@@ -90,9 +90,9 @@ def run(lang: str, out: Path, steps: int | None, seed: int, console: Console) ->
     name = shlex.quote(str(out))
     closing(
         console,
-        said["wrote"].format(out=out),
-        f'clozeworks fill-mask {name}/model "{said["ask"]}"',
-        f'echo "{said["read"]}" | clozeworks predict {name}/area --text',
+        messages["wrote"].format(out=out),
+        f'clozeworks fill-mask {name}/model "{messages["ask"]}"',
+        f'echo "{messages["read"]}" | clozeworks predict {name}/area --text',
         f"clozeworks evaluate {name}/run --data {name}/data",
         f"clozeworks pretrain cloze --data {name}/data --budget 10m --dry-run",
         words=CLOSING[lang],
@@ -135,12 +135,10 @@ def cut_words(text: Corpus, tokenizer: Tokenizer, count: int = 6) -> str:
     return "   ".join(words)
 
 
-def show_examples(
-    recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console, count: int = 2
-) -> None:
-    """The first short examples, in colour."""
+def show_examples(recipe: Recipe, text: Corpus, tokenizer: Tokenizer, lang: str, console: Console) -> None:
+    """Two short examples, in colour."""
     epoch = make_epoch(recipe, text, tokenizer, recipe.train.seed, 0)
-    short = np.flatnonzero(epoch.plan.lengths > 20)[:count]
+    short = np.flatnonzero(epoch.plan.lengths > 20)[:2]
     ragged = epoch.examples(short)
     legend(console, tokenizer, LEGENDS[lang])
     for at in range(len(short)):

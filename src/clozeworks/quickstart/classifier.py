@@ -11,7 +11,7 @@ from clozeworks.corpus import areas
 from clozeworks.data.tables.table import Table
 from clozeworks.evaluate.baselines import measure_baselines
 from clozeworks.inference.text_encoder import TextEncoder
-from clozeworks.quickstart.said import SAID
+from clozeworks.quickstart.messages import MESSAGES
 from clozeworks.screen.console import columns
 from clozeworks.train.finetune.entry import finetune
 from clozeworks.train.finetune.result import FinetuneResult
@@ -22,7 +22,7 @@ EPOCHS, LENGTH = 8, 128
 STARTS = {"pretrained": "area", "fresh": "area-fresh"}
 
 
-def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Console) -> int:
+def learn_areas(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Console) -> int:
     """Fine-tune both, report how well each answers, and some answers; 0, or the signal that interrupted it."""
     rows = areas.rows(lang)
     train, dev = rows[:ROWS], rows[ROWS : ROWS + MEASURED]
@@ -35,41 +35,41 @@ def taught(encoder: TextEncoder, lang: str, out: Path, seed: int, console: Conso
         )  # fmt: skip
         if not results[start].finished:
             return results[start].signal
-    said = SAID[lang]
+    messages = MESSAGES[lang]
     counts = Counter(row["label"] for row in train)
-    console.print(said["rows"].format(train=len(train), labels=", ".join(counts), dev=len(dev)), soft_wrap=True)
+    console.print(messages["rows"].format(train=len(train), labels=", ".join(counts), dev=len(dev)), soft_wrap=True)
     console.print()
     model = results["pretrained"].model
     assert model.recipe.task is not None
     beside = measure_baselines(model.recipe.task, Table("train", train), Table("dev", dev))
-    console.print(table_of(results, said, beside.metrics))
+    console.print(table_of(results, messages, beside.metrics))
     for note in beside.notes:
         console.print(note, soft_wrap=True)
     console.print()
     for row in dev[:SHOWN]:
-        console.print(answer_of(row, model.predict([row["text"]])[0], said, console.width))
+        console.print(answer_of(row, model.predict([row["text"]])[0], messages, console.width))
     return 0
 
 
-def table_of(results: dict[str, FinetuneResult], said: dict[str, str], baselines: dict[str, float]) -> Grid:
+def table_of(results: dict[str, FinetuneResult], messages: dict[str, str], baselines: dict[str, float]) -> Grid:
     """The share of right answers of each, with its interval; TF-IDF, the better of its two, where it can be had."""
     counted = [value for name, value in baselines.items() if name != "majority"]
-    beside = ({"TF-IDF": max(counted)} if counted else {}) | {said["majority"]: baselines["majority"]}
-    names = (*(said[start] for start in results), *beside)
-    table = columns(said["answers"], *names, right=names)
+    beside = ({"TF-IDF": max(counted)} if counted else {}) | {messages["majority"]: baselines["majority"]}
+    names = (*(messages[start] for start in results), *beside)
+    table = columns(messages["answers"], *names, right=names)
     shares = [one.metrics["accuracy"] for one in results.values()]
-    table.add_row(said["accuracy"], *(f"{share:.1%}" for share in (*shares, *beside.values())))
+    table.add_row(messages["accuracy"], *(f"{share:.1%}" for share in (*shares, *beside.values())))
     ranges = [one.intervals["accuracy"] for one in results.values()]
-    table.add_row(said["interval"], *(f"{low:.0%} – {high:.0%}" for low, high in ranges), *("" for _ in beside))
+    table.add_row(messages["interval"], *(f"{low:.0%} – {high:.0%}" for low, high in ranges), *("" for _ in beside))
     return table
 
 
-def answer_of(row: dict[str, str], answer: dict, said: dict[str, str], width: int) -> Text:
+def answer_of(row: dict[str, str], answer: dict, messages: dict[str, str], width: int) -> Text:
     """A text as far as it fits, and what it is about; the truth beside a wrong answer."""
     right = answer["label"] == row["label"]
-    line = Text(f"   {said['is']} ").append(answer["label"], "bold green" if right else "bold red")
+    line = Text(f"   {messages['is']} ").append(answer["label"], "bold green" if right else "bold red")
     if not right:
-        line.append(f" ({said['truth']} {row['label']})", "dim")
+        line.append(f" ({messages['truth']} {row['label']})", "dim")
     text = Text(row["text"])
     text.truncate(width - 1, overflow="ellipsis")
     return Text("\n").join([text, line])

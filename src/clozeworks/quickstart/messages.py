@@ -3,7 +3,7 @@
 from clozeworks.screen.drawing import LEGEND
 from clozeworks.screen.heldout import ENGLISH
 
-SAID = {
+MESSAGES = {
     "en": {
         "title": "From text to an encoder of your own in about two minutes. Threads: {threads}.",
         "text": "The text: Python's own manual and docstrings",
@@ -13,7 +13,7 @@ SAID = {
         "training": "Training: {depth} layers of width {width}, {parameters:,} parameters, {steps:,} steps",
         "again": "{out} was finished before; here is what it holds. Another --out starts afresh.",
         "sentences": "Sentences it never saw, before and after",
-        "figures": "Held-out text: {count:,} masked tokens",
+        "heldout": "Held-out text: {count:,} masked tokens",
         "hidden": "masked",
         "before": "before",
         "after": "after",
@@ -42,7 +42,7 @@ SAID = {
         "training": "训练：{depth} 层，隐藏维度 {width}，{parameters:,} 个参数，{steps:,} 步",
         "again": "{out} 之前已经完成，下面是其中的内容。换一个 --out 可重新开始。",
         "sentences": "从未见过的句子：训练之前与之后",
-        "figures": "验证集（留出文本）：{count:,} 个被掩码的字",
+        "heldout": "验证集（留出文本）：{count:,} 个被掩码的字",
         "hidden": "原文",
         "before": "之前",
         "after": "之后",
@@ -65,7 +65,7 @@ SAID = {
 }
 CLOSING = {"en": ("wrote", "next"), "zh": ("已写入", "下一步")}
 LEGENDS = {"en": LEGEND, "zh": ("原字", "随机字", "原样", "原字")}
-FIGURES = {
+METRIC_NAMES = {
     "en": ENGLISH,
     "zh": {
         "heldout": "验证集（留出文本）",
