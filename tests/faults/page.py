@@ -14,6 +14,10 @@ ABOUT = {
     "disk": "ENOSPC, EIO and EROFS at every call that writes",
     "damage": "truncated, flipped and deleted files",
     "poison": "losses that are NaN, infinite or spikes",
+    "imports": "code in the working directory: `torch.py`, `json.py`, `clozeworks/`",
+    "devices": "devices, pipes and sockets as outputs",
+    "bombs": "model directories that lie about sizes, ids and numbers",
+    "escapes": "texts that command a terminal",
 }
 
 
@@ -99,4 +103,37 @@ def _poison(tally: dict[str, Any]) -> str:
     )
 
 
-SAID = {"kills": _kills, "ranks": _ranks, "stops": _stops, "disk": _disk, "damage": _damage, "poison": _poison}
+def _imports(tally: dict[str, Any]) -> str:
+    return f"{tally.get('imported', 0)} imported, {tally['kept out']} kept out of the processes that we start"
+
+
+def _devices(tally: dict[str, Any]) -> str:
+    return (
+        f"{tally.get('replaced', 0)} replaced; {tally.get('refused', 0)} refused in one sentence (exit code 2), "
+        f"{tally.get('written into', 0)} written into by commands whose lines may flow on"
+    )
+
+
+def _bombs(tally: dict[str, Any]) -> str:
+    return (
+        f"{tally.get('refused', 0)} refused in one sentence (exit code 2), {tally.get('taken', 0)} taken; at most "
+        f"{tally['megabytes']:,} MB of memory for it"
+    )
+
+
+def _escapes(tally: dict[str, Any]) -> str:
+    return f"{tally.get('shown as text', 0)} shown as text, {tally.get('obeyed', 0)} reached a terminal or a report"
+
+
+SAID = {
+    "kills": _kills,
+    "ranks": _ranks,
+    "stops": _stops,
+    "disk": _disk,
+    "damage": _damage,
+    "poison": _poison,
+    "imports": _imports,
+    "devices": _devices,
+    "bombs": _bombs,
+    "escapes": _escapes,
+}

@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("kinds", [("kills", "stops", "damage", "poison"), ("disk",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [("kills", "stops", "damage", "poison"), ("disk",), ("imports", "devices", "bombs", "escapes")],
+    ids=" ".join,
+)
 def test_nothing_breaks(kinds: tuple[str, ...], tmp_path: Path):
     for figures in _figures(kinds, tmp_path):
         assert figures["cases"] > 0
@@ -27,7 +31,8 @@ def test_nothing_breaks_among_several_processes(tmp_path: Path):
 
 
 def test_every_kind_is_tried():
-    assert {"kills", "stops", "damage", "poison", "disk", "ranks"} == set(matrix.KINDS)
+    at_all = {"kills", "stops", "damage", "poison", "disk", "ranks", "imports", "devices", "bombs", "escapes"}
+    assert at_all == set(matrix.KINDS) == set(page.ABOUT) == set(page.SAID)
 
 
 def _figures(kinds: tuple[str, ...], folder: Path) -> list[dict]:
