@@ -199,3 +199,17 @@ def test_help_of_a_command(words: list[str], capsys):
         main(words)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: clozeworks {' '.join(words[1:])} [--help]")
+
+
+def test_texts_that_the_model_cannot_read_are_told(road: Path, tuned: Path, tmp_path: Path, capsys):
+    given = [{"text": text, "label": label} for text, label in (("这部电影很好看", "a"), ("太差了不喜欢", "b"))] * 10
+    file, lines = write(tmp_path / "rows.jsonl", given), tmp_path / "lines.txt"
+    lines.write_text("这部电影很好看\n", encoding="utf-8")
+    for words in (
+        ["predict", tuned, file, "--out", tmp_path / "out.jsonl"],
+        ["encode", road / "run", lines, "--out", tmp_path / "out.npy"],
+        ["finetune", "classify", "--model", road / "run", "--train", file, "--dry-run", "--max-length", "16"],
+    ):
+        capsys.readouterr()
+        assert main([*map(str, words)]) == 0
+        assert "% of the tokens are [UNK]: the model cannot read them" in " ".join("".join(capsys.readouterr()).split())

@@ -97,7 +97,11 @@ IDLE = {
     "pretrain": [
         ("pretrain bert_tiny --data {road}/data {out} --parts x.py", "--parts", "--from or --teacher"),
         ("pretrain bert_tiny --data {road}/data {out} --allow-pickle", "--allow-pickle", "--from or --teacher"),
-        ("pretrain bert_tiny --data {road}/data {out} --from {road}/run --start prior", "--start", "no weights are fresh"),
+        (
+            "pretrain bert_tiny --data {road}/data {out} --from {road}/run --start prior",
+            "--start",
+            "no weights are fresh",
+        ),
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --steps 5", "--budget", "train.steps"),
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --set train.steps=5", "--budget", "train.steps"),
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --from {road}/run", "--budget", "--from"),

@@ -56,12 +56,16 @@ def run(place: Scene, every: int = 1) -> Figures:
 def _bombs(out: Path) -> list[Bomb]:
     """What can be wrong with this directory."""
     config = next(name for name in ("recipe.json", "config.json") if (out / name).is_file())
-    paths = [path for path, value in _leaves(json.loads((out / config).read_text())) if type(value) is int and value > 1]
+    paths = [
+        path for path, value in _leaves(json.loads((out / config).read_text())) if type(value) is int and value > 1
+    ]
     chosen = [path for path in paths if path[-1] in NUMBERS]
     bombs: list[Bomb] = [
         (f"{'.'.join(map(str, path))} = {size:,}", _setter(config, path, size)) for path in chosen for size in SIZES
     ]
-    bombs += [(f"{name} of brackets", _writer(name, DEEP)) for name in (config, "tokenizer.json", "tokenizer_config.json")]
+    bombs += [
+        (f"{name} of brackets", _writer(name, DEEP)) for name in (config, "tokenizer.json", "tokenizer_config.json")
+    ]
     bombs += [(f"an index {text[:40]}", _writer(INDEX, text)) for text in INDICES]
     bombs += [("a token with an id of 2^31", _far_id)]
     bombs += [(f"weights of {about}", _filled(make)) for about, make in FILLS.items()]

@@ -55,7 +55,8 @@ def _commands(place: Scene) -> dict[str, list[str]]:
     """What writes a file or a directory, with all else sound."""
     folder, out = place.folder, "{out}"
     labelled = str(write(folder / "rows.jsonl", rows(24)))
-    run, task = str(folder / "run"), str(folder / "task")
+    run, task, lines = str(folder / "run"), str(folder / "task"), folder / "lines.txt"
+    lines.write_text("the red fox\na blue hen\n")  # whose vectors a pipe has room for
     little = ["--epochs", "1", "--batch-size", "8", "--max-length", "16"]
     for words in (
         place.pretrain(Path(run), steps=2),
@@ -64,7 +65,7 @@ def _commands(place: Scene) -> dict[str, list[str]]:
         assert place.run(words).status == 0, words
     return {
         "predict": ["predict", task, labelled, "--out", out],
-        "encode": ["encode", run, str(place.corpus), "--out", out],
+        "encode": ["encode", run, str(lines), "--out", out],
         "prepare": ["prepare", str(place.corpus), "--vocab", "120", "--out", out],
         "pretrain": place.pretrain(Path(out), steps=2),
         "finetune": ["finetune", "classify", "--model", run, "--train", labelled, "--out", out, *little],

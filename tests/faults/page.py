@@ -22,10 +22,15 @@ ABOUT = {
 
 
 def write_json(file: Path, results: dict[str, Any]) -> dict[str, Any]:
-    """Write the figures, beside those of other kinds that are there already at the same scale; gives them all."""
+    """Write the figures, beside those of other kinds that are there already at the same scale; gives them all.
+
+    A kind that was seen elsewhere than the newest ones says where.
+    """
     before = json.loads(file.read_text()) if file.exists() else {}
     if before.get("quick") == results["quick"]:
-        kinds = before["kinds"] | results["kinds"]
+        old = {name: {"machine": before["machine"], "versions": before["versions"]} | one
+               for name, one in before["kinds"].items()}  # fmt: skip
+        kinds = old | results["kinds"]
         results = results | {"kinds": {name: kinds[name] for name in ABOUT if name in kinds}}
     file.write_text(json.dumps(results, indent=2) + "\n")
     return results
@@ -48,11 +53,22 @@ def table(results: dict[str, Any]) -> str:
         kept = f"; **{len(one['broken'])} promises broken**" if one["broken"] else ""
         minutes = f"{one['seconds'] / 60:.1f}"
         lines.append(f"| {ABOUT[name]} (`{name}`) | {one['cases']:,} | {came}{kept} | {minutes} |")
-    machine, versions = results["machine"], results["versions"]
-    system = ", ".join(str(machine[name]) for name in ("system", "processor") if machine.get(name))
-    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    places: dict[str, list[str]] = {}
+    for name, one in results["kinds"].items():
+        places.setdefault(_place(results | one), []).append(f"`{name}`")
     scale = " at the small scale of the fast tests" if results["quick"] else ""
-    return "\n".join([*lines, "", f"Seen{scale} on {system}, {machine.get('cores', '?')} cores; {packages}.", ""])
+    for place, names in places.items():
+        which = f"{', '.join(names)}: seen" if len(places) > 1 else "Seen"
+        lines += ["", f"{which}{scale} on {place}."]
+    return "\n".join([*lines, ""])
+
+
+def _place(seen: dict[str, Any]) -> str:
+    """The machine and the versions that figures were seen on."""
+    machine = seen["machine"]
+    system = ", ".join(str(machine[name]) for name in ("system", "processor") if machine.get(name))
+    packages = ", ".join(f"{name} {version}" for name, version in seen["versions"].items())
+    return f"{system}, {machine.get('cores', '?')} cores; {packages}"
 
 
 def _kills(tally: dict[str, Any]) -> str:

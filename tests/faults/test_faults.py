@@ -72,6 +72,20 @@ def test_a_page_gets_its_table(tmp_path: Path):
     assert "not tried: no compiler" in text
 
 
+def test_figures_of_another_day_say_where_they_were_seen(tmp_path: Path):
+    file, none = tmp_path / "figures.json", {"cases": 0, "figures": {}, "broken": [], "skipped": "later", "seconds": 0}
+    for cores, kind in ((2, "kills"), (1, "bombs"), (1, "escapes")):
+        seen = {"machine": {"cores": cores}, "versions": {"python": "3"}, "quick": False, "kinds": {kind: none}}
+        results = page.write_json(file, seen)
+    assert list(json.loads(file.read_text())["kinds"]) == ["kills", "bombs", "escapes"]
+    said = page.table(results).splitlines()
+    assert said[-3:] == [
+        "`kills`: seen on , 2 cores; python 3.",
+        "",
+        "`bombs`, `escapes`: seen on , 1 cores; python 3.",
+    ]
+
+
 def test_the_published_page_tells_of_every_kind():
     text = (ROOT / "docs" / "reliability.md").read_text()
     for kind in matrix.KINDS:

@@ -199,7 +199,12 @@ def break_json(draw: random.Random, folder: Path) -> Case:
 
 def break_published(draw: random.Random, folder: Path) -> Case:
     """Files that other libraries write beside a model, or instead of ours."""
-    pooling = ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+    pooling = (
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+    )
     if draw.random() < 0.2:
         return break_one(draw, folder, {"elmo": ("weights.hdf5", "vocab.txt")}, break_.mutate_bytes)
     return break_one(draw, folder, {"sentences": pooling, "elmo": ("options.json",)}, break_.mutate_json)

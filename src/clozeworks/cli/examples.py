@@ -8,7 +8,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import RECIPE, CommandOptions, Idle, argument, changes, choice, integer, option, random_seed
+from clozeworks.cli.arguments import (
+    RECIPE,
+    CommandOptions,
+    Idle,
+    argument,
+    changes,
+    choice,
+    integer,
+    option,
+    random_seed,
+)
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
 

@@ -105,7 +105,13 @@ def _read_arrays(directory: Path) -> dict[str, np.ndarray]:
                 if "char_embed" in file and "RNN_0" in file:
                     file.visititems(visit)
                     return arrays
-        except OSError as error:
+        except (
+            OSError,
+            RuntimeError,
+            KeyError,
+            ValueError,
+            TypeError,
+        ) as error:  # of the library, about a damaged file
             raise InputError(path, f"unreadable ({error})", "a whole HDF5 file is needed", "copy it again") from None
     raise InputError(directory, "no weights", "an .hdf5 file with char_embed and RNN_0 is needed", "put it there")
 
