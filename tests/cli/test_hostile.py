@@ -74,6 +74,16 @@ def test_memory_that_is_used_up_is_a_sentence(error, capsys, monkeypatch):
     assert "memory: all that this process may have is used" in refused(capsys, "recipes")
 
 
+def test_a_library_that_panics_is_a_sentence(capsys, monkeypatch):
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail(words: list[str]):
+        raise panic("index out of bounds")
+
+    monkeypatch.setattr(command_line, "read_command", fail)
+    assert "a library that reads them gave up (index out of bounds)" in refused(capsys, "recipes")
+
+
 @pytest.mark.parametrize("columns", ["0", "1", "-4", "x", "²", "9" * 30])
 def test_widths_that_no_terminal_has(columns: str, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)

@@ -175,7 +175,7 @@ MODEL = "a run, a model directory, or a Hugging Face directory"
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Options that would do nothing where `when` holds of the others: refused, for somebody would wait for an effect."""
+    """Options that would do nothing where `when` holds of the others; refused, for somebody waits for their effect."""
 
     names: tuple[str, ...]
     when: Callable[[Any], bool]

@@ -120,18 +120,19 @@ def _read_recipe(file: Path, options: dict[str, Any], vocab: int) -> Recipe:
     """The recipe that the options describe: characters, convolutions, highways, and LSTMs that read both ways."""
 
     def value(path: str, holds: Callable[[Any], bool], needed: str) -> Any:
-        found: Any = options
+        given: Any = options
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, dict) else None
-        if not holds(found):
-            raise InputError(file, f"{path} {found!r:.60}", f"{needed} is needed", "copy it again")
-        return found
+            given = given.get(name) if isinstance(given, dict) else None
+        if not holds(given):
+            raise InputError(file, f"{path} {given!r:.60}", f"{needed} is needed", "copy it again")
+        return given
 
     def size(path: str, least: int = 1) -> int:
         return value(path, lambda x: type(x) is int and least <= x <= MOST, f"a whole number from {least} to {MOST:,}")
 
     def clip(path: str) -> float | None:
-        return float(value(path, lambda x: x is None or type(x) in (int, float), "a number") or 0) or None
+        holds = lambda x: x is None or (type(x) in (int, float) and 0 <= x <= MOST)  # noqa: E731
+        return float(value(path, holds, f"a number up to {MOST:,}") or 0) or None
 
     cell = LSTM(size("lstm.dim"), clip=clip("lstm.cell_clip"), clip_out=clip("lstm.proj_clip"))
     skips = value("lstm.use_skip_connections", lambda x: x is None or type(x) is bool, "true or false")
