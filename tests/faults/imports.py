@@ -19,11 +19,15 @@ CODE = f"open({MARK!r}, 'a').write(__name__)\n"
 
 
 def run(place: Scene, names: tuple[str, ...] = NAMES, together: bool = True) -> Figures:
-    """Each module alone before the processes that open pickles and that the doctor asks; all at once before these, and
-    before those that prepare and train together."""
+    """Each module alone before the process that opens pickles; all at once before every process that is started."""
     figures = Figures()
-    quick = {"the opener of pickles": lambda: _open_pickle, "the doctor's": lambda: _ask_doctor}
-    every = quick | {"workers of prepare": lambda: _prepare(place), "ranks of pretrain": lambda: _train(place)}
+    quick = {"the opener of pickles": lambda: _open_pickle}
+    every = {
+        **quick,
+        "the doctor's": lambda: _ask_doctor,
+        "workers of prepare": lambda: _prepare(place),
+        "ranks of pretrain": lambda: _train(place),
+    }
     traps = [((name,), quick) for name in names] + ([(NAMES, every)] if together else [])
     for number, (those, ways) in enumerate(traps):
         for way, make in ways.items():

@@ -39,7 +39,6 @@ class TrainingOptions(WordOptions):
             "it is about phrases, and none are joined",
             "add --phrase-passes 1",
         ),
-        Idle(("workers",), lambda options: options.deterministic, "--deterministic uses one thread"),
     )
     learning_rate: float | None
     out: str | None = option("file to write: .safetensors, .txt, .vec or .bin", metavar="FILE")
