@@ -384,8 +384,8 @@ def test_a_step_for_people(place: Path, capsys):
     [
         (["--run", "RUN"], "a run and one of its steps are needed"),
         (["--step", "3"], "a run and one of its steps are needed"),
-        (["bert_tiny", "--run", "RUN", "--step", "3"], "also recipe"),
-        (["--run", "RUN", "--step", "3", "--set", "train.seed=1"], "also set"),
+        (["bert_tiny", "--run", "RUN", "--step", "3"], "also a recipe"),
+        (["--run", "RUN", "--step", "3", "--set", "train.seed=1"], "also --set"),
         (["--run", "RUN", "--step", "15"], "this run has 14 steps"),
         (["--run", "RUNx", "--step", "3"], "did you mean"),
         (["bert_tiny"], "no --data"),

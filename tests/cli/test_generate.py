@@ -48,7 +48,7 @@ def test_mistakes(run, road, capsys):
     assert "predicts the next token is needed" in refused(capsys, "generate", road / "run", "the")
     assert "0 or more is needed" in refused(capsys, "generate", run, "the", "--temperature", -1)
     assert "above 0, 1 at most" in refused(capsys, "generate", run, "the", "--top-p", 2)
-    assert "draw nothing" in refused(capsys, "generate", run, "the", "--beams", 2, "--top-k", 3)
+    assert "draws nothing" in refused(capsys, "generate", run, "the", "--beams", 2, "--top-k", 3)
     assert "for each beam at most" in refused(capsys, "generate", run, "the", "--beams", 2, "--count", 3)
     assert "512 positions" in refused(capsys, "generate", run, "the " * 600)
     assert "MaskedLM or PermutedLM is needed" in refused(capsys, "fill-mask", run, "the [MASK]")

@@ -74,6 +74,16 @@ def test_memory_that_is_used_up_is_a_sentence(error, capsys, monkeypatch):
     assert "memory: all that this process may have is used" in refused(capsys, "recipes")
 
 
+def test_a_library_that_panics_is_a_sentence(capsys, monkeypatch):
+    panic = type("PanicException", (BaseException,), {})
+
+    def fail(words: list[str]):
+        raise panic("index out of bounds")
+
+    monkeypatch.setattr(command_line, "read_command", fail)
+    assert "a library that reads them gave up (index out of bounds)" in refused(capsys, "recipes")
+
+
 @pytest.mark.parametrize("columns", ["0", "1", "-4", "x", "²", "9" * 30])
 def test_widths_that_no_terminal_has(columns: str, monkeypatch):
     monkeypatch.setenv("COLUMNS", columns)
@@ -199,3 +209,17 @@ def test_help_of_a_command(words: list[str], capsys):
         main(words)
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith(f"usage: clozeworks {' '.join(words[1:])} [--help]")
+
+
+def test_texts_that_the_model_cannot_read_are_told(road: Path, tuned: Path, tmp_path: Path, capsys):
+    given = [{"text": text, "label": label} for text, label in (("这部电影很好看", "a"), ("太差了不喜欢", "b"))] * 10
+    file, lines = write(tmp_path / "rows.jsonl", given), tmp_path / "lines.txt"
+    lines.write_text("这部电影很好看\n", encoding="utf-8")
+    for words in (
+        ["predict", tuned, file, "--out", tmp_path / "out.jsonl"],
+        ["encode", road / "run", lines, "--out", tmp_path / "out.npy"],
+        ["finetune", "classify", "--model", road / "run", "--train", file, "--dry-run", "--max-length", "16"],
+    ):
+        capsys.readouterr()
+        assert main([*map(str, words)]) == 0
+        assert "% of the tokens are [UNK]: the model cannot read them" in " ".join("".join(capsys.readouterr()).split())

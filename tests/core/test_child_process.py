@@ -73,3 +73,9 @@ def test_processes_that_train_together_are_not_fooled(road: Path, trapped: Path)
     done = subprocess.run([sys.executable, "-P", "-c", launcher], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert not (trapped / "owned").exists()
+
+
+def test_an_empty_entry_of_the_path_is_not_passed_on(trapped: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PYTHONPATH", ":/nowhere:")  # as `export PYTHONPATH=$PYTHONPATH:/nowhere` leaves it
+    subprocess.run(python_command("-c", "import json, torch"), env=child_environment(), check=True)
+    assert not (trapped / "owned").exists()

@@ -1,6 +1,8 @@
 """Published directories: by a plain loop over their own arrays, and, where the files are here, by their own figures."""
 
 import json
+import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -174,6 +176,40 @@ def test_what_is_missing_is_named(directory: Path, tmp_path: Path):
     (tmp_path / "options.json").write_text("{")
     with pytest.raises(InputError, match="not JSON"):
         cw.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("lstm",), 5, "lstm.dim None"),
+        (("lstm", "dim"), "6", "lstm.dim '6'"),
+        (("lstm", "n_layers"), 1 << 40, "lstm.n_layers"),
+        (("lstm", "cell_clip"), "x", "lstm.cell_clip 'x'"),
+        (("char_cnn", "filters"), [[1]], "char_cnn.filters"),
+        (("char_cnn", "activation"), ["relu"], "char_cnn.activation"),
+        (("char_cnn", "activation"), "no", "activation = 'no'"),
+        (("char_cnn", "max_characters_per_token"), 1 << 31, "max_characters_per_token"),
+        (("lstm", "projection_dim"), 5, "is needed"),
+    ],
+)
+def test_options_of_another_shape_are_one_sentence(directory: Path, tmp_path: Path, path, value, said: str):
+    options = tree = json.loads(json.dumps(OPTIONS))
+    for name in path[:-1]:
+        tree = tree[name]
+    tree[path[-1]] = value
+    shutil.copytree(directory, tmp_path / "odd")
+    (tmp_path / "odd" / "small_options.json").write_text(json.dumps(options))
+    with pytest.raises(InputError, match=re.escape(said)):
+        cw.load(tmp_path / "odd")
+
+
+def test_an_array_that_only_claims_to_be_large_is_not_read(directory: Path, tmp_path: Path):
+    shutil.copytree(directory, tmp_path / "odd")
+    with h5py.File(tmp_path / "odd" / "weights.hdf5", "a") as file:
+        del file["char_embed"]
+        file.create_dataset("char_embed", (261, 1 << 40), "f4", chunks=(1, 1024))  # a few hundred bytes
+    with pytest.raises(InputError, match="char_embed would have"):
+        cw.load(tmp_path / "odd")
 
 
 @pytest.mark.skipif(not FIXTURE.is_dir(), reason="the published files are not here")

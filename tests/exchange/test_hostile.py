@@ -112,6 +112,30 @@ def test_an_id_far_beyond_the_others_is_refused(directory: Path):
         load(directory)
 
 
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": ""}),  # a panic where it is read
+        ("normalizer", {"type": "Precompiled", "precompiled_charsmap": "AAAAAGFiYw=="}),  # where it meets a text
+        ("pre_tokenizer", {"type": "FixedLength", "length": 0}),
+    ],
+)
+def test_panics_of_the_tokenizers_library_are_one_sentence(made: TextEncoder, tmp_path: Path, part: str, value: Any):
+    save(made, tmp_path / "model")
+    file = tmp_path / "model" / "tokenizer.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {part: value}))
+    with pytest.raises(InputError, match="not a tokenizer file"):
+        load(tmp_path / "model")
+
+
+def test_lengths_in_a_tokenizer_file_are_not_believed(made: TextEncoder, tmp_path: Path):
+    save(made, tmp_path / "model")
+    file, fixed = tmp_path / "model" / "tokenizer.json", {"strategy": {"Fixed": 1 << 40}, "direction": "Right"}
+    padding = fixed | {"pad_to_multiple_of": None, "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"padding": padding}))
+    assert load(tmp_path / "model").encode(["the cat"]).shape[0] == 1
+
+
 @pytest.mark.parametrize("directory", ["hf"], indirect=True)
 @pytest.mark.parametrize(
     ("field", "value"),

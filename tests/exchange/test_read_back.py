@@ -100,3 +100,10 @@ def test_hashed_attention_that_was_trained_with_masks(plain, tmp_path):
         return
     with pytest.raises(RecipeError, match=r"reformer_mini\.objective\.losses\.0"):
         save(ours, tmp_path / "out", format="hf")
+
+
+def test_a_head_for_the_next_token_that_was_trained_with_masks(tmp_path):
+    ours = model_of("reformer_mini").recipe
+    ours.objective.corruption = MaskTokens()
+    with pytest.raises(RecipeError, match=r"reformer_mini\.heads\.next_token\.head\.weight.*has no such part"):
+        save(TextEncoder(build(ours).eval(), None, ours), tmp_path / "out", format="hf")

@@ -111,7 +111,8 @@ def test_what_no_part_does_is_refused(tmp_path: Path):
             {"pooling_mode_cls_token": True, "pooling_mode_max_tokens": True},
             "pooling by cls and max",
         ),
-        ("modules.json", {}, "no list of modules"),
+        ("modules.json", {}, "an object where a list is needed"),
+        ("modules.json", [], "no list of modules"),
     ):
         before = files[name].read_text()
         files[name].write_text(json.dumps(content))
@@ -124,3 +125,35 @@ def test_what_no_part_does_is_refused(tmp_path: Path):
     with pytest.raises(RecipeError, match=r"pooling\.mode = pooled"):
         save(small(mode="pooled"), tmp_path / "no", format="sentence-transformers")
     assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "value"),
+    [
+        ("modules.json", (0, "path"), 5),
+        ("modules.json", (0, "path"), "/etc"),
+        ("modules.json", (1, "path"), "../../elsewhere"),
+        ("modules.json", (1, "path"), "a\0b"),
+        ("modules.json", (1,), "Pooling"),
+        ("modules.json", (), {}),
+        ("1_Pooling/config.json", (), []),
+        ("1_Pooling/config.json", ("pooling_mode",), {"mean": 1}),
+        ("1_Pooling/config.json", ("pooling_mode",), [["mean"]]),
+        ("sentence_bert_config.json", ("max_seq_length",), "12"),
+        ("sentence_bert_config.json", ("max_seq_length",), -1),
+        ("sentence_bert_config.json", (), [1]),
+        ("config_sentence_transformers.json", ("prompts",), ["query"]),
+        ("config_sentence_transformers.json", ("prompts",), {"default": 3}),
+        ("config_sentence_transformers.json", ("default_prompt_name",), ["default"]),
+    ],
+)
+def test_files_of_another_shape_are_one_sentence(file: str, path: tuple[str | int, ...], value: object, tmp_path: Path):
+    save(small(prompt="query: "), tmp_path / "st", format="sentence-transformers")
+    said = tree = json.loads((tmp_path / "st" / file).read_text())
+    for name in path[:-1]:
+        tree = tree[name]
+    if path:
+        tree[path[-1]] = value
+    (tmp_path / "st" / file).write_text(json.dumps(said if path else value))
+    with pytest.raises(InputError, match=file.split("/")[0]):
+        load(tmp_path / "st")

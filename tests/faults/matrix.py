@@ -7,7 +7,7 @@ from typing import Any
 
 from clozeworks.machine import doctor
 from clozeworks.train import run_dir
-from tests.faults import damage, disk, kills, poison, ranks, scene, stops
+from tests.faults import bombs, damage, devices, disk, escapes, imports, kills, poison, ranks, scene, stops
 from tests.faults.scene import Figures
 
 MACHINE = ("system", "processor", "cores", "memory_gb")
@@ -19,6 +19,10 @@ KINDS: dict[str, tuple[Callable[..., Figures], dict[str, Any], dict[str, Any]]] 
     "disk": (disk.run, {}, {"every": 250, "saves": 3, "errors": ("ENOSPC", "EIO"), "lasting": (True,), "at_once": 1}),
     "damage": (damage.run, {}, {"cases": 60, "commands": 4}),
     "poison": (poison.run, {}, {"cases": 1, "kinds": ("spike", "back"), "steps": 40}),
+    "imports": (imports.run, {}, {"names": ("torch",), "together": False}),
+    "devices": (devices.run, {}, {"commands": 4}),
+    "bombs": (bombs.run, {}, {"every": 9}),
+    "escapes": (escapes.run, {}, {"only": 2}),
 }
 
 

@@ -14,14 +14,23 @@ ABOUT = {
     "disk": "ENOSPC, EIO and EROFS at every call that writes",
     "damage": "truncated, flipped and deleted files",
     "poison": "losses that are NaN, infinite or spikes",
+    "imports": "code in the working directory: `torch.py`, `json.py`, `clozeworks/`",
+    "devices": "devices, pipes and sockets as outputs",
+    "bombs": "model directories that lie about sizes, ids and numbers",
+    "escapes": "texts that command a terminal",
 }
 
 
 def write_json(file: Path, results: dict[str, Any]) -> dict[str, Any]:
-    """Write the figures, beside those of other kinds that are there already at the same scale; gives them all."""
+    """Write the figures, beside those of other kinds that are there already at the same scale; gives them all.
+
+    A kind that was seen elsewhere than the newest ones says where.
+    """
     before = json.loads(file.read_text()) if file.exists() else {}
     if before.get("quick") == results["quick"]:
-        kinds = before["kinds"] | results["kinds"]
+        old = {name: {"machine": before["machine"], "versions": before["versions"]} | one
+               for name, one in before["kinds"].items()}  # fmt: skip
+        kinds = old | results["kinds"]
         results = results | {"kinds": {name: kinds[name] for name in ABOUT if name in kinds}}
     file.write_text(json.dumps(results, indent=2) + "\n")
     return results
@@ -44,11 +53,22 @@ def table(results: dict[str, Any]) -> str:
         kept = f"; **{len(one['broken'])} promises broken**" if one["broken"] else ""
         minutes = f"{one['seconds'] / 60:.1f}"
         lines.append(f"| {ABOUT[name]} (`{name}`) | {one['cases']:,} | {came}{kept} | {minutes} |")
-    machine, versions = results["machine"], results["versions"]
-    system = ", ".join(str(machine[name]) for name in ("system", "processor") if machine.get(name))
-    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    places: dict[str, list[str]] = {}
+    for name, one in results["kinds"].items():
+        places.setdefault(_place(results | one), []).append(f"`{name}`")
     scale = " at the small scale of the fast tests" if results["quick"] else ""
-    return "\n".join([*lines, "", f"Seen{scale} on {system}, {machine.get('cores', '?')} cores; {packages}.", ""])
+    for place, names in places.items():
+        which = f"{', '.join(names)}: seen" if len(places) > 1 else "Seen"
+        lines += ["", f"{which}{scale} on {place}."]
+    return "\n".join([*lines, ""])
+
+
+def _place(seen: dict[str, Any]) -> str:
+    """The machine and the versions that figures were seen on."""
+    machine = seen["machine"]
+    system = ", ".join(str(machine[name]) for name in ("system", "processor") if machine.get(name))
+    packages = ", ".join(f"{name} {version}" for name, version in seen["versions"].items())
+    return f"{system}, {machine.get('cores', '?')} cores; {packages}"
 
 
 def _kills(tally: dict[str, Any]) -> str:
@@ -99,4 +119,37 @@ def _poison(tally: dict[str, Any]) -> str:
     )
 
 
-SAID = {"kills": _kills, "ranks": _ranks, "stops": _stops, "disk": _disk, "damage": _damage, "poison": _poison}
+def _imports(tally: dict[str, Any]) -> str:
+    return f"{tally.get('imported', 0)} imported, {tally['kept out']} kept out of the processes that we start"
+
+
+def _devices(tally: dict[str, Any]) -> str:
+    return (
+        f"{tally.get('replaced', 0)} replaced; {tally.get('refused', 0)} refused in one sentence (exit code 2), "
+        f"{tally.get('written into', 0)} written into by commands whose lines may flow on"
+    )
+
+
+def _bombs(tally: dict[str, Any]) -> str:
+    return (
+        f"{tally.get('refused', 0)} refused in one sentence (exit code 2), {tally.get('taken', 0)} taken; at most "
+        f"{tally['megabytes']:,} MB of memory for it"
+    )
+
+
+def _escapes(tally: dict[str, Any]) -> str:
+    return f"{tally.get('shown as text', 0)} shown as text, {tally.get('obeyed', 0)} reached a terminal or a report"
+
+
+SAID = {
+    "kills": _kills,
+    "ranks": _ranks,
+    "stops": _stops,
+    "disk": _disk,
+    "damage": _damage,
+    "poison": _poison,
+    "imports": _imports,
+    "devices": _devices,
+    "bombs": _bombs,
+    "escapes": _escapes,
+}

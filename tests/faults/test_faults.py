@@ -15,7 +15,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.long
-@pytest.mark.parametrize("kinds", [("kills", "stops", "damage", "poison"), ("disk",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "kinds",
+    [("kills", "stops", "damage", "poison"), ("disk",), ("imports", "devices", "bombs", "escapes")],
+    ids=" ".join,
+)
 def test_nothing_breaks(kinds: tuple[str, ...], tmp_path: Path):
     for figures in _figures(kinds, tmp_path):
         assert figures["cases"] > 0
@@ -27,7 +31,8 @@ def test_nothing_breaks_among_several_processes(tmp_path: Path):
 
 
 def test_every_kind_is_tried():
-    assert {"kills", "stops", "damage", "poison", "disk", "ranks"} == set(matrix.KINDS)
+    at_all = {"kills", "stops", "damage", "poison", "disk", "ranks", "imports", "devices", "bombs", "escapes"}
+    assert at_all == set(matrix.KINDS) == set(page.ABOUT) == set(page.SAID)
 
 
 def _figures(kinds: tuple[str, ...], folder: Path) -> list[dict]:
@@ -65,6 +70,20 @@ def test_a_page_gets_its_table(tmp_path: Path):
     assert "old" not in text
     assert "(`kills`) | 3 | 2 hit a save; 0 runs unresumable; 1 of 1 ended" in text
     assert "not tried: no compiler" in text
+
+
+def test_figures_of_another_day_say_where_they_were_seen(tmp_path: Path):
+    file, none = tmp_path / "figures.json", {"cases": 0, "figures": {}, "broken": [], "skipped": "later", "seconds": 0}
+    for cores, kind in ((2, "kills"), (1, "bombs"), (1, "escapes")):
+        seen = {"machine": {"cores": cores}, "versions": {"python": "3"}, "quick": False, "kinds": {kind: none}}
+        results = page.write_json(file, seen)
+    assert list(json.loads(file.read_text())["kinds"]) == ["kills", "bombs", "escapes"]
+    said = page.table(results).splitlines()
+    assert said[-3:] == [
+        "`kills`: seen on , 2 cores; python 3.",
+        "",
+        "`bombs`, `escapes`: seen on , 1 cores; python 3.",
+    ]
 
 
 def test_the_published_page_tells_of_every_kind():

@@ -20,6 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import h5py
 import pandas
 from safetensors.torch import load_file, save_file
 
@@ -27,6 +28,7 @@ from clozeworks.cli.main import COMMANDS, main, parser_of
 from clozeworks.core import spec
 from clozeworks.recipes import recipe
 from tests.command_line import SMALL, override, text
+from tests.exchange.test_elmo import OPTIONS, arrays
 from tests.fuzz import mutations as break_
 from tests.labelled import QUICK, rows, write
 
@@ -125,13 +127,25 @@ def scene() -> Path:
         ["pretrain", "bert_tiny", "--data", data, "--out", run, *tiny],
         ["finetune", "classify", "--model", run, "--train", labelled, "--out", task, *override(QUICK, "--epochs", 1)],
         ["export", run, "--to", "hf", "--out", hf],
+        ["export", run, "--to", "sentence-transformers", "--out", folder / "sentences"],
     ):
         with contextlib.redirect_stdout(io.StringIO()):
             assert main([*map(str, words)]) == 0, words
     divide(hf, folder / "divided")
+    write_published(folder / "elmo")
     words = "".join(f"w{n} {n / 7:.3f} {-n / 3:.3f} 0.5\n" for n in range(9))
     (folder / "vectors.txt").write_text("9 3\n" + words)
     return folder
+
+
+def write_published(folder: Path) -> None:
+    """An ELMo as its authors write it."""
+    folder.mkdir()
+    (folder / "options.json").write_text(json.dumps(OPTIONS))
+    (folder / "vocab.txt").write_text("the\nred\nfox\n")
+    with h5py.File(folder / "weights.hdf5", "w") as file:
+        for name, value in arrays().items():
+            file[name] = value
 
 
 def divide(whole: Path, parts: Path) -> None:
@@ -180,8 +194,25 @@ def break_json(draw: random.Random, folder: Path) -> Case:
         "hf": ("config.json", "tokenizer_config.json"),
         "divided": ("model.safetensors.index.json", "config.json"),
     }
+    return break_one(draw, folder, files, break_.mutate_json)
+
+
+def break_published(draw: random.Random, folder: Path) -> Case:
+    """Files that other libraries write beside a model, or instead of ours."""
+    pooling = (
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+    )
+    if draw.random() < 0.2:
+        return break_one(draw, folder, {"elmo": ("weights.hdf5", "vocab.txt")}, break_.mutate_bytes)
+    return break_one(draw, folder, {"sentences": pooling, "elmo": ("options.json",)}, break_.mutate_json)
+
+
+def break_one(draw: random.Random, folder: Path, files: dict[str, tuple[str, ...]], mutate: Mutate) -> Case:
     name = draw.choice(list(files))
-    what = broken(draw, folder, name, draw.choice(files[name]), break_.mutate_json)
+    what = broken(draw, folder, name, draw.choice(files[name]), mutate)
     return use_model(draw, folder, name), what
 
 
@@ -298,6 +329,7 @@ def senseless_fields(draw: random.Random, folder: Path) -> Case:
 
 KINDS: dict[str, Callable[[random.Random, Path], Case]] = {
     "json": break_json,
+    "published": break_published,
     "tokenizer": break_tokenizer,
     "weights": break_weights,
     "run": break_run,

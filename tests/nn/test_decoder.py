@@ -239,6 +239,7 @@ def test_it_can_be_shared_costed_and_written_down():
 REFUSED = {
     "decoder.stack.block.cross = None": "each of its blocks reads the source",
     "encoder.stack.block.cross = Attention(heads=4)": "nothing but its own rows",
+    "decoder.stack.block.cross = RecurrentAcross(score=None)": "in the place of a mixer",
     "decoder.stack.memory = 8": "begins anew with every source",
     "decoder.stack.block.mixer.heads = 5": "width 32 is not divisible",
     "decoder.stack.block.cross.heads = 5": "width 32 is not divisible",

@@ -228,3 +228,13 @@ def test_an_embedding_without_its_segments_or_positions_is_refused(change, sente
         spec.check(r, r.name)
     r.encoder.embed = dataclasses.replace(r.encoder.embed, segments=3, positions=SinusoidalPositions())
     spec.check(r, r.name)
+
+
+def test_a_state_cannot_continue_behind_the_first_tokens():
+    r = recipe("elmo_mini")
+    r.objective.segments = PairStream(length=32, streams=4, reuse=8)
+    assert r.encoder.stack.memory
+    with pytest.raises(RecipeError, match=r"segments = PairStream: rows continue .* a state is of the last one alone"):
+        spec.check(r, r.name)
+    r.encoder.stack.memory = 0
+    spec.check(r, r.name)

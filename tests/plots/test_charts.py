@@ -143,6 +143,7 @@ def test_no_boxes_without_a_chinese_font(tmp_path: Path, title: str):
 def test_a_symbol_goes_alone_and_a_letter_takes_the_title_with_it():
     assert charts.without_boxes("Grüße \U0001fae0!", "instead") == "Grüße !"
     assert charts.without_boxes("Grüße 𓀀", "instead") == "instead"
+    assert charts.without_boxes("\u202eab\u2066c\x1b[2J", "instead") == "abc[2J"
 
 
 def test_a_font_installed_after_matplotlib_made_its_list_is_found(tmp_path: Path):

@@ -14,7 +14,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from clozeworks.core.bounds import GREATEST, LARGEST, LAST_SEED, Bound
 from clozeworks.core.errors import InputError, suggest
@@ -173,11 +173,29 @@ RECIPE = "a name (see `clozeworks recipes`), a recipe.json, or file.py:function"
 MODEL = "a run, a model directory, or a Hugging Face directory"
 
 
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Options that would do nothing where `when` holds of the others; refused, for somebody waits for their effect."""
+
+    names: tuple[str, ...]
+    when: Callable[[Any], bool]
+    needed: str
+    todo: str = "leave it out"
+
+
 @dataclass(kw_only=True)
 class CommandOptions:
-    """What every command has."""
+    """What every command has; `idle` are the rules that a kind of options adds to those of its bases."""
 
+    idle: ClassVar[tuple[Idle, ...]] = ()
     words: list[str] = dataclasses.field(default_factory=list)  # the command line, as it was typed
+    given: frozenset[str] = frozenset()  # the fields that it names
+
+    def refuse_idle(self) -> None:
+        """Refuse what has no effect beside the other options; what a model has no use for is refused where it is."""
+        for rule in (rule for kind in type(self).__mro__ for rule in vars(kind).get("idle", ())):
+            if rule.when(self):
+                refuse_given(self, rule.names, rule.needed, rule.todo)
 
     def wants_verdict(self) -> bool:
         """Whether it pays to measure the machine first, where nobody has: some twenty seconds."""
@@ -240,10 +258,16 @@ class BeamOptions(CommandOptions):
 
 def refuse_given(options: CommandOptions, names: Sequence[str], needed: str, todo: str) -> None:
     """Refuse the first of these options that was given: it means nothing here."""
+    made = {field.name: field for field in dataclasses.fields(options)}
     for name in names:
-        if (value := getattr(options, name)) not in (None, []):
-            shown = " ".join(value) if isinstance(value, list) else value
-            raise InputError(f"--{name.replace('_', '-')}", shown, needed, todo)
+        if name in options.given:
+            value = getattr(options, name)
+            shown = "given" if value is True else " ".join(value) if isinstance(value, list) else value
+            raise InputError(_flag(made[name]), shown, needed, todo)
+
+
+def _flag(field: dataclasses.Field[Any]) -> str:
+    return field.metadata["flag"] or f"--{field.name.replace('_', '-')}"
 
 
 class Parser(argparse.ArgumentParser):
@@ -268,11 +292,11 @@ class Parser(argparse.ArgumentParser):
             self._add(field)
 
     def _add(self, field: dataclasses.Field[Any]) -> None:
-        flag, given = field.metadata["flag"], field.metadata["given"]
-        if flag is None:
+        given = field.metadata["given"]
+        if field.metadata["flag"] is None:
             self.add_argument(field.name, **given)
         else:
-            self.add_argument(flag or f"--{field.name.replace('_', '-')}", dest=field.name, **given)
+            self.add_argument(_flag(field), dest=field.name, **given)
 
     def read(self, words: Sequence[str]) -> Any:
         """The options that the words give."""
@@ -287,7 +311,9 @@ class Parser(argparse.ArgumentParser):
         values, rest = self.parse_known_intermixed_args(words)
         if rest:
             raise InputError(self.prog, rest[0], "that is one argument too many", f"for example: {self.examples[0]}")
-        return self.options(**vars(values))
+        options = self.options(**vars(values), given=frozenset(known[name].dest for name in seen))
+        options.refuse_idle()
+        return options
 
     def error(self, message: str) -> NoReturn:
         if match := re.match(r"the following arguments are required: (.*)", message):

@@ -6,11 +6,12 @@ import dataclasses
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from clozeworks.cli.arguments import (
     BeamOptions,
     ColumnOptions,
+    Idle,
     InferenceOptions,
     integer,
     option,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from clozeworks.inference.text_encoder import TextEncoder
 
 UNLABELLED = ("context", "stride", "max_tokens", "memory", "rounds", "pairs")  # options about text without labels
+BEAMS = ("beams", "length_penalty")
 
 
 @dataclass(kw_only=True)
@@ -46,6 +48,10 @@ class Options(BeamOptions, ColumnOptions, InferenceOptions):
     clozeworks evaluate task --test test.jsonl --report report.html
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("pairs",), lambda options: options.test is None, "it names fields of a file", "give --test FILE"),
+        Idle(("seed",), lambda options: options.context is not None, "a window slides over all tokens, none is drawn"),
+    )
     data: str | None = option("what prepare wrote, with the model's tokenizer", metavar="DIR")
     test: str | None = option("instead of --data: labelled rows, or pairs to translate", metavar="FILE")
     report: str | None = option("of labelled rows: write it all as one HTML page", metavar="FILE")
@@ -75,9 +81,11 @@ def run(options: Options) -> None:
     refuse_given(options, ("report", "columns"), needed, todo)
     encoder = adapt(encoder, options.max_length, options.memory, options.rounds)
     if options.test is not None or encoder.recipe.decoder is not None:
-        refuse_given(options, ("context",), "it slides over text of one side", "leave it out")
+        refuse_given(options, ("context", "stride", "max_tokens"), "it is about text of one side", "leave it out")
         evaluate_pairs(options, encoder)
-    elif options.context is not None:
+        return
+    refuse_given(options, BEAMS, "it is about a model that translates", "leave it out")
+    if options.context is not None:
         evaluate_context(options, encoder, options.context)
     else:
         evaluate_heldout(options, encoder)
@@ -246,6 +254,7 @@ def check_task_options(options: Options, task: str) -> None:
         needed = f"it was trained to {task}, and labelled rows show how well"
         raise InputError("--data", options.data, needed, "give them as --test FILE")
     refuse_given(options, UNLABELLED, "it is about text without labels", "leave it out")
+    refuse_given(options, BEAMS, "how a task answers is a field of its recipe", "leave it out")
     if options.report is not None and not options.report.endswith((".html", ".htm")):
         raise InputError("--report", options.report, "it is one HTML page", "use an ending of .html")
 

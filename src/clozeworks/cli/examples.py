@@ -6,9 +6,19 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import RECIPE, CommandOptions, argument, changes, choice, integer, option, random_seed
+from clozeworks.cli.arguments import (
+    RECIPE,
+    CommandOptions,
+    Idle,
+    argument,
+    changes,
+    choice,
+    integer,
+    option,
+    random_seed,
+)
 from clozeworks.cli.paths import existing
 from clozeworks.core.errors import InputError, RecipeError
 
@@ -35,6 +45,10 @@ class Options(CommandOptions):
     clozeworks examples --run run --step 1234
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("parts",), lambda options: options.run is None, "it is about the recipe of a run", "add --run RUN"),
+        Idle(("mark_words",), lambda options: options.json, "--json says where words begin anyway"),
+    )
     recipe: str | None = argument("RECIPE", RECIPE, nargs="?")
     set: list[str] = changes()
     data: str | None = option("what prepare wrote", metavar="DIR")
@@ -65,8 +79,8 @@ def run(options: Options) -> None:
     """Draw the examples of a recipe on a text, or those of a step of a run."""
     if options.run is not None or options.step is not None:
         # A run knows its recipe and its text: nothing else may be said about them.
-        names = ("recipe", "data", "set", "index", "seed")
-        other = [name for name in names if getattr(options, name) not in (None, [])]
+        others = ("data", "set", "index", "seed", "epoch", "split")
+        other = [*(["a recipe"] if options.recipe else []), *(f"--{name}" for name in others if name in options.given)]
         if options.run is None or options.step is None or other:
             given = f"also {other[0]}" if other else "one without the other"
             raise InputError("--run, --step", given, "a run and one of its steps are needed", "give these two alone")

@@ -38,7 +38,11 @@ def run(options: Options) -> None:
             console.print()
         table = columns("word" if len(masks) == 1 else f"word {number + 1}", "chance", "", right=("chance",))
         for guess in guesses:
-            bar = "█" * max(1, round(30 * guess["score"])) if guess["score"] > 0.01 else ""
+            bar = (
+                ("#" if console.options.ascii_only else "█") * max(1, round(30 * guess["score"]))
+                if guess["score"] > 0.01
+                else ""
+            )
             table.add_row(Text(guess["token"]), f"{guess['score']:.1%}", f"[cyan]{bar}[/]")
         console.print(table)
     place = shlex.quote(options.model)

@@ -2,8 +2,9 @@
 
 import shlex
 from dataclasses import dataclass
+from typing import ClassVar
 
-from clozeworks.cli.arguments import InferenceOptions, argument, integer, number, option, random_seed
+from clozeworks.cli.arguments import Idle, InferenceOptions, argument, integer, number, option, random_seed
 from clozeworks.core.errors import InputError
 
 
@@ -19,6 +20,20 @@ class Options(InferenceOptions):
     clozeworks generate run "Once upon a time" --beams 4
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(
+            ("temperature", "top_k", "top_p", "seed"),
+            lambda options: options.beams > 1,
+            "--beams takes the most likely and draws nothing",
+        ),
+        Idle(
+            ("top_k", "top_p", "seed", "count"),
+            lambda options: options.temperature == 0,
+            "greedy decoding draws nothing and writes one text",
+            "leave it out, or give a temperature above 0",
+        ),
+        Idle(("length_penalty",), lambda options: options.beams == 1, "it scores beams", "add --beams 4"),
+    )
     prompt: str = argument("PROMPT", "the text to continue (default: none)", nargs="?", default="")
     max_new_tokens: int = integer("tokens to add at most", 50)
     temperature: float = option(
@@ -70,10 +85,7 @@ def run(options: Options) -> None:
 
 
 def check(options: Options) -> None:
-    """Refuse options that contradict each other."""
-    if options.beams > 1 and (options.top_k, options.top_p, options.temperature) != (None, None, 1.0):
-        given = f"{options.beams} beams with --temperature, --top-k or --top-p"
-        raise InputError("--beams", given, "beams take the most likely and draw nothing", "leave the others out")
+    """Refuse more texts than there are beams."""
     if options.beams > 1 and options.count > options.beams:
         given = f"{options.count} texts of {options.beams} beams"
         raise InputError("--count", given, "there is a text for each beam at most", f"use --beams {options.count}")

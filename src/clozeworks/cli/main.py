@@ -17,7 +17,7 @@ from types import FrameType, ModuleType
 from typing import NoReturn, TextIO
 
 from clozeworks.cli.arguments import Parser, read_docstring
-from clozeworks.core.errors import InputError, suggest
+from clozeworks.core.errors import InputError, is_panic, suggest
 
 VECTORS = ("skipgram", "cbow", "fasttext", "glove", "phrases", "evaluate", "similar", "convert")
 GROUPS = {
@@ -55,7 +55,12 @@ def main(words: Sequence[str] | None = None) -> int:
         if explained is None:
             raise
         return _report(explained)
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if is_panic(error):
+            given = f"a library that reads them gave up ({error})"
+            return _report(InputError("texts or tokenizer", given, "sound ones are needed", "check tokenizer.json"))
+        if not isinstance(error, KeyboardInterrupt):
+            raise
         print("\nstopped; the same command starts again, or resumes from its last checkpoint", file=sys.stderr)
         return 130
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import choice, integer, option, share
+from clozeworks.cli.arguments import Idle, choice, integer, option, refuse_given, share
 from clozeworks.cli.paths import read_lines
 from clozeworks.cli.text import TextOptions, choose_source
 from clozeworks.core.bounds import MOST_PROCESSES
@@ -36,6 +36,10 @@ class Options(TextOptions):
     clozeworks prepare corpus.txt --check
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("pairs", "unwrap"), lambda options: options.corpus, "the embedded text has one form"),
+        Idle(("field",), lambda options: options.pairs, "--pairs names the two fields that are read"),
+    )
     out: str | None = option("directory to write", metavar="DIR")
     check: bool = option("only look at the text and say what will go wrong", False)
     tokenizer: str = option(
@@ -85,7 +89,7 @@ def run(options: Options) -> int:
         done = prepare(
             source,
             options.out,
-            tokenizer=choose_tokenizer(options.tokenizer, options.add_tokens, options.vocab, added.append),
+            tokenizer=choose_tokenizer(options, added.append),
             lowercase=not options.cased,
             processes=options.processes,
             engine=options.engine,  # pyright: ignore[reportArgumentType]
@@ -125,20 +129,20 @@ def what_to_make(options: Options) -> dict[str, Any]:
     return {"lang": options.lang or options.corpus, "vocab": options.vocab or VOCAB, **given}
 
 
-def choose_tokenizer(given: str, words: str | None, vocab: int | None, say: Callable[[str], None]) -> str | Tokenizer:
+def choose_tokenizer(options: Options, say: Callable[[str], None]) -> str | Tokenizer:
     """A kind to train, or a tokenizer to take, with words added."""
     from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.data.tokens.training import KINDS
 
+    given, words = options.tokenizer, options.add_tokens
     if given in KINDS and words is None:
         return given
     if given in KINDS:
         todo = "name a directory: --tokenizer DIR"
         raise InputError("--add-tokens", words, "tokens are added to a tokenizer that exists", todo)
     ready = Tokenizer.load(given)
-    if vocab is not None:
-        needed = f"{given} is a tokenizer already, of {ready.size:,} pieces"
-        raise InputError("--vocab", f"{vocab:,}", needed, "leave --vocab out, or name a kind to train")
+    needed = f"{given} is a tokenizer already, of {ready.size:,} pieces"
+    refuse_given(options, ("vocab", "cased"), needed, "leave it out, or name a kind to train")
     if words is None:
         return ready
     lines = [line.strip() for line in read_lines(words, "word", "leave --add-tokens out") if line.strip()]
@@ -159,17 +163,15 @@ def check(source: Any, options: Options) -> int:
     from clozeworks.data.checks.check import check
     from clozeworks.data.checks.finding import Aim
     from clozeworks.data.text.reader import Reading
-    from clozeworks.data.tokens.tokenizer import Tokenizer
-    from clozeworks.data.tokens.training import KINDS
     from clozeworks.screen.console import emit, screen
     from clozeworks.screen.progress_bar import Bar
     from clozeworks.screen.text_check import show_check
 
     console = screen()
     reading = Reading(**how_to_read(options))
-    trained = options.tokenizer in KINDS
+    chosen = choose_tokenizer(options, lambda said: None)
     aim = Aim(
-        tokenizer=None if trained else Tokenizer.load(options.tokenizer),
+        tokenizer=None if isinstance(chosen, str) else chosen,
         kind=options.tokenizer,
         out=options.out,
         **what_to_make(options),
@@ -191,7 +193,7 @@ def recommended(options: Options, report: Report) -> str:
     chosen: dict[str, str] = {}
     for field in fields(options):
         value = getattr(options, field.name)
-        if field.name not in ("text", "out", "check", "json", "words") and value != field.default:
+        if field.name in options.given - {"out", "check", "json"}:
             chosen[f"--{field.name.replace('_', '-')}"] = "" if value is True else str(value)
     chosen |= report.options()
     for name, value in chosen.items():

@@ -7,12 +7,13 @@ import shlex
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from clozeworks.cli.arguments import (
     MODEL,
     RECIPE,
     DeviceOptions,
+    Idle,
     JsonOptions,
     PickleOptions,
     argument,
@@ -58,6 +59,14 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
     clozeworks pretrain bert_mini --data data --out run --processes 2
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(
+            ("parts", "allow_pickle"),
+            lambda options: options.source is None and options.teacher is None,
+            "it is about the model of --from or --teacher, and there is none",
+        ),
+        Idle(("start",), lambda options: options.source is not None, "with --from no weights are fresh"),
+    )
     recipe: str = argument("RECIPE", RECIPE)
     data: list[str] = option(
         "what prepare wrote; several directories are mixed by weight", required=True, nargs="+", metavar="DIR[:WEIGHT]"
@@ -222,8 +231,9 @@ def named_recipe(options: Options, data: list) -> tuple[Recipe, None, list[str]]
             needed = "its size is chosen by --budget"
             raise InputError("clozeworks pretrain", "cloze", needed, "add --budget 10m, or name cloze_mini")
         return named.recipe(options.recipe), None, []
-    if options.source is not None or options.steps is not None:
-        other = "--steps" if options.source is None else "--from"
+    counted = options.steps is not None or any(change.startswith("train.steps=") for change in options.set)
+    if options.source is not None or counted:
+        other = "train.steps" if options.source is None else "--from"
         raise InputError("--budget", f"together with {other}", "it chooses the steps of a new model", "leave one out")
     recipe = None if sized else named.changed(named.recipe(options.recipe), changes_of(options))
     recipe, notes = fit_to_budget(recipe, data, options.budget, options.out, options.device)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import JsonOptions, option
+from clozeworks.cli.arguments import Idle, JsonOptions, option
 from clozeworks.cli.diff import differences, shown
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ class Options(JsonOptions):
     clozeworks recipes --tree
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("tree",), lambda options: options.json, "--json names the parent of each recipe"),
+    )
     tree: bool = option("as a family tree: what each recipe changes of the one it is made from", False)
 
 

@@ -1,9 +1,9 @@
 """The text that commands read: files of the user's, or the embedded corpus."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from clozeworks.cli.arguments import JsonOptions, argument, choice, option
+from clozeworks.cli.arguments import Idle, JsonOptions, argument, choice, option
 from clozeworks.core.errors import InputError
 
 
@@ -11,6 +11,9 @@ from clozeworks.core.errors import InputError
 class TextOptions(JsonOptions):
     """Which text, and how its files are read."""
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("field", "encoding", "errors"), lambda options: options.corpus, "the embedded text is read from no file"),
+    )
     text: list[str] = argument("TEXT", "files, directories, globs, or - for standard input", nargs="*")
     corpus: str | None = choice("use the embedded text instead of TEXT", "en", "zh")
     lang: str | None = choice("language of the text", "en", "zh", otherwise="detected from its letters")

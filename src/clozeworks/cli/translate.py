@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import shlex
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import BeamOptions, InferenceOptions, argument, option
+from clozeworks.cli.arguments import BeamOptions, Idle, InferenceOptions, argument, option
 from clozeworks.cli.paths import read_lines
+from clozeworks.core.atomic_io import STANDARD_OUTPUT
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class Options(BeamOptions, InferenceOptions):
     clozeworks translate run "A man is sleeping." --alignment alignment.svg
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("json",), lambda options: options.out in STANDARD_OUTPUT, "the translations go to standard output"),
+    )
     text: list[str] = argument("TEXT", "one text or several", nargs="*")
     file: str | None = option("instead of TEXT: one text a line; - for standard input", metavar="FILE")
     out: str | None = option(
@@ -59,7 +63,7 @@ def run(options: Options) -> None:
         with atomic_io.text_stream(options.out) as stream:
             stream.writelines(f"{one.text}\n" for one in made)
     attended = None if options.alignment is None else draw_alignment(encoder, made[0], options.alignment)
-    if options.out in atomic_io.STANDARD_OUTPUT:
+    if options.out in STANDARD_OUTPUT:
         return
     if options.json:
         rows = [dataclasses.asdict(one) for one in made]

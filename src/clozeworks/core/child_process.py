@@ -20,5 +20,5 @@ def python_command(*words: str) -> list[str]:
 def child_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """An environment in which a child finds this library, whatever directory it is started in."""
     given = dict(os.environ if environment is None else environment)
-    paths = [given.get("PYTHONPATH"), str(Path(__file__).parents[2])]
+    paths = [*given.get("PYTHONPATH", "").split(os.pathsep), str(Path(__file__).parents[2])]  # "" is where one stands
     return {**given, SAFE: "1", "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -29,6 +29,11 @@ class RecipeError(InputError):
         return f"{self.where} = {self.given}: {self.needed}; {self.todo}"
 
 
+def is_panic(error: BaseException) -> bool:
+    """Whether a library written in Rust gave up; its class cannot be imported, and is no Exception."""
+    return type(error).__name__ == "PanicException"
+
+
 def suggest(word: str, known: Iterable[str]) -> str:
     """What to do about a misspelt word: the nearest known ones, or all of them."""
     names = sorted(known)

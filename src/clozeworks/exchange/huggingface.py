@@ -24,7 +24,7 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import files, read_back, tensors
-from clozeworks.exchange.config_table import CONFIG, OWN_FORMAT
+from clozeworks.exchange.config_table import CONFIG, NO_SUCH_PART, OWN_FORMAT
 from clozeworks.exchange.heads import Head
 from clozeworks.exchange.names import (
     Family,
@@ -261,7 +261,7 @@ def write(
     bare = not recipe.objective.losses and task is None
     directory.mkdir(parents=True, exist_ok=True)
     (directory / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    tensors.write(directory / tensors.FILE, _name_as_theirs(weights, family, bare))
+    tensors.write(directory / tensors.FILE, _name_as_theirs(weights, family, recipe.name, bare))
     imported = read(directory)
     read_back.compare_recipes(given, recipe, imported.recipe, family.unsaid)
     again = files.build(imported.recipe, imported.tensors, recipe.name)
@@ -292,12 +292,13 @@ def _count_positions_as(family: Family, pad: int | None, recipe: Recipe, weights
         positions.offset = first
 
 
-def _name_as_theirs(weights: dict[str, Tensor], family: Family, bare: bool) -> dict[str, Tensor]:
+def _name_as_theirs(weights: dict[str, Tensor], family: Family, recipe: str, bare: bool) -> dict[str, Tensor]:
     """The tensors by their names, which in a bare encoder have no prefix."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in weights.items():
         theirs = family.to_theirs(name)
-        assert theirs is not None, name
+        if theirs is None:
+            raise RecipeError(f"{recipe}.{name}", tuple(tensor.shape), NO_SUCH_PART, OWN_FORMAT)
         renamed[theirs.removeprefix(family.prefix) if bare else theirs] = tensor
     return renamed
 

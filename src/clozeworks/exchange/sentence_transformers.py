@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from clozeworks.core import atomic_io
+from clozeworks.core import atomic_io, spec
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -33,15 +33,20 @@ def read(directory: Path, tokenizer: Tokenizer | None) -> Pooling:
         raise InputError(directory / MODULES, f"modules {', '.join(kinds)}", needed, "choose another model")
     config = _read_json(directory / modules[1]["path"] / "config.json") if len(modules) > 1 else {}
     shape, prompts = _read_json(model_in(directory) / LENGTH), _read_json(directory / PROMPTS)
+    texts, name = prompts.get("prompts") or {}, prompts.get("default_prompt_name")
+    prompt = texts.get(name, "") if isinstance(texts, dict) and isinstance(name, str | None) else None
+    if not isinstance(prompt, str):
+        raise InputError(directory / PROMPTS, "prompts that are no texts", "a text by its name", "copy it again")
     if shape.get("do_lower_case") and tokenizer is not None and not tokenizer.lowercase:
         needed = "the tokenizer keeps capitals"
         raise InputError(directory / LENGTH, "do_lower_case", needed, "give it texts without any, and set it to false")
-    prompt = (prompts.get("prompts") or {}).get(prompts.get("default_prompt_name"), "")
     if prompt and config.get("include_prompt") is False:
         needed = "tokens of the prompt count like others here"
         raise InputError(directory / modules[1]["path"], "include_prompt false", needed, "choose another model")
     pool = _read_mode(config, directory / modules[1]["path"]) if config else "mean"
-    return Pooling(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
+    pooling = Pooling(pool, len(modules) > 2, shape.get("max_seq_length"), prompt)
+    spec.check(pooling, f"{directory / LENGTH}: pooling")
+    return pooling
 
 
 def model_in(directory: Path) -> Path:
@@ -78,26 +83,28 @@ def write(directory: Path, recipe: Recipe) -> None:
 
 
 def _read_modules(directory: Path) -> list[dict[str, Any]]:
-    """The modules that a text goes through, each with a path."""
-    modules = _read_json(directory / MODULES)
-    sound = isinstance(modules, list) and all(isinstance(each, dict) and "path" in each for each in modules)
-    if not sound or not modules:
-        raise InputError(directory / MODULES, "no list of modules", "each has a path", "copy the directory again")
+    """The modules that a text goes through, each with a path below the directory."""
+    modules = _read_json(directory / MODULES, list)
+    for module in modules or [None]:
+        path = module.get("path") if isinstance(module, dict) else None
+        if not isinstance(path, str) or "\0" in path or Path(path).is_absolute() or ".." in Path(path).parts:
+            needed = "each has a path below the directory"
+            raise InputError(directory / MODULES, "no list of modules", needed, "copy the directory again")
     return modules
 
 
 def _read_mode(config: dict[str, Any], where: Path) -> PoolingMode:
     given = config.get("pooling_mode") or [mode for flag, mode in FLAGS.items() if config.get(flag)] or "mean"
-    modes = [given] if isinstance(given, str) else list(given)
-    if len(modes) != 1 or modes[0] not in POOLS:
+    modes = [given] if isinstance(given, str) else list(given) if isinstance(given, list) else [repr(given)]
+    if len(modes) != 1 or modes[0] not in [*POOLS]:
         needed = f"one of {', '.join(POOLS)} is supported"
-        raise InputError(where, f"pooling by {' and '.join(modes)}", needed, "choose another model")
+        raise InputError(where, f"pooling by {' and '.join(map(str, modes))}", needed, "choose another model")
     return POOLS[modes[0]]
 
 
-def _read_json(file: Path) -> Any:
-    """What a file says; nothing where there is none."""
+def _read_json(file: Path, shape: type = dict) -> Any:
+    """What a file says, of the shape that is needed; nothing where there is none."""
     try:
-        return read_json(file) if file.is_file() else {}
+        return read_json(file, shape) if file.is_file() else shape()
     except ValueError as error:
         raise InputError(file, f"unreadable ({error})", "JSON is needed", "copy it again") from None

@@ -43,6 +43,9 @@ class Block(Spec):
         if self.cross is not None and "carry" not in self.cross.takes:
             name = type(self.cross).__name__
             raise RecipeError(f"{where}.cross", name, "it takes no rows but its own", "use Attention")
+        if self.cross is not None and self.cross.across:
+            needed = "it writes and reads the source by itself, in the place of a mixer"
+            raise RecipeError(f"{where}.cross", type(self.cross).__name__, needed, "use it as mixer, with cross=None")
 
     def fit(self, where: str, width: int) -> None:
         """Raise `RecipeError` if it cannot be built so wide."""

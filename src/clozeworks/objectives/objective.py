@@ -54,6 +54,9 @@ class Segments(Spec):
         if memory > 0 and not self.continues:
             needed = f"rows of {type(self).__name__} do not continue where others ended"
             raise RecipeError(f"{where}.encoder.stack.memory", memory, needed, "take segments=Stream, or use 0")
+        if memory > 0 and model.stack.stateful and hasattr(self, "reuse"):
+            needed = "rows continue behind their first tokens, and a state is of the last one alone"
+            raise RecipeError(f"{where}.objective.segments", type(self).__name__, needed, "use Stream, or memory 0")
         if reads_one_way(model, corruption) and not getattr(self, "both", False):
             needed = "nothing would be read from its end"
             raise RecipeError(f"{where}.objective.segments", type(self).__name__, needed, "use Stream(both=true)")

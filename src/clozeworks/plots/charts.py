@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clozeworks.core import atomic_io
+from clozeworks.core.characters import OBEYED
 from clozeworks.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -241,10 +242,11 @@ def drawable(text: str) -> bool:
 
 
 def without_boxes(text: str, instead: str) -> str:
-    """The text without symbols that would be boxes; `instead`, if one of its letters would be."""
+    """The text without symbols that would be boxes, or that whoever shows it would obey; `instead`, if one of its
+    letters would be."""
     if not all(map(drawable, filter(str.isalnum, text))):
         return instead
-    return "".join(filter(drawable, text))
+    return "".join(character for character in text if drawable(character) and ord(character) not in OBEYED)
 
 
 def families() -> list[str]:

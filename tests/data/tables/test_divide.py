@@ -154,3 +154,9 @@ def test_folds_follow_the_seed_and_keep_repeated_rows_together():
     assert [len({at % 3 for at in part}) for part in fold_table(passages, 3)] == [1, 1, 1]
     with pytest.raises(InputError, match=r"4 folds of 3 different passage\(s\)"):
         fold_table(passages, 4)
+
+
+def test_labels_that_no_two_rows_have_are_no_classes():
+    rows = [{"text": f"text {n}", "label": f"id-{n}"} for n in range(1200)]
+    with pytest.raises(InputError, match="1,200 labels for 1,200 rows; a label needs several rows"):
+        split_table(Table("t", rows))

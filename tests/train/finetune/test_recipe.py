@@ -165,3 +165,10 @@ def test_what_reads_each_way_alone_is_summed_up_over_all_its_words():
     elmo = cw.recipe("elmo_mini")
     assert choose_summary(elmo, InputTemplate(), pooled=False).place == "concat"
     assert choose_summary(cw.recipe("bert_tiny"), InputTemplate(), pooled=True).place == "first"
+
+
+def test_how_fresh_weights_began_is_left_behind():
+    elmo = cw.recipe("elmo_mini")
+    assert elmo.start
+    task = Classify(labels=("a", "b"), summary=choose_summary(elmo, InputTemplate(), pooled=False))
+    assert make_finetune_recipe(elmo, task, 10).start == ()

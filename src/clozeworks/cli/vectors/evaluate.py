@@ -6,9 +6,9 @@ import math
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import argument, choice, option
+from clozeworks.cli.arguments import Idle, argument, choice, option
 from clozeworks.cli.paths import existing
 from clozeworks.cli.vectors.table import TableOptions, open_vectors
 from clozeworks.core.errors import InputError
@@ -29,6 +29,9 @@ class Options(TableOptions):
     clozeworks vectors evaluate words.txt --similarity ws353.txt --analogies questions.txt
     """
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(("method",), lambda options: not options.analogies, "it solves analogies", "add --analogies FILE"),
+    )
     files: list[str] = argument("FILE", "files of vectors", nargs="*")
     similarity: list[str] = option("files of word pairs with a judgement each", nargs="+", metavar="FILE")
     analogies: list[str] = option("files of analogy questions, four words a line", nargs="+", metavar="FILE")

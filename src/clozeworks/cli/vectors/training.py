@@ -6,9 +6,9 @@ import math
 import shlex
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from clozeworks.cli.arguments import integer, number, option, random_seed
+from clozeworks.cli.arguments import Idle, integer, number, option, random_seed
 from clozeworks.cli.text import choose_source
 from clozeworks.cli.vectors.table import example_word, note_left_out
 from clozeworks.cli.vectors.text import STAGES, WordOptions, how_to_read
@@ -32,6 +32,14 @@ SETTINGS = ("dim", "min_count", "max_words", "seed", "workers", "deterministic",
 class TrainingOptions(WordOptions):
     """What every method has; the default of --learning-rate is the method's own."""
 
+    idle: ClassVar[tuple[Idle, ...]] = (
+        Idle(
+            ("threshold",),
+            lambda options: options.phrase_passes is None,
+            "it is about phrases, and none are joined",
+            "add --phrase-passes 1",
+        ),
+    )
     learning_rate: float | None
     out: str | None = option("file to write: .safetensors, .txt, .vec or .bin", metavar="FILE")
     dim: int = integer("dimensions of a vector", 100)

@@ -37,6 +37,9 @@ def split_table(table: Table, share: float = 0.1, seed: int = 0) -> tuple[Table,
                 aside.update(group)
                 kept += len(group)
     if not aside:
+        if len(left) > 2 and len(left) == left.total():  # ids, or numbers, are no classes
+            given, needed = f"{len(left):,} labels for {len(table):,} rows", "a label needs several rows to be learned"
+            raise InputError(table.name, given, needed, "is it a score or an id? name another by --columns label=NAME")
         given = _count_groups(table, strata)
         raise InputError(table.name, given, "more are needed to set some aside", "give a file to evaluate on")
     return table.some([at for at in range(len(table)) if at not in aside]), table.some(sorted(aside))

@@ -33,12 +33,11 @@ def read_file(
 ) -> Source:
     """The records of a file; `kind` is an ending that says its format where its own does not. Columns that are `named`
     by numbers alone may be those of a table without a header."""
-    numbers = named if all(each.isdigit() for each in named) else ()
     plain = kind == TEXT
     if os.fspath(path) == INPUT:
         convert = "convert it by iconv -f ITS_ENCODING -t UTF-8"
         lines = Lines(open_input("rows.jsonl"), "standard input", advice=lambda: convert)
-        return _read_lines(lines, kind or ".jsonl", columns, plain, numbers)
+        return _read_lines(lines, kind or ".jsonl", columns, plain, named)
     file, name = Path(path), os.fspath(path)
     _check_exists(file, name)
     if kind is None and kind_of(file) in ARROW:
@@ -50,17 +49,18 @@ def read_file(
         refuse_other(file, name, packing)
         stream, _ = opened.enter_context(open_bytes(file, packing))
         lines = Lines(stream, name, advice=lambda: _advice(file, name, packing))
-        source = _read_lines(lines, kind or kind_of(file), columns, plain, numbers)
+        source = _read_lines(lines, kind or kind_of(file), columns, plain, named)
         source.records = _close_after(source.records, opened.pop_all(), name)
         return source
 
 
-def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, numbers: Collection[str]) -> Source:
+def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, named: Collection[str]) -> Source:
     """`plain`: somebody said that each line is one; otherwise a file of tokens may have any ending."""
     name = lines.name
     if kind in ROWS:
         return Source(name, read_json_lines(lines.texts(ROW_BYTES, "is it JSON lines?"), lines))
     if kind in TABLES:
+        numbers = named if all(each.isdigit() for each in named) else ()
         return Source(name, read_delimited(lines, kind, select_named, numbers))
     if kind == ".json":
         texts = list(_limit_size(lines.texts(ROW_BYTES, "is it JSON?"), name))
@@ -71,6 +71,9 @@ def _read_lines(lines: Lines, kind: str, columns: Collection[str], plain: bool, 
     if kind in CONLL or ("tokens" in columns and not plain):
         return Source(name, read_conll(lines.texts(), name))
     if kind == TEXT and len(columns) == 1:
+        if named:
+            needed = "each line is a text and has no columns"
+            raise InputError("--columns", ", ".join(named), needed, f"leave it out; {name} is read as lines")
         texts = lines.texts(ROW_BYTES, "is it text?")
         return Source(name, ((number, text.rstrip("\r\n")) for number, text in texts if text.strip()))
     given = f"unknown ending {kind!r}" if kind != TEXT else "plain text"

@@ -63,12 +63,26 @@ class TextFiles:
             self._spool, kind, packing = keep_input(spool)
             files[Path(INPUT)] = TextFile(self._spool, INPUT, kind, packing, True)
         self._files = list(files.values())
+        self._refuse_idle()
         self._passed = passed
         passed.others -= {file.path for file in self._files}
         self._encodings: dict[Path, str] = {}
         self._status = {file.path: _status(file) for file in self._files}
         self.name = str(paths[0]) if paths[0] != INPUT else "standard input"
         self.total = sum(size for size, _ in self._status.values())
+
+    def _refuse_idle(self) -> None:
+        """Refuse what none of the files has a use for: whoever asked for it would wait for its effect."""
+        kinds, reading, usual = {file.kind for file in self._files}, self._reading, Reading()
+        if reading.field != usual.field and kinds <= {*TEXT}:
+            needed = "lines of text have no fields"
+            raise InputError("--field", reading.field, needed, "leave it out, or give .jsonl, .csv, .tsv or .parquet")
+        if reading.unwrap and kinds <= {*ROWS, *TABLES, *ARROW}:
+            needed = "it joins lines of .txt, and a row is one text whatever its lines"
+            raise InputError("--unwrap", ", ".join(sorted(kinds)), needed, "leave it out")
+        if reading.encoding not in (usual.encoding, AUTO) and kinds <= {*ARROW}:
+            needed = f"{', '.join(sorted(kinds))} has letters, not bytes that could mean others"
+            raise InputError("--encoding", reading.encoding, needed, "leave it out")
 
     def documents(self, counts: Counts) -> Iterator[Document]:
         counts.dangling_links, counts.other_files = len(self._passed.dangling), len(self._passed.others)

@@ -1,14 +1,15 @@
 """Tokenizers on disk: `tokenizer.json`, `vocab.txt`, `vocab.json` with `merges.txt`, a SentencePiece `.model`."""
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import tokenizers
 from tokenizers import normalizers
 
-from clozeworks.core.errors import InputError, suggest
+from clozeworks.core.errors import InputError, is_panic, suggest
 from clozeworks.core.json_reader import read_json
 from clozeworks.data.tokens import pieces as tokenizer_parts
 from clozeworks.data.tokens import sentencepiece
@@ -17,6 +18,7 @@ from clozeworks.data.tokens.training import KINDS
 
 FILE = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+SAMPLE = "A text, of 3 words: naïve e\u0301 中文 \U0001f600.\n"
 HOLES = 100  # ids for each token at most; real vocabularies have hardly more than one
 FILES = (FILE, "vocab.txt", "vocab.json", *sentencepiece.FILES)  # where several exist, the first
 
@@ -27,21 +29,44 @@ def read(path: Path) -> tuple[tokenizers.Tokenizer, dict[str, str]]:
     config = _config_beside(file)
     names = {role: name for role in ROLES if (name := _content(config.get(f"{role}_token")))}
     if file.suffix == ".txt":
-        return _from_vocab_txt(file, config, names), names
-    if file.suffix == ".model":
-        return _from_sentencepiece(file, config, names), names
-    if file.name == "vocab.json":
-        return _from_merges(file, config, names), names
+        tokenizer = _from_vocab_txt(file, config, names)
+    elif file.suffix == ".model":
+        tokenizer = _from_sentencepiece(file, config, names)
+    elif file.name == "vocab.json":
+        tokenizer = _from_merges(file, config, names)
+    else:
+        with _explain(file):
+            read_json(file, dict)  # the library's own parser has no bound on depth
+            tokenizer = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
+        check_ids(tokenizer, file)
+    with _explain(file):
+        _try_out(tokenizer)
+    return tokenizer, names
+
+
+@contextlib.contextmanager
+def _explain(file: Path) -> Iterator[None]:
+    """What the library says of a file as a sentence: it raises plain Exception, and its panics are not even that."""
     try:
-        read_json(file, dict)  # the library's own parser has no bound on depth
-        tokenizer = tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8"))
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # tokenizers raises plain Exception, and its panics are not even that
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         given = f"not a tokenizer file ({error})"
         raise InputError(file, given, "a tokenizer.json of the tokenizers library is needed", "check it") from None
-    check_ids(tokenizer, file)
-    return tokenizer, names
+
+
+def _try_out(tokenizer: tokenizers.Tokenizer) -> None:
+    """Use each part once: some panic with any text. What they refuse in words is said where it is met."""
+    tokenizer.no_truncation()  # a file may carry lengths that nobody has
+    tokenizer.no_padding()
+    normalizer, pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+    with contextlib.suppress(Exception):
+        tokenizer.decode(tokenizer.encode(SAMPLE).ids)
+    with contextlib.suppress(Exception):
+        _ = normalizer is not None and normalizer.normalize_str(SAMPLE)
+    with contextlib.suppress(Exception):
+        _ = pre_tokenizer is not None and pre_tokenizer.pre_tokenize_str(SAMPLE)
 
 
 def check_ids(tokenizer: tokenizers.Tokenizer, file: Path) -> None:

@@ -7,6 +7,8 @@ Matrices are turned, since TensorFlow multiplies from the left. Its gates are in
 f, g, o; it adds 1 to the forget gate at run time, which here is in the bias. W_0 has the rows of x before those of h.
 """
 
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,8 @@ from clozeworks.recipe import Recipe
 OPTIONS = "options.json"
 SPECIALS = {"pad": "[PAD]", "unk": "<UNK>", "cls": "<S>", "sep": "</S>", "mask": "[MASK]"}
 GATES = (0, 2, 1, 3)  # theirs in our order
+MOST = 1 << 16  # of any size that options name; the largest published one is 4,096
+PACKED = 8  # times the bytes of a file that an array in it may have
 
 
 @dataclass(slots=True)
@@ -56,13 +60,15 @@ def read(directory: Path) -> Published:
     file, options = _find_options(directory)[0]
     weights = _read_arrays(directory)
     tokenizer = _read_tokenizer(directory)
+    recipe, todo = _read_recipe(file, options, tokenizer.size), "take options and weights that belong together"
+    spec.check(recipe, str(file))
     try:
-        recipe = _read_recipe(options, tokenizer.size)
-        spec.check(recipe, str(file))
         return Published(recipe, _convert(recipe, weights, tokenizer), tokenizer)
     except KeyError as error:
-        todo = "take options and weights that belong together"
         raise InputError(directory, f"nothing called {error}", "the options speak of it", todo) from None
+    except (IndexError, TypeError, ValueError) as error:  # of numpy, about arrays that anybody may have written
+        given = f"arrays of another shape ({error})"
+        raise InputError(directory, given, "those that the options speak of are needed", todo) from None
 
 
 def _find_options(directory: Path) -> list[tuple[Path, dict[str, Any]]]:
@@ -89,6 +95,8 @@ def _read_arrays(directory: Path) -> dict[str, np.ndarray]:
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
+            if item.nbytes > PACKED * os.path.getsize(item.file.filename):
+                raise OSError(f"{name} would have {item.nbytes:,} bytes")
             arrays[name] = item[...]
 
     for path in sorted(directory.glob("*.hdf5")):
@@ -97,33 +105,57 @@ def _read_arrays(directory: Path) -> dict[str, np.ndarray]:
                 if "char_embed" in file and "RNN_0" in file:
                     file.visititems(visit)
                     return arrays
-        except OSError as error:
+        except (
+            OSError,
+            RuntimeError,
+            KeyError,
+            ValueError,
+            TypeError,
+        ) as error:  # of the library, about a damaged file
             raise InputError(path, f"unreadable ({error})", "a whole HDF5 file is needed", "copy it again") from None
     raise InputError(directory, "no weights", "an .hdf5 file with char_embed and RNN_0 is needed", "put it there")
 
 
-def _read_recipe(options: dict[str, Any], vocab: int) -> Recipe:
+def _read_recipe(file: Path, options: dict[str, Any], vocab: int) -> Recipe:
     """The recipe that the options describe: characters, convolutions, highways, and LSTMs that read both ways."""
-    lstm, cnn = options["lstm"], options["char_cnn"]
-    cell = LSTM(lstm["dim"], clip=_clip(lstm.get("cell_clip")), clip_out=_clip(lstm.get("proj_clip")))
+
+    def value(path: str, holds: Callable[[Any], bool], needed: str) -> Any:
+        given: Any = options
+        for name in path.split("."):
+            given = given.get(name) if isinstance(given, dict) else None
+        if not holds(given):
+            raise InputError(file, f"{path} {given!r:.60}", f"{needed} is needed", "copy it again")
+        return given
+
+    def size(path: str, least: int = 1) -> int:
+        return value(path, lambda x: type(x) is int and least <= x <= MOST, f"a whole number from {least} to {MOST:,}")
+
+    def clip(path: str) -> float | None:
+        holds = lambda x: x is None or (type(x) in (int, float) and 0 <= x <= MOST)  # noqa: E731
+        return float(value(path, holds, f"a number up to {MOST:,}") or 0) or None
+
+    cell = LSTM(size("lstm.dim"), clip=clip("lstm.cell_clip"), clip_out=clip("lstm.proj_clip"))
+    skips = value("lstm.use_skip_connections", lambda x: x is None or type(x) is bool, "true or false")
     first = Block(cell, None, norm=None, dropout=0.1, residual=False)
-    later = Block(cell, None, norm=None, dropout=0.0, residual=bool(lstm.get("use_skip_connections")))
+    later = Block(cell, None, norm=None, dropout=0.0, residual=bool(skips))
+    filters = value("char_cnn.filters", _are_filters, "a list of widths and numbers of filters")
     words = Characters(
-        filters=tuple((int(wide), int(many)) for wide, many in cnn["filters"]),
-        width=cnn["embedding"]["dim"],
-        highways=cnn.get("n_highway", 0),
-        activation=cnn["activation"],
-        length=cnn["max_characters_per_token"],
+        filters=tuple((wide, many) for wide, many in filters),
+        width=size("char_cnn.embedding.dim"),
+        highways=size("char_cnn.n_highway", 0) if "n_highway" in options["char_cnn"] else 0,
+        activation=value("char_cnn.activation", lambda x: isinstance(x, str), "a name"),  # pyright: ignore[reportArgumentType]
+        length=size("char_cnn.max_characters_per_token"),
     )
     embed = Embed(positions=None, segments=0, norm=None, dropout=0.1, words=words)
-    depth = lstm["n_layers"]
+    depth = size("lstm.n_layers")
     stack = Bidirectional(depth, (first, *[later] * (depth - 1)), memory=1, dropout=0.1)
-    encoder = Encoder(width=lstm["projection_dim"], vocab=vocab, embed=embed, stack=stack)
+    encoder = Encoder(width=size("lstm.projection_dim"), vocab=vocab, embed=embed, stack=stack)
     return Recipe("elmo", encoder, Objective(FullSentences(length=512), None, ()), Train())
 
 
-def _clip(value: float | None) -> float | None:
-    return float(value) if value else None
+def _are_filters(given: Any) -> bool:
+    pairs = given if isinstance(given, list) else [None]
+    return all(isinstance(pair, list) and [type(x) for x in pair] == [int, int] for pair in pairs)
 
 
 def _convert(recipe: Recipe, weights: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Tensor]:

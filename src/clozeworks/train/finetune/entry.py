@@ -40,6 +40,9 @@ def plan(
         if options.folds:
             needed = "folds measure on the rows that are learned from, in turn"
             raise InputError("--folds", "together with --dev", needed, "leave one of them out")
+        if options.dev_share is not None:
+            needed = "with --dev no row of --train is put aside"
+            raise InputError("--dev-share", "together with --dev", needed, "leave one of them out")
         other = read_table(dev, match_columns(kind), truth, columns, maybe=kind.maybe)
         held, notes = other.table, notes + other.notes + repeats(rows, other.table)
     elif not options.folds and (share := options.choose_share(len(rows))):

@@ -19,8 +19,11 @@ def add_decoder(recipe: Recipe, generation: Generation, decoder: Recipe | None =
     recipe.encoder.stack.memory = 0  # a source is read whole
     if generation.architecture != "decoder":
         if decoder is not None:
-            given, needed = f"form={generation.architecture} and a decoder", "one stack reads and writes there"
-            raise InputError(recipe.name, given, needed, "use form=decoder")
+            given, needed = (
+                f"--architecture {generation.architecture} and a decoder",
+                "one stack reads and writes there",
+            )
+            raise InputError(recipe.name, given, needed, "use --architecture decoder")
         return
     if recipe.decoder is None or decoder is not None:
         recipe.decoder = make_decoder(recipe, decoder or recipe, generation.share)

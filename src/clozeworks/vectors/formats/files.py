@@ -39,9 +39,9 @@ def check_writable(path: StrPath, header: bool = True) -> str:
     if ending not in (TENSORS, BINARY, *TEXT):
         needed = f"{TENSORS}, {BINARY} or {TEXT[0]} is needed"
         raise InputError(path, f"the ending {ending or '(none)'}", needed, f"for example: {Path(path).stem}{TENSORS}")
-    if not header and ending == BINARY:
+    if not header and ending not in TEXT:
         needed, todo = "only text can do without its first line", f"write {TEXT[0]}"
-        raise InputError(path, "rows of bytes without a header", needed, todo)
+        raise InputError(path, f"{ending} without a header", needed, todo)
     return ending
 
 
