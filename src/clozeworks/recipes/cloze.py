@@ -11,15 +11,17 @@ from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import Rotary
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.losses.sentence_vectors import SentenceVectors
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
-from clozeworks.objectives.segments import FullSentences
+from clozeworks.objectives.segments import DocSentences, FullSentences
 from clozeworks.optim.settings import Phase, Train
 from clozeworks.recipe import Recipe
 from clozeworks.starts.counted import CountedTable
+from clozeworks.starts.distilled import DistilledTable
 from clozeworks.starts.neighbours import NeighbourInit
 
-__all__ = ["cloze_base", "cloze_mini", "cloze_small", "cloze_tiny"]
+__all__ = ["cloze_base", "cloze_mini", "cloze_mini_distilled", "cloze_small", "cloze_tiny"]
 
 MASKED = 0.3  # in training: twice the predictions a step; evaluation masks 15 % as everywhere
 
@@ -32,6 +34,16 @@ def cloze_tiny() -> Recipe:
 def cloze_mini() -> Recipe:
     """Four layers of width 256, for ten minutes to an hour: attention begins at neighbours, words as counted."""
     return own("cloze_mini", depth=4, width=256, length=64, learning_rate=1e-3, init=0.04)
+
+
+def cloze_mini_distilled() -> Recipe:
+    """`cloze_mini`, taught by an encoder of any tokenizer: its sentence vectors beside the masked tokens."""
+    r = cloze_mini()
+    r.name = "cloze_mini_distilled"
+    r.objective.segments = DocSentences(length=64)  # texts as they are: the teacher has a vector for each
+    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
+    r.start = (NeighbourInit(), DistilledTable())
+    return r
 
 
 def cloze_small() -> Recipe:

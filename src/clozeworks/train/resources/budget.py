@@ -8,11 +8,13 @@ from pathlib import Path
 
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import files
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, begin, build
 from clozeworks.recipes import recipe as named
 from clozeworks.train.listing import RECIPE
 from clozeworks.train.pretrain import StrPath, fit_to_data, open_data
 from clozeworks.train.resources.dry_run import forecast
+from clozeworks.train.teacher import check_teacher, describe_vectors, fit_to_teacher
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # CPU seconds up to which each size is best at equal cost (docs/learning.md), and tokens that it should have at least to
@@ -47,7 +49,8 @@ def choose_size(cpu_seconds: float, tokens: int) -> str:
 
 
 def fit_to_budget(
-    recipe: Recipe | None, data: Sequence[tuple[StrPath, float]], budget: str, run: StrPath | None, device: str
+    recipe: Recipe | None, data: Sequence[tuple[StrPath, float]], budget: str, run: StrPath | None, device: str,
+    teacher: Bundle | None = None,
 ) -> tuple[Recipe, list[str]]:
     """The recipe, or of our own the one that suits, with as many steps as the budget has time for; and what to report.
 
@@ -59,11 +62,13 @@ def fit_to_budget(
     corpora, tokenizer = open_data(data, "size")
     tokens = sum(len(corpus) for corpus, _ in corpora)
     recipe = recipe or named(choose_size(seconds, tokens))
-    fitted = fit_to_data(recipe, tokenizer)
+    fitted = fit_to_teacher(fit_to_data(recipe, tokenizer), teacher)
+    check_teacher(fitted, tokenizer, teacher)
     clock = time.process_time()
-    begin(fitted, build(fitted), corpora)  # what is counted is kept beside the data
+    # What is counted is kept beside the data.
+    begin(fitted, build(fitted), corpora, tokenizer, describe_vectors(fitted, teacher))
     counted = time.process_time() - clock
-    cost = forecast(recipe, data, device=device)
+    cost = forecast(recipe, data, device=device, teacher=teacher)
     each = cost.cpu_seconds / cost.steps
     steps = int((seconds - counted) * SPENT / each) // TRIED * TRIED
     if steps < TRIED:

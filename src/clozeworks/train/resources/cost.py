@@ -14,7 +14,7 @@ from clozeworks.core.context import Context, Memory
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, assemble, count_parameters
 from clozeworks.train.resources.footprint import measure_peak
-from clozeworks.train.teacher import Teacher
+from clozeworks.train.teacher import Teacher, outline
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
 SPAN = 4  # tokens of a hidden span
@@ -112,6 +112,12 @@ def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
     for stack in model.stacks:
         stack.recompute = train.recompute
     batch = _batch(recipe, rows, length)
+    if teacher is None or taught is None:
+        teach = None
+    else:
+        wide = outline(teacher.recipe).width
+        texts = (lambda read: torch.zeros(len(read.firsts), wide, device="meta")) if recipe.reads_texts else None
+        teach = Teacher(taught, model.specs, recipe.top.depth, texts)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         model(_dense(batch))
     arithmetic = {_name(name): sum(ops.values()) / (rows * length) for name, ops in counter.get_flop_counts().items()}
@@ -126,7 +132,7 @@ def measure_cost(recipe: Recipe, teacher: Bundle | None = None) -> Cost:
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=measure_peak(model, [batch] * pieces, taught and Teacher(taught, model.specs, recipe.top.depth)),
+        passes=measure_peak(model, [batch] * pieces, teach),
         teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
 
