@@ -160,13 +160,13 @@ def set_budget(recipe: Any, *, seed: int, steps: int, batch_tokens: int, learnin
         train.learning_rate = learning_rate
 
 
-def pretrain(recipe: Any, data: Path, out: Path) -> Any:
+def pretrain(recipe: Any, data: Path, out: Path, **options: Any) -> Any:
     """The model of a silent run. One that is asked to stop ends the study, for half a run has other results."""
     from rich.console import Console
 
     import clozeworks
 
-    done = clozeworks.pretrain(recipe, data, out, progress=False, console=Console(quiet=True))
+    done = clozeworks.pretrain(recipe, data, out, progress=False, console=Console(quiet=True), **options)
     if not done.finished:
         raise SystemExit(128 + done.signal)
     return clozeworks.load(out)

@@ -148,8 +148,9 @@ def _teacher(recipe: Recipe, tokenizer: Tokenizer) -> Teacher | None:
         return None
     other = shrink(named_recipe("bert_mini"))
     other.encoder.vocab, other.encoder.stack.depth, other.train.seed = recipe.encoder.vocab, 4, 1
-    check_teacher(recipe, tokenizer, Bundle(build(other), tokenizer, other))
-    return make_teacher(Bundle(build(other), tokenizer, other), recipe, tokenizer, "cpu")
+    teacher = Bundle(build(other), tokenizer, other)
+    check_teacher(recipe, tokenizer, teacher)
+    return make_teacher(teacher, recipe, tokenizer, "cpu")
 
 
 def _trains(recipe: Recipe, model: Model, steps: Iterator[list[Batch]], teacher: Teacher | None) -> None:

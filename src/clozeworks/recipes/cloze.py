@@ -38,12 +38,7 @@ def cloze_mini() -> Recipe:
 
 def cloze_mini_distilled() -> Recipe:
     """`cloze_mini`, taught by an encoder of any tokenizer: its sentence vectors beside the masked tokens."""
-    r = cloze_mini()
-    r.name = "cloze_mini_distilled"
-    r.objective.segments = DocSentences(length=64)  # texts as they are: the teacher has a vector for each
-    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
-    r.start = (NeighbourInit(), DistilledTable())
-    return r
+    return distil(cloze_mini())
 
 
 def cloze_small() -> Recipe:
@@ -54,6 +49,15 @@ def cloze_small() -> Recipe:
 def cloze_base() -> Recipe:
     """Eight layers of width 512, for a day: attention begins at neighbours, words as counted."""
     return own("cloze_base", depth=8, width=512, length=128, learning_rate=5e-4, init=0.03)
+
+
+def distil(r: Recipe) -> Recipe:
+    """The same, taught by an encoder of any tokenizer: words begin as that one knows them, texts have its vectors."""
+    r.name = f"{r.name}_distilled"
+    r.objective.segments = DocSentences(length=r.objective.segments.length)  # each text is one that has a vector
+    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
+    r.start = (NeighbourInit(), DistilledTable())
+    return r
 
 
 def own(name: str, depth: int, width: int, length: int, learning_rate: float, init: float) -> Recipe:

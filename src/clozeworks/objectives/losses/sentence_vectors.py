@@ -42,7 +42,7 @@ class SentenceVectors(Loss):
         return self if self.width is not None else replace(self, width=teacher.width)
 
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
-        if self.width != teacher.width:
+        if (self.width or student.width) != teacher.width:
             needed = f"{teacher.name} has sentence vectors of width {teacher.width}"
             raise RecipeError(f"{where}.width", self.width, needed, f"use {teacher.width}, or None")
 
