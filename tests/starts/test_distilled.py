@@ -49,7 +49,9 @@ def test_the_nearest_words_are_those_that_the_teacher_has_near(data: Path, share
     ids = {word: int(tokenizer.inner.token_to_id(word)) for word in KIND}
     right = 0
     for word, token in ids.items():
-        near = sorted((other for other in ids if other != word), key=lambda other: -float(table[token] @ table[ids[other]]))
+        near = sorted(
+            (other for other in ids if other != word), key=lambda other: -float(table[token] @ table[ids[other]])
+        )
         right += KIND[near[0]] == KIND[word]
     assert right >= 11
 

@@ -12,7 +12,7 @@ import torch
 import clozeworks as cw
 from clozeworks.core.batch import Batch
 from clozeworks.core.errors import InputError, RecipeError
-from clozeworks.data.batches.rows import Source, collate
+from clozeworks.data.batches.rows import Source, collate, read_ahead
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.shards.prepare import prepare
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -29,6 +29,7 @@ from clozeworks.starts.distilled import DistilledTable
 from clozeworks.train import metrics_log
 from clozeworks.train.heldout_evaluator import HeldOutEvaluator
 from clozeworks.train.pretrain import fit_to_data, pretrain
+from clozeworks.train.resources.budget import fit_to_budget
 from clozeworks.train.resources.cost import measure_cost
 from clozeworks.train.teacher import check_teacher, fit_to_teacher, make_teacher
 from clozeworks.train.text_teacher import TextReader
@@ -77,13 +78,7 @@ def batch_of(texts: list[str], tokenizer: Tokenizer, out: Path, rate: float = 0.
     prepare(iter(texts), out, tokenizer=tokenizer, heldout=0)
     source = Source(Corpus.open(out), DocSentences(32), MaskTokens(rate=rate), tokenizer.vocabulary(), 0)
     epoch = source.epoch(0)
-    return collate([row for pool in range(epoch.pools()) for row in rows_of(epoch, pool)])
-
-
-def rows_of(epoch, pool):  # noqa: ANN001, ANN201
-    from clozeworks.data.batches.rows import read_ahead
-
-    return list(read_ahead(epoch, epoch.rows(pool, epoch.order())))
+    return collate(list(read_ahead(epoch, epoch.rows(0, epoch.order()))))
 
 
 @pytest.mark.parametrize("theirs", ["wordpiece", "bytes", "unigram", "chars"])
@@ -149,7 +144,7 @@ def test_resumed_is_uninterrupted(whole: Path, data: Path, teacher: TextEncoder,
 
 def test_another_teacher_is_refused(whole: Path, data: Path, foreign_data: Path):
     other = encoder_of(Tokenizer.load(foreign_data), width=32)
-    with pytest.raises(InputError, match="another recipe|another teacher"):
+    with pytest.raises(InputError, match=r"another recipe|another teacher"):
         pretrain(student(), [(data, 1.0)], whole, teacher=other, progress=False)
     with pytest.raises(InputError, match="--teacher: none; student learns from a teacher; give --teacher DIR"):
         pretrain(student(), [(data, 1.0)], whole, progress=False)
@@ -190,6 +185,16 @@ def test_held_out_text_is_read_once(data: Path, teacher: TextEncoder, monkeypatc
     monkeypatch.setattr(TextReader, "__call__", lambda *_: pytest.fail("read again"))
     assert evaluator.measure(model, teach) == first
     assert first["sentence_vectors"] > 0
+
+
+def test_a_budget_has_room_for_the_teacher(data: Path, teacher: TextEncoder):
+    own, notes = fit_to_budget(student(), [(data, 1.0)], "20s", None, "cpu", teacher)
+    assert own.train.steps >= 50
+    assert "CPU ms: what 20s of CPU time have room for" in notes[0]
+    sized, _ = fit_to_budget(None, [(data, 1.0)], "20m", None, "cpu", teacher)
+    assert sized.name == "cloze_mini_distilled"
+    with pytest.raises(InputError, match="--teacher: none; student learns from a teacher; give --teacher DIR"):
+        fit_to_budget(student(), [(data, 1.0)], "20s", None, "cpu")
 
 
 def test_memory_counts_the_teacher(teacher: TextEncoder):

@@ -27,10 +27,10 @@ class DistilledTable(Initializer):
 
     X_w = [sqrt(1 - `share`) counted_w, sqrt(`share`) standardised teacher("w")],  X ~ U S V^T,  table = U S
 
-    teacher("w") is its sentence vector of the token's text alone, by its own tokenizer, also of continued pieces; counted
-    is what `CountedTable` gives, and the share of 1 leaves it out. Standardised: columns of mean 0, rows of one length.
-    Tokens that the text lacks, or that spell nothing (specials, parts of a character), keep what was drawn. The table is
-    kept beside the data, under the teacher's digest.
+    teacher("w") is its sentence vector of the token's text alone, by its own tokenizer, also of continued pieces;
+    counted is what `CountedTable` gives, and a share of 1 leaves it out. Standardised: columns of mean 0, rows of one
+    length. Tokens that the text lacks, or that spell nothing (specials, parts of a character), keep what was drawn. The
+    table is kept beside the data, under the teacher's digest.
 
     [V, E]. V short texts for the teacher, O(V (E + D')^2) for the decomposition.
     """
@@ -93,8 +93,7 @@ def spell_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 
 def _reduce(vectors: np.ndarray, width: int) -> np.ndarray:
     """U S of the first singular vectors, 0 in columns beyond; the largest entry of each is positive."""
-    values, axes = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)
-    axes = axes[:, ::-1][:, :width]
+    axes = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)[1][:, ::-1][:, :width]
     reduced = np.zeros((len(vectors), width), np.float32)
     found = vectors @ axes.astype(np.float32)
     signs = np.sign(found[np.abs(found).argmax(0), np.arange(found.shape[1])])

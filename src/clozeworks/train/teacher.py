@@ -138,7 +138,9 @@ def _same_tokens(tokenizer: Tokenizer, teacher: Bundle) -> list[str]:
     if teacher.tokenizer is None:
         return ["the teacher brings no tokenizer: that its ids are those of the data is taken on trust"]
     if teacher.tokenizer.fingerprint != tokenizer.fingerprint:
-        todo = "prepare the text again with --tokenizer set to the teacher's directory, or compare texts: SentenceVectors"
+        todo = (
+            "prepare the text again with --tokenizer set to the teacher's directory, or compare texts: SentenceVectors"
+        )
         raise InputError("--teacher", "another tokenizer than the data has", "token ids must keep their meaning", todo)
     return []
 

@@ -14,8 +14,8 @@ TOGETHER = 512  # tokens that a teacher reads together: texts of like length, so
 class TextReader:
     """The sentence vectors [N, D] that a model has for the examples of a batch, by its own tokenizer and pooling.
 
-    The text is that of the tokens as they were before any was masked. Specials, an unknown token among them, are none of
-    it; a text that is longer than the model's positions is cut, as `encode` does.
+    The text is that of the tokens as they were before any was masked. Specials, an unknown token among them, are none
+    of it; a text that is longer than the model's positions is cut, as `encode` does.
     """
 
     def __init__(self, model: Bundle, tokenizer: Tokenizer, restores: bool):

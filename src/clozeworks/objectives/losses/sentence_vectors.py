@@ -24,9 +24,9 @@ class SentenceVectors(Loss):
     loss_n = 1 - cos(W mean_i s_i, t_n)
 
     for each example n, i running over its tokens, specials too. t_n is what the teacher makes of the text of the
-    example, by its own tokenizer and pooling, with no token masked: nothing has to be equal, neither tokens nor width nor
-    depth. The paper has the squared distance, and equal widths; the angle leaves the length of vectors free. `width` is
-    the teacher's; None: a run sets it. W serves training alone.
+    example, by its own tokenizer and pooling, with no token masked: neither tokens nor width nor depth must be equal.
+    The paper has the squared distance, and equal widths; the angle leaves the length of vectors free. `width` is the
+    teacher's; None: a run sets it. W serves training alone.
 
     [B, L, D] and [N, D'] -> a number. O(L D + N D D'), beside a pass of the teacher.
     """

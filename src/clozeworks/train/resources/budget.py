@@ -21,6 +21,7 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 # learn from: read more than a few times, a text teaches a larger model nothing new.
 SIZES = (("cloze_tiny", 300, 0), ("cloze_mini", 2 * 3600, 1_000_000), ("cloze_small", 10 * 3600, 10_000_000))
 LARGEST = ("cloze_base", 50_000_000)
+TAUGHT = "cloze_mini_distilled"  # whatever the time: most of it is the teacher's
 TRIED = 50  # steps are planned from a measurement, so they are a round number
 # Masked accuracy at 15 % on held-out text that runs of these sizes ended with (docs/learning.md): what to hope for.
 REACHED = {
@@ -49,19 +50,24 @@ def choose_size(cpu_seconds: float, tokens: int) -> str:
 
 
 def fit_to_budget(
-    recipe: Recipe | None, data: Sequence[tuple[StrPath, float]], budget: str, run: StrPath | None, device: str,
+    recipe: Recipe | None,
+    data: Sequence[tuple[StrPath, float]],
+    budget: str,
+    run: StrPath | None,
+    device: str,
     teacher: Bundle | None = None,
 ) -> tuple[Recipe, list[str]]:
     """The recipe, or of our own the one that suits, with as many steps as the budget has time for; and what to report.
 
-    Processor seconds count, those of counting words included. A run that was begun keeps what was chosen for it.
+    Processor seconds count, those of counting words and of a teacher included. A run that was begun keeps what was
+    chosen for it.
     """
     seconds = read_budget(budget)
     if run is not None and (Path(run) / RECIPE).exists():
         return files.read_recipe(Path(run) / RECIPE), []
     corpora, tokenizer = open_data(data, "size")
     tokens = sum(len(corpus) for corpus, _ in corpora)
-    recipe = recipe or named(choose_size(seconds, tokens))
+    recipe = recipe or named(choose_size(seconds, tokens) if teacher is None else TAUGHT)
     fitted = fit_to_teacher(fit_to_data(recipe, tokenizer), teacher)
     check_teacher(fitted, tokenizer, teacher)
     clock = time.process_time()
