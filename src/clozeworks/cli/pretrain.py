@@ -75,7 +75,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "CPU time of the run, such as 10m: sets its steps, and the size where the recipe is cloze", metavar="TIME"
     )
     start: str | None = option(
-        "how fresh weights begin (start): neighbours, counted, distilled, prior, several with commas, or none",
+        "how fresh weights begin (start): neighbours, counted, distilled, fitted, prior, several with commas, or none",
         metavar="NAMES",
         otherwise="the recipe's",
     )

@@ -19,6 +19,7 @@ from clozeworks.optim.settings import Phase, Train
 from clozeworks.recipe import Recipe
 from clozeworks.starts.counted import CountedTable
 from clozeworks.starts.distilled import DistilledTable
+from clozeworks.starts.fitted_map import FittedMap
 from clozeworks.starts.neighbours import NeighbourInit
 
 __all__ = ["cloze_base", "cloze_mini", "cloze_mini_distilled", "cloze_small", "cloze_tiny"]
@@ -56,7 +57,7 @@ def distil(r: Recipe) -> Recipe:
     r.name = f"{r.name}_distilled"
     r.objective.segments = DocSentences(length=r.objective.segments.length)  # each text is one that has a vector
     r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
-    r.start = (NeighbourInit(), DistilledTable())
+    r.start = (NeighbourInit(), DistilledTable(), FittedMap())
     return r
 
 
