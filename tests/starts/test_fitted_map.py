@@ -41,7 +41,7 @@ def test_a_teacher_that_is_a_map_of_the_student_is_found(data: Path):
     r = recipe_for(data, CountedTable(), FittedMap(texts=200, ridge=1e-9))
     student, _ = begun(recipe_for(data, CountedTable()), data, TeacherVectors(lambda _: np.zeros((0, 6)), "0"))
     matrix = np.random.default_rng(0).normal(size=(32, 6))
-    teacher = TeacherVectors(lambda texts: student.encode(texts) @ matrix, "0")
+    teacher = TeacherVectors(lambda texts: (student.encode(texts) @ matrix).astype(np.float32), "1")
     found = begun(r, data, teacher)[1].numpy()
     corpus, tokenizer = Corpus.open(data), Tokenizer.load(data)
     tokens = corpus.take(corpus.sentences[:40], corpus.sentences[1:41])
@@ -55,7 +55,7 @@ def test_a_teacher_that_is_a_map_of_the_student_is_found(data: Path):
 
 def test_it_is_the_same_again_and_better_than_one_that_was_drawn(data: Path):
     digits = lambda text: np.frombuffer(hashlib.sha256(text.encode()).digest()[:6], np.uint8) / 255.0  # noqa: E731
-    teacher = TeacherVectors(lambda texts: np.stack([digits(text) for text in texts]), "0")
+    teacher = TeacherVectors(lambda texts: np.stack([digits(text) for text in texts]).astype(np.float32), "2")
     one, again = (begun(recipe_for(data, FittedMap(texts=100)), data, teacher)[1] for _ in range(2))
     assert torch.equal(one, again)
     assert not torch.equal(one, begun(recipe_for(data), data, teacher)[1])

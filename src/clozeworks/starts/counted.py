@@ -65,7 +65,7 @@ class CountedTable(Initializer):
     def table(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
         """[V, width], rows of length sqrt(width), or 0 where a token does not occur; read where it was kept before."""
         make = lambda: standardise(self._vectors(corpora, width))  # noqa: E731
-        return keep_table(self.option, [to_dict(self)], corpora, width, make)
+        return keep_table(self.option, [to_dict(self)], corpora, (corpora[0][0].vocab, width), make)
 
     def _vectors(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
         """U S^power, as many columns as asked for."""

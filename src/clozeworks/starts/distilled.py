@@ -58,7 +58,8 @@ class DistilledTable(Initializer):
     ) -> np.ndarray:
         """[V, width], rows of length sqrt(width), or 0; read where it was kept before."""
         key = [to_dict(self), teacher.digest]
-        return keep_table(self.option, key, corpora, width, lambda: self._vectors(corpora, width, tokenizer, teacher))
+        make = lambda: self._vectors(corpora, width, tokenizer, teacher)  # noqa: E731
+        return keep_table(self.option, key, corpora, (corpora[0][0].vocab, width), make)
 
     def _vectors(
         self, corpora: Sequence[tuple[Corpus, float]], width: int, tokenizer: Tokenizer, teacher: TeacherVectors

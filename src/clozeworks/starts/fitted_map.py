@@ -1,7 +1,7 @@
 """A map to a teacher's vectors that begins as the best one, not as any.
 
-Through a map that was drawn a small student gets gradients that say little, and for hundreds of steps learns little more
-than the mean of all vectors.
+Through a map that was drawn a small student gets gradients that say little, and learns little more than the mean of all
+vectors for a hundred steps.
 """
 
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ from clozeworks.nn.architecture import Architecture
 from clozeworks.objectives.losses.sentence_vectors import SentenceVectorsLayer, mean_vectors
 from clozeworks.objectives.objective import Objective
 from clozeworks.starts.initializer import Fresh, Initializer
+from clozeworks.starts.word_table import keep_table
 
 TOGETHER = 32  # texts that the student reads together
 
@@ -28,7 +29,8 @@ class FittedMap(Initializer):
 
     W = T^T S (S^T S + `ridge` tr(S^T S) / D)^-1,  T and S [n, D'] and [n, D] sentence vectors of both
 
-    of `texts` sentences at equal distances in the text. It stands behind the other starts, whose weights it reads.
+    of `texts` sentences at equal distances in the text. It stands behind the other starts, whose weights it reads. What
+    the teacher says is kept beside the data.
 
     [D', D]. A pass of both over the sentences, O(n D^2).
     """
@@ -36,7 +38,7 @@ class FittedMap(Initializer):
     option: ClassVar[str] = "fitted"
     reads_text: ClassVar[bool] = True
     reads_teacher: ClassVar[bool] = True
-    texts: Count = 2048
+    texts: Count = 1024
     ridge: Positive = 0.01
 
     def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
@@ -50,7 +52,7 @@ class FittedMap(Initializer):
         if not fresh.corpora or fresh.teacher is None or fresh.tokenizer is None:
             return ["no teacher to ask: the map to its vectors begins at random"]
         rows = list(self._sentences(fresh))
-        theirs = fresh.teacher.encode([fresh.tokenizer.write(row) for row in rows]).astype(np.float64)
+        theirs = self._ask(rows, fresh, len(head.map.weight)).astype(np.float64)
         mine = _read(fresh, rows).astype(np.float64)
         square = mine.T @ mine
         square += self.ridge * np.trace(square) / len(square) * np.eye(len(square))
@@ -58,6 +60,15 @@ class FittedMap(Initializer):
         with torch.no_grad():
             head.map.weight.copy_(torch.from_numpy(fitted))
         return []
+
+    def _ask(self, rows: list[list[int]], fresh: Fresh, width: int) -> np.ndarray:
+        """[n, D']: the teacher's vectors, which are kept beside the data."""
+        teacher, tokenizer = fresh.teacher, fresh.tokenizer
+        assert teacher is not None
+        assert tokenizer is not None
+        make = lambda: teacher.encode([tokenizer.write(row) for row in rows])  # noqa: E731
+        key = [self.texts, fresh.objective.segments.length, teacher.digest]
+        return keep_table(self.option, key, fresh.corpora, (len(rows), width), make)
 
     def _sentences(self, fresh: Fresh) -> Iterator[list[int]]:
         """Tokens of sentences, as many as an example has room for."""

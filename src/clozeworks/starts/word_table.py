@@ -35,12 +35,16 @@ def put_rows(layer: WordsLayer, table: np.ndarray, deviation: float) -> int:
 
 
 def keep_table(
-    name: str, key: list[Any], corpora: Sequence[tuple[Corpus, float]], width: int, make: Callable[[], np.ndarray]
+    name: str,
+    key: list[Any],
+    corpora: Sequence[tuple[Corpus, float]],
+    shape: tuple[int, int],
+    make: Callable[[], np.ndarray],
 ) -> np.ndarray:
-    """[V, width]: the table that was kept beside the first text under this name, key and texts, or a new one."""
-    written = json.dumps([*key, width, [(text.fingerprint, weight) for text, weight in corpora]])
+    """The table that was kept beside the first text under this name, key and texts, or a new one."""
+    written = json.dumps([*key, shape[1], [(text.fingerprint, weight) for text, weight in corpora]])
     file = corpora[0][0].directory / f"{name}-{hashlib.sha256(written.encode()).hexdigest()[:16]}.safetensors"
-    kept = _read(file, (corpora[0][0].vocab, width))
+    kept = _read(file, shape)
     if kept is not None:
         return kept
     table = make()

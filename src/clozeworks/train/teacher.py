@@ -18,7 +18,7 @@ from clozeworks.objectives.objective import Loss, Outline
 from clozeworks.recipe import Recipe
 from clozeworks.starts.initializer import TeacherVectors
 from clozeworks.starts.transfer import digest
-from clozeworks.train.text_teacher import TextReader
+from clozeworks.train.text_teacher import TOGETHER, TextReader
 
 
 class Teacher:
@@ -160,7 +160,7 @@ def describe_vectors(recipe: Recipe, teacher: Bundle | None) -> TeacherVectors |
     if teacher is None or not any(each.reads_teacher for each in recipe.start):
         return None
     encoder = TextEncoder(teacher.model.eval(), teacher.tokenizer, teacher.recipe)
-    return TeacherVectors(encoder.encode, digest(teacher.model))
+    return TeacherVectors(lambda texts: encoder.encode(texts, batch_tokens=TOGETHER), digest(teacher.model))
 
 
 def describe_teacher(teacher: Bundle | None) -> dict[str, Any] | None:
