@@ -56,7 +56,7 @@ def distil(r: Recipe) -> Recipe:
     """The same, taught by an encoder of any tokenizer: words begin as that one knows them, texts have its vectors."""
     r.name = f"{r.name}_distilled"
     r.objective.segments = DocSentences(length=r.objective.segments.length)  # each text is one that has a vector
-    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
+    r.objective.losses = (MaskedLM(), SentenceVectors(3.0))
     r.start = (NeighbourInit(), DistilledTable(), FittedMap())
     return r
 

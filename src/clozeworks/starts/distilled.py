@@ -68,13 +68,13 @@ class DistilledTable(Initializer):
         texts = {token: text for token, text in spell_tokens(tokenizer).items() if occurs[token]}
         tokens = np.fromiter(texts, np.int64, len(texts))
         read = teacher.encode(list(texts.values()))
-        found = np.zeros((len(occurs), read.shape[1]), np.float32)
-        found[tokens] = read
-        found = standardise(found) * np.sqrt(self.share / found.shape[1])
+        vectors = np.zeros((len(occurs), read.shape[1]), np.float32)
+        vectors[tokens] = read
+        vectors = standardise(vectors) * np.sqrt(self.share / vectors.shape[1])
         if self.share < 1:
             counted = self.counted.table(corpora, width) * np.sqrt((1 - self.share) / width)
-            found = np.concatenate([counted, found], axis=1)
-        return standardise(_reduce(found, width))
+            vectors = np.concatenate([counted, vectors], axis=1)
+        return standardise(_reduce(vectors, width))
 
 
 def spell_tokens(tokenizer: Tokenizer) -> dict[int, str]:
@@ -96,7 +96,7 @@ def _reduce(vectors: np.ndarray, width: int) -> np.ndarray:
     """U S of the first singular vectors, 0 in columns beyond; the largest entry of each is positive."""
     axes = np.linalg.eigh(vectors.T.astype(np.float64) @ vectors)[1][:, ::-1][:, :width]
     reduced = np.zeros((len(vectors), width), np.float32)
-    found = vectors @ axes.astype(np.float32)
-    signs = np.sign(found[np.abs(found).argmax(0), np.arange(found.shape[1])])
-    reduced[:, : found.shape[1]] = found * np.where(signs == 0, 1, signs)
+    scores = vectors @ axes.astype(np.float32)
+    signs = np.sign(scores[np.abs(scores).argmax(0), np.arange(scores.shape[1])])
+    reduced[:, : scores.shape[1]] = scores * np.where(signs == 0, 1, signs)
     return reduced

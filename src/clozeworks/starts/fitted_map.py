@@ -89,7 +89,7 @@ def _read(fresh: Fresh, rows: list[list[int]]) -> np.ndarray:
     assert fresh.tokenizer is not None
     special, model = fresh.tokenizer.vocabulary(), fresh.model
     order = sorted(range(len(rows)), key=lambda n: len(rows[n]))
-    found = np.zeros((len(rows), model.encoder.width), np.float32)
+    vectors = np.zeros((len(rows), model.encoder.width), np.float32)
     for begin in range(0, len(order), TOGETHER):
         chosen = order[begin : begin + TOGETHER]
         framed = [[special.cls, *rows[n], special.sep] for n in chosen]
@@ -99,5 +99,5 @@ def _read(fresh: Fresh, rows: list[list[int]]) -> np.ndarray:
         lengths = torch.tensor([len(row) for row in framed])
         batch = from_padded(tokens, (torch.arange(tokens.shape[1]) < lengths[:, None]).long())
         last = model.encoder(batch.tokens, batch.token_info, batch.context()).last
-        found[chosen] = mean_vectors(last, batch).numpy()
-    return found
+        vectors[chosen] = mean_vectors(last, batch).numpy()
+    return vectors
