@@ -21,6 +21,7 @@ from clozeworks.starts.counted import CountedTable
 from clozeworks.starts.distilled import DistilledTable
 from clozeworks.starts.fitted_map import FittedMap
 from clozeworks.starts.neighbours import NeighbourInit
+from clozeworks.starts.prior import FrequencyPrior
 
 __all__ = ["cloze_base", "cloze_mini", "cloze_mini_distilled", "cloze_small", "cloze_tiny"]
 
@@ -56,8 +57,10 @@ def distil(r: Recipe) -> Recipe:
     """The same, taught by an encoder of any tokenizer: words begin as that one knows them, texts have its vectors."""
     r.name = f"{r.name}_distilled"
     r.objective.segments = DocSentences(length=r.objective.segments.length)  # each text is one that has a vector
-    r.objective.losses = (MaskedLM(), SentenceVectors(3.0))
-    r.start = (NeighbourInit(), DistilledTable(), FittedMap())
+    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
+    r.start = (NeighbourInit(), DistilledTable(), FittedMap(), FrequencyPrior())
+    r.train.phases = ()  # 15 % masked in training, too: the vector of a text should know most of its words
+    r.train.warmup = 0.2  # what was fitted is not lost at once
     return r
 
 
