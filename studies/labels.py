@@ -8,6 +8,7 @@ of labels and every seed the same drawn rows teach each arm, all of them and to 
     own                             the encoder after so many CPU minutes of masked training on that text
     existing                        an encoder of others (--existing DIR)
     adapted                         the same after continued pretraining on the set's texts
+    distilled                       the own encoder, taught by that one, in as many CPU minutes
 
 The text is that of the set without its labels, and the Wikipedia of its language from `--folder`, where there is one.
 Finished results are kept in DIR/results.jsonl and not made again: the same command resumes.
@@ -36,7 +37,8 @@ from studies.study import Study, finetune, mean_difference, mean_interval, pretr
 
 SETS, SIZES = "areas,sst2,chnsenticorp,book_review", "100,300,1000,5000"
 COUNTED = ("tfidf_words", "tfidf_characters")
-ARMS = (*COUNTED, "counted", "own", "existing", "adapted")
+OWN = (*COUNTED, "counted", "own")
+ARMS = (*OWN, "existing", "adapted", "distilled")  # those behind OWN need an encoder of others
 EMBEDDED = {"areas": "en", "reviews": "zh"}  # the tasks of the quickstart
 MEASURED = 1000  # rows at most that measure
 VOCAB = 8192
@@ -101,22 +103,35 @@ def _read_lines(file: Path) -> list[dict[str, Any]]:
 # ---- encoders
 
 
-def make_encoder(of: LabelledSet, out: Path, name: str, tokenizer: str, vocab: int, budget: str, steps: int) -> Path:
-    """The run of the set's own encoder: so much CPU time, or so many steps; one that is there is taken as it is."""
+def make_encoder(
+    of: LabelledSet,
+    out: Path,
+    name: str,
+    tokenizer: str,
+    vocab: int,
+    budget: str,
+    steps: int,
+    teacher: Any = None,
+) -> Path:
+    """The run of the set's own encoder: so much CPU time, or so many steps; one that is there is taken as it is.
+
+    With a teacher it learns from that one, too.
+    """
     import clozeworks
+    from clozeworks.recipes.cloze import distil
     from clozeworks.train.resources.budget import fit_to_budget
 
-    data, run = out / of.name / "text", out / of.name / "own"
+    data, run = out / of.name / "text", out / of.name / ("own" if teacher is None else "distilled")
     if not (data / "manifest.json").is_file():
         tokenizer = tokenizer or TOKENIZERS[of.lang]
         clozeworks.prepare(of.text, data, tokenizer=tokenizer, vocab=vocab, lang=of.lang, heldout=0.02)
     if not (run / "model.safetensors").is_file():
-        recipe = clozeworks.recipe(name)
+        recipe = clozeworks.recipe(name) if teacher is None else distil(clozeworks.recipe(name))
         if steps:
             recipe.train.steps = steps
         else:
-            recipe, _ = fit_to_budget(recipe, [(data, 1.0)], budget, run, "cpu")
-        pretrain(recipe, data, run)
+            recipe, _ = fit_to_budget(recipe, [(data, 1.0)], budget, run, "cpu", teacher)
+        pretrain(recipe, data, run, teacher=teacher)
     return run
 
 
@@ -179,6 +194,8 @@ def make_arms(
             continue
         if name in ("existing", "adapted"):
             encoder = clozeworks.load(existing if name == "existing" else adapt_encoder(of, out, existing))
+        elif name == "distilled":
+            encoder = clozeworks.load(make_encoder(of, out, **encoder_of, teacher=clozeworks.load(existing)))
         else:
             run = make_encoder(of, out, **encoder_of)
             encoder = clozeworks.load(run) if name == "own" else begin_encoder(run, out / of.name / "text")
@@ -205,10 +222,10 @@ def run(
     """Accuracy on the same other rows by set, number of labels and arm, a list over the seeds."""
     place = Path(out)
     place.mkdir(parents=True, exist_ok=True)
-    names = [name.strip() for name in arms.split(",")] if arms else [a for a in ARMS if existing or a in ARMS[:4]]
+    names = [name.strip() for name in arms.split(",")] if arms else [a for a in ARMS if existing or a in OWN]
     for name in names:
-        if name not in ARMS or (name in ARMS[4:] and not existing):
-            raise InputError("--arms", name, f"some of {', '.join(ARMS)} are needed", "the last two need --existing")
+        if name not in ARMS or (name not in OWN and not existing):
+            raise InputError("--arms", name, f"some of {', '.join(ARMS)} are needed", "the last three need --existing")
     how = {
         "name": recipe,
         "tokenizer": tokenizer,

@@ -26,6 +26,8 @@ import torch
 
 from clozeworks.core import spec
 from clozeworks.data.shards.prepare import prepare
+from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.machine import doctor
 from clozeworks.nn.mixers.lstm import LSTM
 from clozeworks.nn.window import Window
@@ -41,7 +43,7 @@ from clozeworks.starts.transfer import take_layers
 from clozeworks.train.loop import Policy, fit
 from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches
-from clozeworks.train.teacher import Teacher
+from clozeworks.train.teacher import fit_to_teacher, make_teacher
 
 FILE = Path(__file__).parent / "golden" / "losses.json"
 COMMAND = "python -m tests.test_golden --write"
@@ -163,13 +165,13 @@ def cases() -> dict[str, Callable[[], Recipe]]:
     return recipes
 
 
-def teacher_of(r: Recipe) -> Teacher | None:
+def teacher_of(r: Recipe, tokenizer: Tokenizer) -> Bundle | None:
     """For recipes that learn from one, a small model of other random weights."""
     if not r.taught:
         return None
     other = shrink(recipe("bert_mini"))
     other.encoder.vocab, other.encoder.stack.depth, other.train.seed = r.encoder.vocab, 4, 1
-    return Teacher(build(other), r.objective.losses, r.encoder.stack.depth)
+    return Bundle(build(other), tokenizer, other)
 
 
 def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
@@ -179,9 +181,11 @@ def losses_of(r: Recipe, data: dict[str, Path]) -> list[float]:
         [(data["sides" if isinstance(r.objective.segments, segments.Pairs) else "documents"], 1.0)]
     )
     r = fit_to_data(r, tokenizer)
-    model, train, teacher = build(r), r.train, teacher_of(r)
-    if teacher is not None and r.distil is not None:
-        take_layers(teacher.model, model, r.distil.layers(r.encoder.stack.depth, 4))
+    bundle = teacher_of(r, tokenizer)
+    r = fit_to_teacher(r, bundle)
+    model, train, teacher = build(r), r.train, make_teacher(bundle, r, tokenizer, "cpu")
+    if bundle is not None and r.distil is not None:
+        take_layers(bundle.model, model, r.distil.layers(r.encoder.stack.depth, 4))
     adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
     with contextlib.closing(iter(PretrainingBatches(r, corpora, tokenizer.vocabulary()))) as batches:  # pyright: ignore[reportArgumentType]
         policy = Policy(clip=train.clip, seed=train.seed, teacher=teacher)

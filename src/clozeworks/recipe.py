@@ -9,6 +9,7 @@ import torch
 from clozeworks.core import spec
 from clozeworks.core.spec import Spec
 from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.model import Encoder, Model, initialise
 from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.decoder import Decoder
@@ -16,7 +17,7 @@ from clozeworks.nn.pooling import Pooling
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.objective import Objective
 from clozeworks.optim.settings import Distil, Finetune, Train
-from clozeworks.starts.initializer import Fresh, Initializer
+from clozeworks.starts.initializer import Fresh, Initializer, TeacherVectors
 from clozeworks.tasks.task import Task
 
 
@@ -110,7 +111,13 @@ class Recipe(Spec):
     def taught(self) -> bool:
         """Whether it is trained with a teacher."""
         reads = any("teacher" in loss.needs.reads for loss in self.objective.losses)
-        return reads or (self.distil is not None and self.distil.start is not None)
+        return reads or self.reads_texts or (self.distil is not None and self.distil.start is not None)
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether its teacher reads texts, for which it may have any tokenizer."""
+        reads = any("texts" in loss.needs.reads for loss in self.objective.losses)
+        return reads or any(each.reads_teacher for each in self.start)
 
     def longest(self) -> int:
         """The longest example any phase trains on."""
@@ -137,10 +144,16 @@ def build(recipe: Recipe) -> Model:
     return model
 
 
-def begin(recipe: Recipe, model: Model, corpora: Sequence[tuple[Corpus, float]] | None = None) -> list[str]:
+def begin(
+    recipe: Recipe,
+    model: Model,
+    corpora: Sequence[tuple[Corpus, float]] | None = None,
+    tokenizer: Tokenizer | None = None,
+    teacher: TeacherVectors | None = None,
+) -> list[str]:
     """Let fresh weights begin as `Recipe.start` says: without text what needs none, with text the rest.
 
-    Returns what to report.
+    `tokenizer` is that of the text. Returns what to report.
     """
     fresh = Fresh(
         model=model,
@@ -148,6 +161,8 @@ def begin(recipe: Recipe, model: Model, corpora: Sequence[tuple[Corpus, float]] 
         deviation=recipe.encoder.init,
         seed=recipe.train.seed,
         corpora=corpora or (),
+        tokenizer=tokenizer,
+        teacher=teacher,
     )
     chosen = [each for each in recipe.start if each.reads_text == (corpora is not None)]
     return [note for initializer in chosen for note in initializer.begin(fresh)]

@@ -39,7 +39,7 @@ from clozeworks.recipes import recipe as named_recipe
 from clozeworks.train.loop import Policy, accumulate, fit, make_dropout_keys
 from clozeworks.train.pretrain import fit_to_data, open_data
 from clozeworks.train.pretraining_batches import PretrainingBatches, make_epoch
-from clozeworks.train.teacher import Teacher, check_teacher
+from clozeworks.train.teacher import Teacher, check_teacher, make_teacher
 from tests.fuzz.draw import draw_recipe
 from tests.test_golden import shrink, write_text
 
@@ -148,8 +148,9 @@ def _teacher(recipe: Recipe, tokenizer: Tokenizer) -> Teacher | None:
         return None
     other = shrink(named_recipe("bert_mini"))
     other.encoder.vocab, other.encoder.stack.depth, other.train.seed = recipe.encoder.vocab, 4, 1
-    check_teacher(recipe, tokenizer, Bundle(build(other), tokenizer, other))
-    return Teacher(build(other), recipe.objective.losses, recipe.top.depth)
+    teacher = Bundle(build(other), tokenizer, other)
+    check_teacher(recipe, tokenizer, teacher)
+    return make_teacher(teacher, recipe, tokenizer, "cpu")
 
 
 def _trains(recipe: Recipe, model: Model, steps: Iterator[list[Batch]], teacher: Teacher | None) -> None:

@@ -34,6 +34,10 @@ def test_every_arm_learns_from_the_same_rows_and_a_second_call_resumes(
     assert second["scores"]["kinds"]["8"]["own"] == first["scores"]["kinds"]["8"]["own"]
     assert set(second["scores"]["kinds"]["16"]) == {"tfidf_words", "own", "counted"}
     assert picture.is_file()
+    teacher = ["--existing", str(out / "kinds" / "own")]
+    assert labels.main([*words, *teacher, "--sizes", "8", "--arms", "distilled"]) == 0
+    assert len(read(capsys)["scores"]["kinds"]["8"]["distilled"]) == 2
+    assert json.loads((out / "kinds" / "distilled" / "run.json").read_text())["teacher"]["name"] == "cloze_tiny"
 
 
 def test_drawn_rows_are_stratified_and_never_those_that_measure(tmp_path: Path):
@@ -55,7 +59,7 @@ def test_drawn_rows_are_stratified_and_never_those_that_measure(tmp_path: Path):
 def test_what_is_missing_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     for words, message in (
         (["--sets", "nothing"], "a folder nothing with train.jsonl and dev.jsonl is needed"),
-        (["--arms", "existing"], "the last two need --existing"),
+        (["--arms", "existing"], "the last three need --existing"),
     ):
         assert labels.main(["--out", str(tmp_path / "out"), *words]) == 2
         assert message in capsys.readouterr().err

@@ -32,6 +32,7 @@ from clozeworks.train.listing import RECIPE as RECIPE_FILE
 from clozeworks.train.writers import KINDS
 
 if TYPE_CHECKING:
+    from clozeworks.inference.text_encoder import TextEncoder
     from clozeworks.recipe import Recipe
     from clozeworks.train.resources.dry_run import Forecast
     from clozeworks.train.run import Result
@@ -88,7 +89,7 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "CPU time of the run, such as 10m: sets its steps, and the size where the recipe is cloze", metavar="TIME"
     )
     start: str | None = option(
-        "how fresh weights begin (start): neighbours, counted, prior, several with commas, or none",
+        "how fresh weights begin (start): neighbours, counted, distilled, fitted, prior, several with commas, or none",
         metavar="NAMES",
         otherwise="the recipe's",
     )
@@ -203,7 +204,8 @@ def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
     from clozeworks.train.pretrain import open_data
     from clozeworks.train.startup.setup import Start
 
-    recipe, source, notes = named_recipe(options, data)
+    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
+    recipe, source, notes = named_recipe(options, data, teacher)
     if options.source is not None:
         encoder = named.model(options.source, options.parts, options.allow_pickle)
         recipe, encoder, notes = continue_recipe(recipe, encoder, open_data(data)[1])
@@ -216,11 +218,10 @@ def begin(options: Options, data: list) -> tuple[Recipe, Start, list[str]]:
         given, needed = f"{options.max_length} for {recipe.name}", "each of its train.phases has a sequence length"
         raise InputError("--max-length", given, needed, "set these, or add --set 'train.phases=[]'")
     words = load_word_vectors(options, recipe)
-    teacher = named.model(options.teacher, options.parts, options.allow_pickle) if options.teacher else None
     return recipe, Start(source=source, teacher=teacher, words=words), notes
 
 
-def named_recipe(options: Options, data: list) -> tuple[Recipe, None, list[str]]:
+def named_recipe(options: Options, data: list, teacher: TextEncoder | None) -> tuple[Recipe, None, list[str]]:
     """What the first argument names, fitted to --budget where that is given."""
     from clozeworks.cli import named
     from clozeworks.train.resources.budget import fit_to_budget
@@ -236,7 +237,7 @@ def named_recipe(options: Options, data: list) -> tuple[Recipe, None, list[str]]
         other = "train.steps" if options.source is None else "--from"
         raise InputError("--budget", f"together with {other}", "it chooses the steps of a new model", "leave one out")
     recipe = None if sized else named.changed(named.recipe(options.recipe), changes_of(options))
-    recipe, notes = fit_to_budget(recipe, data, options.budget, options.out, options.device)
+    recipe, notes = fit_to_budget(recipe, data, options.budget, options.out, options.device, teacher)
     return recipe, None, notes
 
 

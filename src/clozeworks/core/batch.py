@@ -76,8 +76,9 @@ class WordScores:
 class TeacherOutput:
     """What a teacher computed for a batch, for the losses that compare."""
 
-    hidden: Hidden
+    hidden: Hidden  # empty where no loss compares tokens
     words: Callable[[Tensor], WordScores] | None = None  # from vectors [T, D] of its own, where it has such a head
+    vectors: Tensor | None = None  # [N, D]: what it makes of the text of each example, whatever its tokens are
 
 
 @dataclass(frozen=True, slots=True)

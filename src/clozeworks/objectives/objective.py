@@ -152,7 +152,9 @@ class Outline:
 class Needs:
     """What a loss needs, declared once: whoever makes batches, runs the model or checks a recipe asks here."""
 
-    reads: frozenset[str] = frozenset()  # columns, heads of other losses by name, "teacher", labelled "rows"
+    # Columns, heads of other losses by name, labelled "rows", "teacher", and "texts" where that one reads the text of
+    # each example, not its tokens.
+    reads: frozenset[str] = frozenset()
     hidden: frozenset[str] = frozenset()  # of a pass: layers, scores, values (of its blocks), penalties, pooled
     words: Literal["table", "clusters"] | None = None  # how words of the way in are scored on the way out
     one_way: bool = False  # rows that a stack with two directions read one way, half as wide as the two
@@ -231,6 +233,10 @@ class Loss(Spec):
         """The blocks whose scores or values it reads, in a model `of` so many, where the student has `depth`."""
         return ()
 
+    def fitted(self, teacher: Outline) -> "Loss":
+        """The same with what it must have to be compared with this teacher, where it leaves that open."""
+        return self
+
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
         """Raise `RecipeError` if it cannot compare these two."""
 
@@ -264,7 +270,7 @@ class Objective(Spec):
 
     def check(self, where: str) -> None:
         """Raise `RecipeError` for a loss whose columns nobody writes, or that stands twice."""
-        written = {"teacher", "rows"} | {loss.name for loss in self.losses}
+        written = {"teacher", "texts", "rows"} | {loss.name for loss in self.losses}
         written |= self.segments.writes | (self.corruption.writes if self.corruption else frozenset())
         for index, loss in enumerate(self.losses):
             for column in sorted(loss.needs.reads - written):

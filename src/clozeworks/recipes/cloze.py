@@ -11,15 +11,19 @@ from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.positions import Rotary
 from clozeworks.nn.stack import Stack
 from clozeworks.objectives.losses.masked_lm import MaskedLM
+from clozeworks.objectives.losses.sentence_vectors import SentenceVectors
 from clozeworks.objectives.mask.tokens import MaskTokens
 from clozeworks.objectives.objective import Objective
-from clozeworks.objectives.segments import FullSentences
+from clozeworks.objectives.segments import DocSentences, FullSentences
 from clozeworks.optim.settings import Phase, Train
 from clozeworks.recipe import Recipe
 from clozeworks.starts.counted import CountedTable
+from clozeworks.starts.distilled import DistilledTable
+from clozeworks.starts.fitted_map import FittedMap
 from clozeworks.starts.neighbours import NeighbourInit
+from clozeworks.starts.prior import FrequencyPrior
 
-__all__ = ["cloze_base", "cloze_mini", "cloze_small", "cloze_tiny"]
+__all__ = ["cloze_base", "cloze_mini", "cloze_mini_distilled", "cloze_small", "cloze_tiny"]
 
 MASKED = 0.3  # in training: twice the predictions a step; evaluation masks 15 % as everywhere
 
@@ -34,6 +38,11 @@ def cloze_mini() -> Recipe:
     return own("cloze_mini", depth=4, width=256, length=64, learning_rate=1e-3, init=0.04)
 
 
+def cloze_mini_distilled() -> Recipe:
+    """`cloze_mini`, taught by an encoder of any tokenizer: its sentence vectors beside the masked tokens."""
+    return distil(cloze_mini())
+
+
 def cloze_small() -> Recipe:
     """Six layers of width 384, for hours: attention begins at neighbours, words as counted."""
     return own("cloze_small", depth=6, width=384, length=128, learning_rate=7e-4, init=0.03)
@@ -42,6 +51,17 @@ def cloze_small() -> Recipe:
 def cloze_base() -> Recipe:
     """Eight layers of width 512, for a day: attention begins at neighbours, words as counted."""
     return own("cloze_base", depth=8, width=512, length=128, learning_rate=5e-4, init=0.03)
+
+
+def distil(r: Recipe) -> Recipe:
+    """The same, taught by an encoder of any tokenizer: words begin as that one knows them, texts have its vectors."""
+    r.name = f"{r.name}_distilled"
+    r.objective.segments = DocSentences(length=r.objective.segments.length)  # each text is one that has a vector
+    r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
+    r.start = (NeighbourInit(), DistilledTable(), FittedMap(), FrequencyPrior())
+    r.train.phases = ()  # 15 % masked in training, too: the vector of a text should know most of its words
+    r.train.warmup = 0.2  # what was fitted is not lost at once
+    return r
 
 
 def own(name: str, depth: int, width: int, length: int, learning_rate: float, init: float) -> Recipe:

@@ -4,28 +4,22 @@ What a small model learns of words first is their company, which counting finds 
 after the same others begin with vectors that are near each other.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from torch import Tensor
 
-from clozeworks.core import atomic_io
 from clozeworks.core.bounds import Count, Natural, Share
-from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import to_dict
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.nn.architecture import Architecture
 from clozeworks.nn.words import WordsLayer
 from clozeworks.objectives.objective import Objective
 from clozeworks.starts.initializer import Fresh, Initializer
+from clozeworks.starts.word_table import keep_table, need_table, put_rows, standardise
 
 PIECE = 1 << 22  # tokens counted at a time
 PAIRS = 1 << 25  # different pairs held: what was seen once is dropped when there are more
@@ -57,10 +51,7 @@ class CountedTable(Initializer):
     power: Share = 0.5
 
     def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
-        words = model.embed.words
-        if words is not None:
-            needed = f"{type(words).__name__} has no one table of words"
-            raise RecipeError(where, "CountedTable", needed, "use encoder.embed.words=None, or leave it out")
+        need_table(where, "CountedTable", model)
 
     def begin(self, fresh: Fresh) -> list[str]:
         layer = fresh.model.encoder.embed.words
@@ -68,25 +59,13 @@ class CountedTable(Initializer):
         if not fresh.corpora:
             return ["no text to count in: the table of words begins at random"]
         table = self.table(fresh.corpora, layer.width)
-        counted = torch.from_numpy(np.flatnonzero(table.any(1)))
-        with torch.no_grad():
-            layer.table.weight[counted] = torch.from_numpy(table)[counted] * fresh.deviation
-        return [f"{len(counted):,} of {layer.vocab:,} tokens begin as what was counted of their neighbours"]
+        count = put_rows(layer, table, fresh.deviation)
+        return [f"{count:,} of {layer.vocab:,} tokens begin as what was counted of their neighbours"]
 
     def table(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
         """[V, width], rows of length sqrt(width), or 0 where a token does not occur; read where it was kept before."""
-        key = json.dumps([to_dict(self), width, [(text.fingerprint, weight) for text, weight in corpora]])
-        file = corpora[0][0].directory / f"counted-{hashlib.sha256(key.encode()).hexdigest()[:16]}.safetensors"
-        kept = _read(file, (corpora[0][0].vocab, width))
-        if kept is not None:
-            return kept
-        table = _standardise(self.vectors(corpora, width))
-        try:
-            with atomic_io.file(file) as new:
-                save_file({"table": table}, new)
-        except OSError:
-            pass  # data that nobody may write to: counted again next time
-        return table
+        make = lambda: standardise(self.vectors(corpora, width))  # noqa: E731
+        return keep_table(self.option, [to_dict(self)], corpora, (corpora[0][0].vocab, width), make)
 
     def vectors(self, corpora: Sequence[tuple[Corpus, float]], width: int) -> np.ndarray:
         """U S^power, as many columns as asked for; counted anew."""
@@ -191,20 +170,3 @@ def _decompose(matrix: Tensor, rank: int) -> tuple[Tensor, Tensor]:
 def _orthonormal(columns: Tensor) -> Tensor:
     """A basis of what the columns span, row by row in memory: sparse products take 20 times as long otherwise."""
     return torch.linalg.qr(columns)[0].contiguous()
-
-
-def _standardise(vectors: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 over the tokens that occur, whose rows are then sqrt(width) long: entries of deviation 1."""
-    occur = vectors.any(1)
-    vectors[occur] -= vectors[occur].mean(0)
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors * np.sqrt(vectors.shape[1], dtype=np.float32) / np.where(norms > 0, norms, 1)
-
-
-def _read(file: Path, shape: tuple[int, int]) -> np.ndarray | None:
-    """A table that was kept, if it is one."""
-    try:
-        table = load_file(file)["table"]
-    except (OSError, SafetensorError, KeyError):
-        return None
-    return table if table.shape == shape and np.isfinite(table).all() else None

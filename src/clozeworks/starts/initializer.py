@@ -1,16 +1,27 @@
 """How fresh weights begin otherwise than at random: parts of a recipe (`Recipe.start`)."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+
+import numpy as np
 
 from clozeworks.core.errors import InputError, suggest
 from clozeworks.core.spec import Spec, known_parts
 from clozeworks.data.shards.corpus import Corpus
+from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.model import Model
 from clozeworks.nn.architecture import Architecture
 from clozeworks.objectives.objective import Objective
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherVectors:
+    """A teacher as weights may begin from it: its sentence vectors [n, D] of texts, and the SHA-256 of its weights."""
+
+    encode: Callable[[list[str]], np.ndarray]
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +33,8 @@ class Fresh:
     deviation: float  # of its weights
     seed: int
     corpora: Sequence[tuple[Corpus, float]] = ()  # the text of the run with its weights, where there is some
+    tokenizer: Tokenizer | None = None  # of that text
+    teacher: TeacherVectors | None = None
 
 
 @dataclass(slots=True)
@@ -30,6 +43,7 @@ class Initializer(Spec):
 
     option: ClassVar[str]  # its name on the command line
     reads_text: ClassVar[bool] = False  # whether it can only begin a run, which has text
+    reads_teacher: ClassVar[bool] = False  # whether that run must have a teacher, too
 
     def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
         """Raise `RecipeError` if a model or an objective has no place for it."""

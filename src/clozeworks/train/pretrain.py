@@ -27,7 +27,7 @@ from clozeworks.train.resources import allocator
 from clozeworks.train.run import Result, train_run
 from clozeworks.train.screen.view import View
 from clozeworks.train.startup.setup import Start, set_up
-from clozeworks.train.teacher import check_teacher, describe_teacher
+from clozeworks.train.teacher import check_teacher, describe_teacher, fit_to_teacher
 from clozeworks.train.writers import Writer
 from clozeworks.vectors.table import Vectors
 
@@ -64,7 +64,7 @@ def pretrain(
     with group.together():
         verify = "hash" if group.main else "size"
         corpora, tokenizer = open_data(data, verify)
-        recipe = fit_to_data(recipe, tokenizer, source)
+        recipe = fit_to_teacher(fit_to_data(recipe, tokenizer, source), teacher)
         notes = check_teacher(recipe, tokenizer, teacher)
         device = group.device(pick_device(device))
         run, texts = Path(out), run_dir.describe_corpora(corpora)

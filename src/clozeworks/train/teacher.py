@@ -1,26 +1,38 @@
 """The model that a student learns from: whether it can be one, and what it finds in a batch."""
 
+import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from clozeworks.core.batch import Batch, TeacherOutput
+from clozeworks.core.batch import Batch, Hidden, TeacherOutput
 from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle
+from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
 from clozeworks.objectives.objective import Loss, Outline
 from clozeworks.recipe import Recipe
+from clozeworks.starts.initializer import TeacherVectors
 from clozeworks.starts.transfer import digest
+from clozeworks.train.text_teacher import TOGETHER, TextReader
 
 
 class Teacher:
-    """Reads each batch before the student does, without dropout and gradients, no more of it than losses compare."""
+    """Reads each batch before the student does, without dropout and gradients, no more of it than losses compare.
 
-    def __init__(self, model: Model, losses: tuple[Loss, ...], depth: int):
+    `read_texts` gives its vector [N, D] for the text of each example, where a loss compares these.
+    """
+
+    def __init__(
+        self, model: Model, losses: tuple[Loss, ...], depth: int, read_texts: Callable[[Batch], Tensor] | None = None
+    ):
         self.model = model.eval().requires_grad_(False)
-        self.losses = tuple(loss for loss in losses if "teacher" in loss.needs.reads)
+        self.losses = compare_tokens(losses)
+        self.read_texts = read_texts
         self.depth = depth  # of the student
         head = model.head("masked_lm")
         self.words = head.read if isinstance(head, MaskedLMLayer) else None
@@ -28,15 +40,40 @@ class Teacher:
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Batch:
         """The batch with the teacher's outputs; what the student remembers is no past of the teacher's."""
-        hidden = self.model.read(batch.replace(past=None), self.losses, self.depth)
-        return batch.replace(teacher=TeacherOutput(hidden, self.words))
+        hidden = Hidden(batch.tokens.new_zeros(0, dtype=torch.float32))
+        if self.losses:
+            hidden = self.model.read(batch.replace(past=None), self.losses, self.depth)
+        vectors = None if self.read_texts is None else self.read_texts(batch)
+        return batch.replace(teacher=TeacherOutput(hidden, self.words, vectors))
 
 
-def make_teacher(given: Bundle | None, recipe: Recipe, device: str) -> Teacher | None:
+def compare_tokens(losses: tuple[Loss, ...]) -> tuple[Loss, ...]:
+    """Those that compare what the teacher makes of the same tokens."""
+    return tuple(loss for loss in losses if "teacher" in loss.needs.reads and "texts" not in loss.needs.reads)
+
+
+def compare_texts(losses: tuple[Loss, ...]) -> tuple[Loss, ...]:
+    """Those that compare what the teacher makes of the same text."""
+    return tuple(loss for loss in losses if "texts" in loss.needs.reads)
+
+
+def make_teacher(given: Bundle | None, recipe: Recipe, tokenizer: Tokenizer, device: str) -> Teacher | None:
     """None where no loss of the recipe compares."""
-    if given is None or not any("teacher" in loss.needs.reads for loss in recipe.objective.losses):
+    losses, corruption = recipe.objective.losses, recipe.objective.corruption
+    if given is None or not any("teacher" in loss.needs.reads for loss in losses):
         return None
-    return Teacher(given.model.to(device), recipe.objective.losses, recipe.top.depth)
+    restores = corruption is not None and corruption.hides == "replacing"
+    reader = TextReader(given, tokenizer, restores) if compare_texts(losses) else None
+    return Teacher(given.model.to(device), losses, recipe.top.depth, reader)
+
+
+def fit_to_teacher(recipe: Recipe, teacher: Bundle | None) -> Recipe:
+    """The recipe with losses of which none leaves open what depends on the teacher."""
+    if teacher is None:
+        return recipe
+    theirs = outline(teacher.recipe)
+    losses = tuple(loss.fitted(theirs) for loss in recipe.objective.losses)
+    return dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=losses))
 
 
 def outline(recipe: Recipe) -> Outline:
@@ -58,10 +95,26 @@ def check_teacher(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) 
         return []
     if not recipe.taught:
         given, needed = f"{teacher.recipe.name} for {recipe.name}", "no loss of this recipe reads a teacher"
-        raise InputError("--teacher", given, needed, "take distilbert_mini, or add a loss such as SoftTargets")
+        todo = "take cloze_mini_distilled or distilbert_mini, or add a loss such as SentenceVectors"
+        raise InputError("--teacher", given, needed, todo)
     if (recipe.decoder is None) != (teacher.recipe.decoder is None):
         given, needed = teacher.recipe.name, f"{recipe.name} and its teacher must read the same: a text, or its source"
         raise InputError("--teacher", given, needed, "take a teacher of the same kind")
+    own, theirs = outline(recipe), outline(teacher.recipe)
+    for index, loss in enumerate(recipe.objective.losses):
+        loss.compare(f"{recipe.name}.objective.losses.{index}", own, theirs)
+    if recipe.reads_texts and teacher.tokenizer is None:
+        given, needed = "a model without a tokenizer", f"{recipe.name} has it read texts"
+        raise InputError("--teacher", given, needed, "put its tokenizer.json beside it")
+    if not (compare_tokens(recipe.objective.losses) or (recipe.distil is not None and recipe.distil.start is not None)):
+        return []
+    notes = _check_tokens(recipe, tokenizer, teacher)
+    _expect_layers(recipe, theirs)
+    return notes
+
+
+def _check_tokens(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle) -> list[str]:
+    """Refuse a teacher that cannot read the student's rows; gives what to report."""
     notes = _same_tokens(tokenizer, teacher)
     encoder = teacher.recipe.encoder
     if encoder.vocab < tokenizer.size:
@@ -78,10 +131,6 @@ def check_teacher(recipe: Recipe, tokenizer: Tokenizer, teacher: Bundle | None) 
         if corruption is not None and corruption.kind not in mixer.honours:
             needed = f"its {type(mixer).__name__} cannot hide what {corruption.kind} visibility hides"
             raise InputError("--teacher", teacher.recipe.name, needed, "take another teacher")
-    own, theirs = outline(recipe), outline(teacher.recipe)
-    for index, loss in enumerate(recipe.objective.losses):
-        loss.compare(f"{recipe.name}.objective.losses.{index}", own, theirs)
-    _expect_layers(recipe, theirs)
     return notes
 
 
@@ -89,7 +138,9 @@ def _same_tokens(tokenizer: Tokenizer, teacher: Bundle) -> list[str]:
     if teacher.tokenizer is None:
         return ["the teacher brings no tokenizer: that its ids are those of the data is taken on trust"]
     if teacher.tokenizer.fingerprint != tokenizer.fingerprint:
-        todo = "prepare the text again with --tokenizer set to the teacher's directory"
+        todo = (
+            "prepare the text again with --tokenizer set to the teacher's directory, or compare texts: SentenceVectors"
+        )
         raise InputError("--teacher", "another tokenizer than the data has", "token ids must keep their meaning", todo)
     return []
 
@@ -102,6 +153,14 @@ def _expect_layers(recipe: Recipe, teacher: Outline) -> None:
         if layer >= teacher.depth:
             needed = f"{teacher.name} has layers 0 to {teacher.depth - 1}"
             raise RecipeError(f"{recipe.name}.distil.start", list(distil.start), needed, 'use "spread"')
+
+
+def describe_vectors(recipe: Recipe, teacher: Bundle | None) -> TeacherVectors | None:
+    """The teacher as weights may begin from it, where some do."""
+    if teacher is None or not any(each.reads_teacher for each in recipe.start):
+        return None
+    encoder = TextEncoder(teacher.model.eval(), teacher.tokenizer, teacher.recipe)
+    return TeacherVectors(lambda texts: encoder.encode(texts, batch_tokens=TOGETHER), digest(teacher.model))
 
 
 def describe_teacher(teacher: Bundle | None) -> dict[str, Any] | None:

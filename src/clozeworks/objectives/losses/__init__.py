@@ -6,6 +6,7 @@ from clozeworks.objectives.losses.hidden_states import HiddenStates
 from clozeworks.objectives.losses.masked_lm import MaskedLM
 from clozeworks.objectives.losses.relations import Relations
 from clozeworks.objectives.losses.sentence_relation import SentenceRelation
+from clozeworks.objectives.losses.sentence_vectors import SentenceVectors
 from clozeworks.objectives.losses.soft_targets import SoftTargets
 
 __all__ = [
@@ -15,5 +16,6 @@ __all__ = [
     "MaskedLM",
     "Relations",
     "SentenceRelation",
+    "SentenceVectors",
     "SoftTargets",
 ]

@@ -8,16 +8,19 @@ from pathlib import Path
 from clozeworks.core.durations import read_duration
 from clozeworks.core.errors import InputError
 from clozeworks.exchange import files
+from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, begin, build
 from clozeworks.recipes import recipe as named
 from clozeworks.train.listing import RECIPE
 from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, open_data, pick_device
 from clozeworks.train.resources.dry_run import forecast
+from clozeworks.train.teacher import check_teacher, describe_vectors, fit_to_teacher
 
 # CPU seconds up to which each size is best at equal cost (docs/learning.md), and tokens that it should have at least to
 # learn from: read more than a few times, a text teaches a larger model nothing new.
 SIZES = (("cloze_tiny", 300, 0), ("cloze_mini", 2 * 3600, 1_000_000), ("cloze_small", 10 * 3600, 10_000_000))
 LARGEST = ("cloze_base", 50_000_000)
+TAUGHT = "cloze_mini_distilled"  # whatever the time: most of it is the teacher's
 TRIED = 50  # steps are planned from a measurement, so they are a round number
 # Masked accuracy at 15 % on held-out text that runs of these sizes ended with (docs/learning.md): what to hope for.
 REACHED = {
@@ -38,24 +41,32 @@ def choose_size(cpu_seconds: float, tokens: int) -> str:
 
 
 def fit_to_budget(
-    recipe: Recipe | None, data: Sequence[tuple[StrPath, float]], budget: str, run: StrPath | None, device: str
+    recipe: Recipe | None,
+    data: Sequence[tuple[StrPath, float]],
+    budget: str,
+    run: StrPath | None,
+    device: str,
+    teacher: Bundle | None = None,
 ) -> tuple[Recipe, list[str]]:
     """The recipe, or of our own the one that suits, with as many steps as the budget has time for; and what to report.
 
-    Processor seconds count, those of counting words included. A run that was begun keeps what was chosen for it.
+    Processor seconds count, those of counting words and of a teacher included. A run that was begun keeps what was
+    chosen for it.
     """
     seconds = read_duration("--budget", budget)
     if run is not None and (Path(run) / RECIPE).exists():
         return files.read_recipe(Path(run) / RECIPE), []
     corpora, tokenizer = open_data(data, "size")
     tokens = sum(len(corpus) for corpus, _ in corpora)
-    recipe = recipe or named(choose_size(seconds, tokens))
+    recipe = recipe or named(choose_size(seconds, tokens) if teacher is None else TAUGHT)
     recipe.train.precision = choose_precision(recipe, pick_device(device))  # what is measured below holds for this one
-    fitted = fit_to_data(recipe, tokenizer)
+    fitted = fit_to_teacher(fit_to_data(recipe, tokenizer), teacher)
+    check_teacher(fitted, tokenizer, teacher)
     clock = time.process_time()
-    begin(fitted, build(fitted), corpora)  # what is counted is kept beside the data
+    # What is counted is kept beside the data.
+    begin(fitted, build(fitted), corpora, tokenizer, describe_vectors(fitted, teacher))
     counted = time.process_time() - clock
-    cost = forecast(recipe, data, device=device)
+    cost = forecast(recipe, data, device=device, teacher=teacher)
     each = cost.cpu_seconds / cost.steps
     steps = int((seconds - counted) * SPENT / each) // TRIED * TRIED
     if steps < TRIED:

@@ -14,7 +14,7 @@ from clozeworks.core.context import Context, Memory
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, assemble, count_parameters
 from clozeworks.train.resources.footprint import measure_peak
-from clozeworks.train.teacher import Teacher
+from clozeworks.train.teacher import Teacher, outline
 
 HIDDEN = 0.15  # share of the tokens that are predicted, where the corruption does not say
 SPAN = 4  # tokens of a hidden span
@@ -117,6 +117,12 @@ def measure_memory(recipe: Recipe, teacher: Bundle | None = None) -> MemoryCost:
     for stack in model.stacks:
         stack.recompute = train.recompute
     rows, length = _shape(recipe)
+    if teacher is None or taught is None:
+        teach = None
+    else:
+        wide = outline(teacher.recipe).width
+        texts = (lambda read: torch.zeros(len(read.firsts), wide, device="meta")) if recipe.reads_texts else None
+        teach = Teacher(taught, model.specs, recipe.top.depth, texts)
     # A second piece of the step finds the gradients of the first already there.
     pieces = min(2, -(-train.batch_tokens // (rows * length)))
     batches = [_batch(recipe, rows, length)] * pieces
@@ -127,7 +133,7 @@ def measure_memory(recipe: Recipe, teacher: Bundle | None = None) -> MemoryCost:
         tokens=train.batch_tokens,
         kept=train.optimizer.kept,
         spare=train.optimizer.spare,
-        passes=measure_peak(model, batches, taught and Teacher(taught, model.specs, recipe.top.depth)),
+        passes=measure_peak(model, batches, teach),
         teacher=0 if taught is None else sum(parameter.numel() for parameter in taught.parameters()),
     )
 

@@ -17,7 +17,7 @@ from clozeworks.train.pretrain import StrPath, choose_precision, fit_to_data, op
 from clozeworks.train.pretraining_batches import PretrainingBatches, phase_ends
 from clozeworks.train.resources import memory_check
 from clozeworks.train.resources.cost import measure_cost
-from clozeworks.train.teacher import check_teacher, make_teacher
+from clozeworks.train.teacher import check_teacher, fit_to_teacher, make_teacher
 
 PATIENCE = 10.0  # seconds of measuring for each length
 
@@ -48,14 +48,15 @@ def forecast(
 ) -> Forecast:
     """What a pretraining run would take: a few micro-batches of each length phase are computed and timed."""
     corpora, tokenizer = open_data(data)
-    recipe = fit_to_data(recipe, tokenizer, source)
+    recipe = fit_to_teacher(fit_to_data(recipe, tokenizer, source), teacher)
     check_teacher(recipe, tokenizer, teacher)
     device = pick_device(device)
     cost, train = measure_cost(recipe, teacher), recipe.train
     memory = memory_check.free_bytes(cost, device)
     model = build(recipe).to(device)
     adam = parameter_groups.build_optimizer(model, train.optimizer, train.learning_rate)
-    policy = Policy(precision=choose_precision(recipe, device), teacher=make_teacher(teacher, recipe, device))
+    taught = make_teacher(teacher, recipe, tokenizer, device)
+    policy = Policy(precision=choose_precision(recipe, device), teacher=taught)
     seconds, cpu, tokens, before = 0.0, 0.0, 0, 0
     for phase, (end, _) in enumerate(phase_ends(train, recipe.objective.segments.length)):
         batches = iter(

@@ -26,7 +26,7 @@ from clozeworks.train.checkpoint.distributed_checkpoint import memory_bytes
 from clozeworks.train.guard import SpikeGuard
 from clozeworks.train.loop import Policy
 from clozeworks.train.protocols import Batches
-from clozeworks.train.teacher import make_teacher
+from clozeworks.train.teacher import describe_vectors, make_teacher
 from clozeworks.vectors.table import Vectors
 
 
@@ -73,7 +73,7 @@ def set_up(
     group, train = group or ProcessGroup(), recipe.train
     if not (run / run_dir.RUN).exists():
         batches.check_first_examples()
-    teacher = make_teacher(start.teacher, recipe, device)
+    teacher = make_teacher(start.teacher, recipe, tokenizer, device)
     model, notes = begin_run(recipe, tokenizer, batches, start)
     model.to(device)
     for stack in model.stacks:
@@ -121,7 +121,7 @@ def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Sta
     if start.words is not None:
         notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
     if start.source is None:
-        notes += begin(recipe, model, batches.corpora)
+        notes += begin(recipe, model, batches.corpora, tokenizer, describe_vectors(recipe, teacher))
     return model, notes
 
 
