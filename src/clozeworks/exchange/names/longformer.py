@@ -73,8 +73,8 @@ def _split_windows(recipe: Recipe) -> tuple[list[int], Recipe]:
         window = mixer.window
         if window.after != window.left:
             raise _refusal(recipe, f"{where}.window.right", window.after, "both sides are equal there")
-        if window.left < 1:
-            raise _refusal(recipe, f"{where}.window.left", 0, "a window has at least one token a side there")
+        if window.left < 2:  # with one token a side its cutting into chunks fails
+            raise _refusal(recipe, f"{where}.window.left", window.left, "a window has at least two tokens a side there")
         if set(window.dilation if isinstance(window.dilation, tuple) else (window.dilation,)) != {1}:
             raise _refusal(recipe, f"{where}.window.dilation", window.dilation, "windows have no gaps there")
         windows.append(2 * window.left)
