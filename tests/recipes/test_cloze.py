@@ -78,6 +78,8 @@ def test_a_mask_rate_needs_masking() -> None:
 
 
 def test_what_was_taught_is_fine_tuned_without_its_teacher() -> None:
-    tuned = make_finetune_recipe(small("cloze_mini_distilled"), Classify(labels=("a", "b")), 100)
+    r = small("cloze_mini_distilled")
+    task = Classify(labels=("a", "b"), summary=Summary("mean", None))
+    tuned = make_finetune_recipe(r, task, 100)
     assert tuned.start == ()
     assert not tuned.taught
