@@ -39,13 +39,13 @@ def test_a_teacher_that_is_a_map_of_the_student_is_found(data: Path):
     student, _ = begun(recipe_for(data, CountedTable()), data, TeacherVectors(lambda _: np.zeros((0, 6)), "0"))
     matrix = np.random.default_rng(0).normal(size=(32, 6))
     teacher = TeacherVectors(lambda texts: (student.encode(texts) @ matrix).astype(np.float32), "1")
-    found = begun(r, data, teacher)[1].numpy()
+    fitted = begun(r, data, teacher)[1].numpy()
     corpus, tokenizer = Corpus.open(data), Tokenizer.load(data)
     tokens = corpus.take(corpus.sentences[:40], corpus.sentences[1:41])
     sizes = np.diff(corpus.sentences[:41])
     texts = [tokenizer.write(row) for row in np.split(tokens.tokens, np.cumsum(sizes)[:-1])]
     vectors = student.encode(texts)
-    mine, theirs = vectors @ found.T, vectors @ matrix
+    mine, theirs = vectors @ fitted.T, vectors @ matrix
     cosines = (mine * theirs).sum(1) / np.linalg.norm(mine, axis=1) / np.linalg.norm(theirs, axis=1)
     assert cosines.min() > 0.99
 
