@@ -173,7 +173,8 @@ def test_names_go_there_and_back():
         (Window(4, 2), r"block\.1\.mixer\.window\.right = .*both sides are equal there"),
         (Window(4, dilation=2), r"block\.1\.mixer\.window\.dilation = 2: windows have no gaps there"),
         (Window(4, dilation=(1, 1, 2, 2)), r"block\.1\.mixer\.window\.dilation = .*no gaps there"),
-        (Window(0), r"block\.1\.mixer\.window\.left = 0: .*at least one token"),
+        (Window(0), r"block\.1\.mixer\.window\.left = 0: .*at least two tokens"),
+        (Window(1), r"block\.1\.mixer\.window\.left = 1: .*at least two tokens"),
         (Window(3), r"encoder\.stack\.block = .*6.*every window divides the widest"),
     ],
 )

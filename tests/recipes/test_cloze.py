@@ -75,3 +75,11 @@ def test_a_mask_rate_needs_masking() -> None:
     r.train.phases = (Phase(1.0, r.objective.segments.length, 0.3),)
     with pytest.raises(RecipeError, match=r"train.phases.0.mask_rate = 0.3: .* has no mask rate"):
         cw.count_parameters(r)
+
+
+def test_what_was_taught_is_fine_tuned_without_its_teacher() -> None:
+    r = small("cloze_mini_distilled")
+    task = Classify(labels=("a", "b"), summary=Summary("mean", None))
+    tuned = make_finetune_recipe(r, task, 100)
+    assert tuned.start == ()
+    assert not tuned.taught

@@ -13,10 +13,7 @@ import torch
 
 from clozeworks.core.batch import from_padded
 from clozeworks.core.bounds import Count, Positive
-from clozeworks.core.errors import RecipeError
-from clozeworks.nn.architecture import Architecture
 from clozeworks.objectives.losses.sentence_vectors import SentenceVectorsLayer, mean_vectors
-from clozeworks.objectives.objective import Objective
 from clozeworks.starts.initializer import Fresh, Initializer
 from clozeworks.starts.word_table import keep_table
 
@@ -41,14 +38,10 @@ class FittedMap(Initializer):
     texts: Count = 1024
     ridge: Positive = 0.01
 
-    def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
-        if not any(loss.name == "sentence_vectors" for loss in objective.losses):
-            needed = "the map of SentenceVectors begins so, and there is none"
-            raise RecipeError(where, "FittedMap", needed, "add that loss, or leave it out")
-
     def begin(self, fresh: Fresh) -> list[str]:
         head = fresh.model.head("sentence_vectors")
-        assert isinstance(head, SentenceVectorsLayer)
+        if not isinstance(head, SentenceVectorsLayer):
+            return ["no map to a teacher's vectors begins as fitted: SentenceVectors is not among the losses"]
         if not fresh.corpora or fresh.teacher is None or fresh.tokenizer is None:
             return ["no teacher to ask: the map to its vectors begins at random"]
         rows = list(self._sentences(fresh))

@@ -78,7 +78,7 @@ def make_finetune_recipe(
     if task.generation is not None:
         seq2seq.add_decoder(recipe, task.generation, decoder)
     recipe.objective.losses = (task, _words(recipe, lm_weight)) if lm_weight else (task,)
-    recipe.distil, recipe.start = None, ()  # of pretraining
+    recipe.distil, recipe.start = None, ()  # weights begin as the encoder's
     if task.encodes is not None:
         recipe.pooling = copy.deepcopy(task.encodes)
     if not task.pools:
