@@ -60,7 +60,7 @@ def distil(r: Recipe) -> Recipe:
     r.objective.losses = (MaskedLM(), SentenceVectors(10.0))
     r.start = (NeighbourInit(), DistilledTable(), FittedMap(), FrequencyPrior())
     r.train.phases = ()  # 15 % masked in training, too: the vector of a text should know most of its words
-    r.train.schedule, r.train.warmup = "linear", 0.2  # what was fitted is not lost at once
+    r.train.schedule, r.train.warmup = "linear", 0.2  # chosen together with the prior (LOG.md), not apart
     return r
 
 
