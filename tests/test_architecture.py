@@ -213,7 +213,6 @@ AWAITED = {
     "Relations",
     "Shaw",
     "SlantedTriangular",
-    "WarmupStableDecay",
     "Within",
 }
 

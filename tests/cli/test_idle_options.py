@@ -157,6 +157,7 @@ IDLE = {
             ("classify", "--freeze --layer-decay 0.9", "--layer-decay", "no rates"),
             ("classify", "--freeze --gradual-unfreezing", "--gradual-unfreezing", "never learns"),
             ("classify", "--from-scratch --continue-pretraining 5", "--continue-pretraining", "no pretraining"),
+            ("classify", "--from-scratch --text {road}/corpus.txt", "--text", "no pretraining"),
             ("classify", "--word-vectors x.txt", "--word-vectors", "--from-scratch"),
             ("classify", "--freeze-word-vectors", "--freeze-word-vectors", "of a file"),
             ("classify", "--lm-weight 0.5", "--lm-weight", "lm_weight"),

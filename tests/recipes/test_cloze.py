@@ -50,7 +50,7 @@ def test_sizes_rise() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_each_masks_more_in_training_than_in_evaluation(name: str) -> None:
     r = named(name)
-    assert [phase.mask_rate for phase in r.train.phases] == [0.3]
+    assert [phase.mask_rate for phase in r.train.phases] == [0.4]
     assert getattr(r.objective.corruption, "rate", None) == 0.15
 
 
