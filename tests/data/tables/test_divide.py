@@ -43,7 +43,7 @@ def test_fewer_rows_have_the_classes_in_the_same_shares():
 def test_no_row_is_lost_and_no_class_leaves_train(labels: list[str], share: float, seed: int):
     whole = table(*labels)
     if len(set(labels)) == len(labels):
-        with pytest.raises(InputError, match="more are needed|several rows to be learned"):
+        with pytest.raises(InputError, match=r"more are needed|several rows to be learned"):
             split_table(whole, share, seed)
         return
     train, dev = split_table(whole, share, seed)
