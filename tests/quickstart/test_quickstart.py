@@ -17,6 +17,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.corpus import areas
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
+from clozeworks.evaluate.baselines import Baselines
 from clozeworks.inference.text_encoder import load
 from clozeworks.quickstart import classifier, clozes, pipeline
 
@@ -112,6 +113,12 @@ def test_the_seed_is_the_run(walk, data, tmp_path, monkeypatch):
         assert walk(tmp_path / name, steps=1, seed=seed)[0] == 0
         weights.append((tmp_path / name / "model" / "model.safetensors").read_bytes())
     assert weights[0] == weights[1] != weights[2]
+
+
+def test_an_extra_that_is_missing_is_named_whole(walk, tmp_path, monkeypatch):
+    missing = Baselines({"majority": 0.5}, ["to compare: pip install 'clozeworks[sklearn]'"])
+    monkeypatch.setattr(classifier, "measure_baselines", lambda *_: missing)
+    assert "pip install 'clozeworks[sklearn]'" in walk(tmp_path / "out")[1]
 
 
 def test_sentences_are_held_out_and_chosen_by_counting(data):

@@ -44,7 +44,7 @@ def learn_areas(encoder: TextEncoder, lang: str, out: Path, seed: int, console: 
     beside = measure_baselines(model.recipe.task, Table("train", train), Table("dev", dev))
     console.print(table_of(results, messages, beside.metrics))
     for note in beside.notes:
-        console.print(note, soft_wrap=True)
+        console.print(Text(note), soft_wrap=True)
     console.print()
     for row in dev[:SHOWN]:
         console.print(answer_of(row, model.predict([row["text"]])[0], messages, console.width))
