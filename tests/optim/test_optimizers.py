@@ -20,7 +20,7 @@ from clozeworks.optim import parameter_groups
 from clozeworks.optim.keep import Keep
 from clozeworks.optim.optimizers.muon import orthogonalize
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
-from clozeworks.optim.settings import Adagrad, Adam, AdamW, Lamb, LayerRates, Muon
+from clozeworks.optim.settings import Adagrad, Adam, AdamW, EmbeddingRate, Lamb, LayerRates, Muon
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe
 from clozeworks.train.pretrain import pretrain
@@ -36,6 +36,7 @@ EVERY: dict[str, Optimizer] = {
     "adagrad": Adagrad(),
     "muon": Muon(),
     "layer_rates": LayerRates(Adam(correction=True), factor=0.5),
+    "embedding_rate": EmbeddingRate(LayerRates(AdamW(), factor=0.5), factor=0.25),
 }
 
 
@@ -297,7 +298,7 @@ def test_state_comes_back_bit_for_bit(part: Optimizer, tiny, tmp_path: Path):
         ("Adagrad(start=-1)", r"optimizer\.start = -1: "),
         ("LayerRates(factor=2)", r"optimizer\.factor = 2: a number in \(0, 1\] is needed"),
         ("LayerRates(optimizer=Lamb(eps=-1))", r"optimizer\.optimizer\.eps = -1: "),
-        ("LayerRates(optimizer=LayerRates)", r"the rates of layers are set once"),
+        ("LayerRates(optimizer=LayerRates)", r"these rates are set once"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(text: str, message: str):

@@ -9,7 +9,8 @@ from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.nn.stack import Share
 from clozeworks.optim import parameter_groups
-from clozeworks.optim.settings import AdamW, Lamb, LayerRates
+from clozeworks.optim.optimizers.layer_rates import Rates
+from clozeworks.optim.settings import AdamW, EmbeddingRate, Lamb, LayerRates
 from clozeworks.recipe import build
 from clozeworks.recipes import recipe
 from clozeworks.train.loop import fit
@@ -47,10 +48,11 @@ def test_settings_arrive():
         assert (group["lr"], group["betas"], group["eps"], group["fused"]) == (0.125, (0.8, 0.9), 1e-5, True)
 
 
-def shares(model: torch.nn.Module, factor: float) -> dict[str, float]:
+def shares(model: torch.nn.Module, rates: float | Rates) -> dict[str, float]:
     """The share of the rate of every parameter, by the first of its names."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    adam = parameter_groups.build_optimizer(model, LayerRates(AdamW(), factor), 0.25)
+    rates = rates if isinstance(rates, Rates) else LayerRates(AdamW(), rates)
+    adam = parameter_groups.build_optimizer(model, rates, 0.25)
     for group in adam.param_groups:
         assert group["lr"] == 0.25 * group["share"]
     return {names[id(p)]: group["share"] for group in adam.param_groups for p in group["params"]}
@@ -70,6 +72,16 @@ def test_rates_fall_by_the_factor_from_the_heads_down(tiny):
     for name, share in shares(model, 1 / 2.6).items():
         if name.startswith("encoder.stack.blocks.1."):
             assert share == pytest.approx(2.6**-2)
+
+
+def test_the_embedding_has_a_rate_of_its_own(tiny):
+    model = build(tiny(2))
+    alone, both = (shares(model, EmbeddingRate(inner, 0.25)) for inner in (AdamW(), LayerRates(AdamW(), 0.5)))
+    assert alone.keys() == both.keys() == dict(model.named_parameters()).keys()
+    for name, share in alone.items():
+        assert share == (0.25 if name.startswith("encoder.embed.") else 1.0), name
+    assert both["encoder.embed.words.table.weight"] == 0.25 * 0.5**3
+    assert both["encoder.stack.blocks.0.ffn.up.weight"] == 0.5**2
 
 
 def test_what_layers_share_has_the_rate_of_the_first_of_them(tiny):

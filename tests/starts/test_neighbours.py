@@ -131,6 +131,6 @@ def test_names_of_the_command_line_are_parts() -> None:
     assert write_initializers("neighbours,counted") == "[NeighbourInit, CountedTable]"
     assert write_initializers("prior, prior") == "[FrequencyPrior]"
     assert write_initializers("none") == "[]"
-    known = "counted, distilled, fitted, neighbours, prior or none is needed; did you mean counted"
+    known = "counted, distilled, fitted, neighbours, prior, skipgram or none is needed; did you mean counted"
     with pytest.raises(InputError, match=known):
         write_initializers("neighbours,count")

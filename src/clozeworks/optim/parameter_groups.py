@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.errors import InputError
+from clozeworks.nn.int8.parts import holds_int8, refuse_int8
 from clozeworks.optim.optimizers.optimizer import Group, Optimizer
 
 _BLOCK = re.compile(r"(?:^|\.)encoder\.stack\.(?:back\.)?blocks\.(\d+)\.")
@@ -15,6 +16,7 @@ _EMBED = re.compile(r"(?:^|\.)encoder\.embed\.")
 
 def build_optimizer(model: nn.Module, settings: Optimizer, learning_rate: float) -> torch.optim.Optimizer:
     """What the recipe asks for, over the parameters of a model."""
+    refuse_int8("the model", holds_int8(model), "training")
     return settings.build(make_groups(model, settings), learning_rate)
 
 
@@ -28,7 +30,7 @@ def make_groups(model: nn.Module, settings: Optimizer) -> list[Group]:
     hidden: set[int] = set()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            key = settings.share(layers_below(name, depth)), decays(name, parameter)
+            key = settings.share(layers_below(name, depth), depth), decays(name, parameter)
             groups.setdefault(key, []).append(parameter)
             if ".stack." in name and name.endswith(".weight") and parameter.ndim == 2:
                 hidden.add(id(parameter))

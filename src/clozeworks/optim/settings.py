@@ -14,7 +14,7 @@ from clozeworks.optim.optimizers.adagrad import Adagrad
 from clozeworks.optim.optimizers.adam import Adam
 from clozeworks.optim.optimizers.adamw import AdamW
 from clozeworks.optim.optimizers.lamb import Lamb
-from clozeworks.optim.optimizers.layer_rates import LayerRates
+from clozeworks.optim.optimizers.layer_rates import EmbeddingRate, LayerRates
 from clozeworks.optim.optimizers.muon import Muon
 from clozeworks.optim.optimizers.optimizer import Optimizer
 from clozeworks.optim.schedules import Polynomial, Schedule, SlantedTriangular, WarmupStableDecay, Word
@@ -24,6 +24,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Distil",
+    "EmbeddingRate",
     "Finetune",
     "Guard",
     "Keep",

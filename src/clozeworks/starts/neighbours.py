@@ -187,7 +187,7 @@ def _agree(mixer: AttentionLayer, rotary: Rotary, offsets: Tensor, peak: float) 
 def _prefer(bias: RelativeLayer, offsets: Tensor, peak: float) -> None:
     """One unit of v in each head, and the row of W_r that it is multiplied with; past keys have positive distances."""
     width, heads = bias.position.in_features, bias.heads
-    d = width // heads
+    d = bias.position.out_features // heads
     frequency = 10_000.0 ** -(torch.arange(0, width, 2) / width)
     share = _amplitudes(frequency, peak)
     size = math.sqrt(math.sqrt(d))

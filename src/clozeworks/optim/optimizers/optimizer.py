@@ -43,8 +43,9 @@ class Optimizer(Spec):
         """Numbers for each weight that an update needs while it is made."""
         return 0
 
-    def share(self, below: int) -> float:
-        """The part of the rate that a layer gets which stands so many layers below the heads."""
+    def share(self, below: int, depth: int) -> float:
+        """The part of the rate that a layer gets which stands so many layers below the heads; below all blocks, whose
+        number is `depth`, is the embedding."""
         return 1.0
 
 
