@@ -60,6 +60,7 @@ UNREACHED = {
 }
 # Losses that read less of a model than its last states.
 PARTIAL = {
+    "HiddenStates": "states are compared before the norm that follows the stack",
     "AttentionScores": "scores come before the values of the last block",
     "Relations": "scores and values come before what follows them in the last block",
     "SpanBoundary": "there may be no span between two tokens in three small steps",
@@ -159,21 +160,35 @@ def _trains(recipe: Recipe, model: Model, steps: Iterator[list[Batch]], teacher:
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     reached: set[str] = set()
     policy = Policy(clip=recipe.train.clip, teacher=teacher, seed=recipe.train.seed)
-    for step in fit(model, steps, optimizer, lambda _: 1e-3, steps=STEPS, policy=policy):
+    seen: list[int] = []
+    for step in fit(model, _note_widths(steps, seen), optimizer, lambda _: 1e-3, steps=STEPS, policy=policy):
         if not math.isfinite(step.loss) or step.skipped:
             raise BrokenError(f"step {step.number}: loss {step.loss}, gradient {step.grad_norm} {step.reason or ''}")
         reached |= {name for name, each in trained.items() if each.grad is not None and bool(each.grad.any())}
     whole = any(loss.weight and type(loss).__name__ not in PARTIAL for loss in recipe.objective.losses)
     lost = [name for name in trained if name not in reached and not name.endswith(tuple(UNREACHED))]
-    lost = [name for name in lost if trained[name].shape[-1] > 1 and not (_narrow(recipe) and ".mixer." in name)]
+    narrow = _narrow(recipe, max(seen))
+    lost = [name for name in lost if trained[name].shape[-1] > 1 and not (narrow and ".mixer." in name)]
     if lost and whole:
         raise BrokenError(f"no gradient reaches {', '.join(lost)}")
 
 
-def _narrow(recipe: Recipe) -> bool:
-    """Whether some attention is to one key, or some kernel has one tap: a softmax of one number is 1 whatever it is."""
+def _note_widths(steps: Iterator[list[Batch]], seen: list[int]) -> Iterator[list[Batch]]:
+    for batches in steps:
+        seen.extend(batch.tokens.shape[1] for batch in batches)
+        yield batches
+
+
+def _narrow(recipe: Recipe, row: int) -> bool:
+    """Whether some attention is to one key, or some kernel has one tap: a softmax of one number is 1 whatever it is.
+
+    A window whose next key stands a whole row away is one of those.
+    """
     least = {"reach": 3, "limit": 3, "left": 1, "kernel": 2}
-    return any(getattr(part, name, 9) < few for _, part in spec.walk(recipe) for name, few in least.items())
+    parts = [part for _, part in spec.walk(recipe)]
+    far = any(np.max(getattr(part, "dilation", 1)) >= row for part in parts)
+    sizes = ((getattr(part, name, None), few) for part in parts for name, few in least.items())
+    return far or any(size is not None and size < few for size, few in sizes)
 
 
 def _cut_otherwise(

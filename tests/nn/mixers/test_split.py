@@ -23,6 +23,7 @@ from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.positions import SinusoidalPositions
 from clozeworks.nn.stack import Share, Stack
@@ -79,6 +80,11 @@ class Deaf(Attention):
 def test_what_is_stored_comes_back():
     spec = Split((Attention(2), LightConv(2, 7, 0.1, dynamic=True)), (6, 10))
     assert from_dict(json.loads(json.dumps(to_dict(spec)))) == spec
+
+
+def test_a_branch_that_reads_the_source_by_itself_is_refused():
+    with pytest.raises(RecipeError, match=r"branches\.1 = RecurrentAcross: it reads the source by itself"):
+        check(Split((LightConv(1, 3), RecurrentAcross(score=None))), "mixer")
 
 
 @pytest.mark.parametrize(

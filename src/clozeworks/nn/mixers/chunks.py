@@ -1,5 +1,7 @@
 """Attention within a chunk and the one before it."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +14,7 @@ from clozeworks.core.context import Context
 from clozeworks.nn.kernels import ring
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
+from clozeworks.nn.mixers.attention import HEADS
 
 
 @dataclass(slots=True)
@@ -28,7 +31,9 @@ class LocalAttention(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix"})
+    untraceable: ClassVar[str | None] = "how many chunks a row is cut into depends on its length"
     takes: ClassVar[frozenset[str]] = frozenset({"self"})
+    whole: ClassVar[str | None] = None
     heads: Count
     head_width: Count | None = None
     chunk: Count = 64
@@ -40,6 +45,9 @@ class LocalAttention(Mixer):
         if self.head_width is None:
             fit_heads(where, self.heads, width)
 
+    def keep_heads(self, kept: Sequence[int], width: int) -> "LocalAttention":
+        return dataclasses.replace(self, heads=len(kept), head_width=self.head_width or width // self.heads)
+
     def build(self, width: int) -> "LocalAttentionLayer":
         return LocalAttentionLayer(self, width)
 
@@ -48,6 +56,7 @@ class LocalAttentionLayer(MixerLayer):
     """Weights of `LocalAttention`: query, key, value and out."""
 
     carries: ClassVar[bool] = False
+    by_head: ClassVar[Mapping[str, int]] = HEADS
 
     def __init__(self, spec: LocalAttention, width: int):
         super().__init__()

@@ -1,5 +1,7 @@
 """Attention that is near for most tokens and reaches everywhere for a few."""
 
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,6 +14,7 @@ from clozeworks.nn.kernels.backends import attend, dense, masked
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.kernels.windowed import counted, fits, windowed
 from clozeworks.nn.mixer import Mixer, MixerLayer, fit_heads
+from clozeworks.nn.mixers.attention import HEADS, PROJECTIONS
 from clozeworks.nn.window import Window
 
 
@@ -28,13 +31,20 @@ class GlobalWindow(Mixer):
     """
 
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows"})
+    whole: ClassVar[str | None] = None
     heads: Count
     window: Window
     dropout: Rate = 0.0
+    head_width: Count | None = None  # None: D / H
 
     def fit(self, where: str, width: int) -> None:
-        fit_heads(where, self.heads, width)
+        if self.head_width is None:
+            fit_heads(where, self.heads, width)
         self.window.fit(f"{where}.window", self.heads)
+
+    def keep_heads(self, kept: Sequence[int], width: int) -> "GlobalWindow":
+        size, window = self.head_width or width // self.heads, self.window.keep_heads(kept)
+        return dataclasses.replace(self, heads=len(kept), head_width=size, window=window)
 
     def build(self, width: int) -> "GlobalWindowLayer":
         return GlobalWindowLayer(self, width)
@@ -44,13 +54,17 @@ class GlobalWindowLayer(MixerLayer):
     """Weights of `GlobalWindow`: two sets of query, key and value, one for tokens that see all, and out."""
 
     carries: ClassVar[bool] = False
+    by_head: ClassVar[Mapping[str, int]] = HEADS | {
+        f"{name}_global.{kind}": 0 for name in PROJECTIONS for kind in ("weight", "bias")
+    }
 
     def __init__(self, spec: GlobalWindow, width: int):
         super().__init__()
+        inner = spec.heads * (spec.head_width or width // spec.heads)
         self.heads, self.window, self.dropout = spec.heads, spec.window, spec.dropout
-        self.query, self.key, self.value = (Linear(width, width) for _ in range(3))
-        self.query_global, self.key_global, self.value_global = (Linear(width, width) for _ in range(3))
-        self.out = Linear(width, width)
+        self.query, self.key, self.value = (Linear(width, inner) for _ in range(3))
+        self.query_global, self.key_global, self.value_global = (Linear(width, inner) for _ in range(3))
+        self.out = Linear(inner, width)
 
     def extend(self, past: Cache | None, x: Tensor) -> KVCache:
         raise NotImplementedError("marked tokens have keys of their own: rows are projected anew each time")

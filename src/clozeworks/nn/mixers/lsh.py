@@ -38,7 +38,9 @@ class LSH(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"full", "causal", "prefix"})
+    untraceable: ClassVar[str | None] = "which tokens meet is decided by sorting their hashes"
     takes: ClassVar[frozenset[str]] = frozenset({"self"})
+    whole: ClassVar[str | None] = "turns are drawn for all its heads at once, and others would see other tokens"
     heads: Count
     head_width: Count | None = None
     chunk: Count = 64

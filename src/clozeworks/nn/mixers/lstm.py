@@ -46,6 +46,7 @@ class LSTM(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
+    untraceable: ClassVar[str | None] = "it reads a token after another, as many steps as the text is long"
     takes: ClassVar[frozenset[str]] = frozenset({"self", "state"})
     cells: Count | None = None
     clip: Positive | None = None

@@ -23,6 +23,7 @@ class Recurrent(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
+    untraceable: ClassVar[str | None] = "it reads a token after another, as many steps as the text is long"
     takes: ClassVar[frozenset[str]] = frozenset({"self", "carry"})
     cell: Cell = "gru"
 

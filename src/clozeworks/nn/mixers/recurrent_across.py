@@ -36,6 +36,7 @@ class RecurrentAcross(Mixer):
     """
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
+    untraceable: ClassVar[str | None] = "it reads a token after another, as many steps as the text is long"
     takes: ClassVar[frozenset[str]] = frozenset({"self", "carry", "source"})
     across: ClassVar[bool] = True
     score: Score | None

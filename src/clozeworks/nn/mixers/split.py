@@ -43,6 +43,12 @@ class Split(Mixer):
         if len(self.branches) < 2:
             given = len(self.branches)
             raise RecipeError(f"{where}.branches", given, "at least two branches are needed", "give another mixer")
+        for number, branch in enumerate(self.branches):
+            if branch.across:
+                needed = "it reads the source by itself, which is wider than a branch"
+                raise RecipeError(
+                    f"{where}.branches.{number}", type(branch).__name__, needed, "use it alone in a block"
+                )
         if self.widths is None:
             return
         if len(self.widths) != len(self.branches):
