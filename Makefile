@@ -64,12 +64,12 @@ clean: ## Remove .venv and everything built
 # Three sizes, each within the next: a first look should not wait for a linter.
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV), once: about a minute"
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[sklearn]'
 	touch $@
 
 $(VENV)/.zh: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing into $(VENV), with the Chinese text, once: about a minute"
-	$(INSTALL) -e '.[zh]'
+	$(INSTALL) -e '.[zh,sklearn]'
 	touch $(VENV)/.core $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(BIN)/python

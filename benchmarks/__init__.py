@@ -21,18 +21,20 @@ NAMES = {
     "tune": "our fine-tuning and prediction against transformers",
     "family": "what shared layers and a teacher cost a step",
     "vectors": "our word vectors against gensim",
+    "int8": "our sentence vectors, fp32 and int8, against transformers and onnxruntime",
 }
 
 
 # What some benchmarks take besides: the field of their setting, and what the others have instead.
 OWN = {
-    "data": ("a text of its own", "prepare, quality, learning or vectors"),
-    "cells": ("no cells", "pretrain, lm, tune, learning or vectors"),
+    "data": ("a text of its own", "prepare, quality, learning, vectors or int8"),
+    "cells": ("no cells", "pretrain, lm, tune, learning, vectors or int8"),
     "keep": ("no runs to keep", "learning"),
     "judge": ("no scored words", "vectors"),
     "profile": ("no profile", "pretrain"),
     "plot": ("no plot", "xl or long"),
     "dropout": ("a rate of its own", "long"),
+    "model": ("models of its own", "int8"),
 }
 
 
@@ -41,7 +43,7 @@ def main(name: str | None, quick: bool = False, json: bool = False, out: Path | 
 
     Without a name, say which there are. `more` are fields of its setting: `data` (your own text), `cells`, `profile`,
     `plot` (a file to draw it to), `dropout` (a rate), `judge` (files of scored words), `keep` (a file of
-    finished runs).
+    finished runs), `model` (a directory).
     """
     from rich.console import Console
 

@@ -17,7 +17,8 @@ EPILOG = """examples:
   python -m benchmarks prepare --data corpus.jsonl
   python -m benchmarks xl --plot xl.svg
   python -m benchmarks long --dropout 0.1
-  python -m benchmarks vectors --judge pairs.txt analogies.txt"""
+  python -m benchmarks vectors --judge pairs.txt analogies.txt
+  python -m benchmarks int8 --model all-MiniLM-L6-v2 --data wiki.jsonl"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,14 +36,15 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="CELL",
-        help="pretrain, lm, tune, vectors: some cells; learning: some sides",
+        help="pretrain, lm, tune, vectors, int8: some cells; learning: some sides",
     )
     parser.add_argument(
-        "--data", metavar="FILE", help="prepare, quality, learning, vectors: your own text (default: embedded)"
+        "--data", metavar="FILE", help="prepare, quality, learning, vectors, int8: your own text (default: embedded)"
     )
     parser.add_argument("--judge", nargs="+", default=[], metavar="FILE", help="vectors: similarity and analogy files")
     parser.add_argument("--plot", metavar="FILE", help="xl, long: draw a plot, too: .svg, .png or .pdf")
     parser.add_argument("--dropout", type=float, metavar="RATE", help="long: dropout on every side (default: 0)")
+    parser.add_argument("--model", metavar="DIR", help="int8: a BERT that transformers loads (default: random weights)")
     parser.add_argument("--keep", metavar="FILE", help="learning: finished runs; the same command resumes")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the metrics there, too")
     parser.add_argument("--json", action="store_true", help="print one JSON object on one line")
@@ -52,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
 def main(words: Sequence[str] | None = None) -> int:
     """Run one benchmark: 0 done, 2 bad input."""
     options = parser().parse_args(words)
-    more = {name: getattr(options, name) for name in ("data", "profile", "plot", "dropout", "keep")}
+    more = {name: getattr(options, name) for name in ("data", "profile", "plot", "dropout", "keep", "model")}
     more |= {"cells": tuple(options.only), "judge": tuple(options.judge)}
     try:
         return benchmarks.main(options.name, options.quick, options.json, options.out, **more)

@@ -5,9 +5,10 @@
     begun       the same with our start: weights that we exported before their first step
 
 Text, tokenizer, tokens a step, rate, warm-up, decay and precision are the same; each side has as many steps as its
-budget of CPU seconds has room for, by a trial of its own, which is not counted; the time to count the table of words
-is, where our start is used. All are scored by us on the same held-out text and masks. Finished runs are kept in the
-file `--keep`, and the same command resumes; `--only ours` leaves the others for later.
+budget of CPU seconds has room for, by a trial of its own before the first seed, which is not counted and decides for
+all seeds; the time to count the table of words is counted, where our start is used. All are scored by us on the same
+held-out text and masks. Finished runs are kept in the file `--keep`, and the same command resumes; `--only ours` leaves
+the others for later.
 """
 
 import json
@@ -70,7 +71,10 @@ def run(setting: Setting, folder: Path) -> dict[str, Any]:
     for seed in range(setting.repetitions):
         for side in setting.cells or SIDES:
             if (side, seed) not in done:
-                done[side, seed] = ask("learning", folder, setting.cores, side, str(seed), str(work["table_seconds"]))
+                first = next((result for (of, _), result in sorted(done.items()) if of == side), {})
+                plan = first.get("steps", 0), first.get("precision", "auto")
+                numbers = map(str, (seed, work["table_seconds"], *plan))
+                done[side, seed] = ask("learning", folder, setting.cores, side, *numbers)
                 lines.append({"of": same, "side": side, "seed": seed, "result": done[side, seed]})
                 atomic_io.write_bytes(kept, "".join(json.dumps(line) + "\n" for line in lines).encode())
     seeds = {side: [result for (of, _), result in sorted(done.items()) if of == side] for side in SIDES}
@@ -78,9 +82,13 @@ def run(setting: Setting, folder: Path) -> dict[str, Any]:
     return {"text": setting.data or "embedded, en", "workload": work, **summary(seeds), "seeds": seeds}
 
 
-def serve(folder: Path, answers: IO[str], act: str, *numbers: str) -> None:
+def serve(folder: Path, answers: IO[str], act: str, *given: str) -> None:
     """What a side does: prepare the text, or train with a seed."""
-    answer(answers, make(folder) if act == "make" else train(act, folder, int(numbers[0]), float(numbers[1])))
+    if act == "make":
+        answer(answers, make(folder))
+        return
+    seed, table, steps, precision = given
+    answer(answers, train(act, folder, int(seed), float(table), int(steps), precision))
 
 
 def make(folder: Path) -> dict[str, Any]:
@@ -117,38 +125,47 @@ def make(folder: Path) -> dict[str, Any]:
     }
 
 
-def recipe_of(folder: Path, seed: int) -> "Recipe":
+def recipe_of(folder: Path, seed: int, precision: Any = "auto") -> "Recipe":
     from clozeworks.data.tokens.tokenizer import Tokenizer
     from clozeworks.recipes import recipe
     from clozeworks.train.pretrain import fit_to_data
 
     r = fit_to_data(recipe(json.loads((folder / SETTING).read_text())["recipe"]), Tokenizer.load(folder / DATA))
-    r.train.seed = seed
+    r.train.seed, r.train.precision = seed, precision
     return r
 
 
-def train(side: str, folder: Path, seed: int, table: float) -> dict[str, Any]:
-    """One side with one seed; CPU seconds of everything but the trial and the scores, those of its table too."""
+def train(side: str, folder: Path, seed: int, table: float, steps: int, precision: str) -> dict[str, Any]:
+    """One side with one seed; CPU seconds of everything but the trial and the scores, those of its table too.
+
+    No steps: as many as the budget has room for. How soon a model leaves the frequencies is told in seconds of the
+    budget, since other work on the machine makes all seconds longer.
+    """
     table = 0.0 if side == "trainer" else table  # counted once, and read from beside the data here
     clock = time.process_time()
     budget = Setting.read(folder).cpu_seconds - table
-    run = folder / f"{side}-{seed}"
-    steps, trial = (ours if side == "ours" else theirs)(side, folder, run, seed, budget)
-    spent = time.process_time() - clock - trial + table
-    result = {"steps": steps, "cpu_seconds": round(spent, 1), **score(run / TRAINED, folder)}
+    run, recipe = folder / f"{side}-{seed}", recipe_of(folder, seed, precision)
+    recipe, trial = (ours if side == "ours" else theirs)(side, folder, run, recipe, budget, steps)
+    spent, steps = time.process_time() - clock - trial + table, recipe.train.steps
+    result = {
+        "steps": steps,
+        "precision": recipe.train.precision,
+        "cpu_seconds": round(spent, 1),
+        **score(run / TRAINED, folder),
+    }
     if side == "ours":
-        result["left_seconds"] = left_after(run / "run", steps, table, spent)
+        result["left_seconds"] = left_after(run / "run", steps, table, budget)
     return result
 
 
-def left_after(run: Path, steps: int, table: float, spent: float) -> float | None:
+def left_after(run: Path, steps: int, table: float, budget: float) -> float | None:
     """CPU seconds until held-out accuracy was first seen to be above `LEFT`; None: it never was."""
     from clozeworks.train import metrics_log
     from clozeworks.train.listing import METRICS
 
     for row in metrics_log.read(run / METRICS):
         if row.get("split") == "heldout" and row["masked_accuracy"] > LEFT:
-            return round(table + (spent - table) * row["step"] / steps, 1)
+            return round(table + budget * row["step"] / steps, 1)
     return None
 
 
@@ -164,7 +181,7 @@ def score(model: Path, folder: Path) -> dict[str, Any]:
     return {name: metrics[name] for name in names}
 
 
-def ours(side: str, folder: Path, run: Path, seed: int, budget: float) -> tuple[int, float]:
+def ours(side: str, folder: Path, run: Path, recipe: "Recipe", budget: float, steps: int) -> tuple["Recipe", float]:
     """As `clozeworks pretrain RECIPE --budget` does it."""
     from rich.console import Console
 
@@ -173,35 +190,41 @@ def ours(side: str, folder: Path, run: Path, seed: int, budget: float) -> tuple[
     from clozeworks.train.resources.budget import fit_to_budget
 
     clock, data = time.process_time(), [(folder / DATA, 1.0)]
-    recipe, _ = fit_to_budget(recipe_of(folder, seed), data, f"{budget}s", None, "cpu")
+    if steps:
+        recipe.train.steps = steps
+    else:
+        recipe, _ = fit_to_budget(recipe, data, f"{budget}s", None, "cpu")
     trial = time.process_time() - clock
     recipe.train.evaluate_every = max(recipe.train.steps // EVALUATED, 1)
     pretrain(recipe, data, run / "run", progress=False, console=Console(quiet=True))
     save(load(run / "run"), run / TRAINED)
-    return recipe.train.steps, trial
+    return recipe, trial
 
 
-def theirs(side: str, folder: Path, run: Path, seed: int, budget: float) -> tuple[int, float]:
+def theirs(side: str, folder: Path, run: Path, recipe: "Recipe", budget: float, steps: int) -> tuple["Recipe", float]:
     """The Trainer on blocks of the training text, from its own initialization or from our start."""
     from benchmarks import learning_peer
+    from clozeworks.train.pretrain import choose_precision
 
     clock = time.process_time()
-    rows = learning_peer.read_blocks(folder / DATA, recipe_of(folder, seed))
-    begun = learning_peer.export_start(folder / DATA, recipe_of(folder, seed), run / BEGUN)
+    recipe.train.precision = choose_precision(recipe, "cpu")
+    rows = learning_peer.read_blocks(folder / DATA, recipe)
+    begun = learning_peer.export_start(folder / DATA, recipe, run / BEGUN)
     how = {"fresh": side == "trainer"}
     ready = time.process_time() - clock
-    each = learning_peer.train(begun, rows, recipe_of(folder, seed), TRIAL, None, **how)
-    steps = max(int((budget - ready) / each), 1)
+    if not steps:
+        each = learning_peer.train(begun, rows, recipe, TRIAL, None, **how)
+        steps = max(int((budget - ready) / each), 1)
     trial = time.process_time() - clock - ready
-    learning_peer.train(begun, rows, recipe_of(folder, seed), steps, run / TRAINED, **how)
-    return steps, trial
+    learning_peer.train(begun, rows, recipe, steps, run / TRAINED, **how)
+    return recipe, trial
 
 
 def summary(seeds: Segments) -> dict[str, Any]:
     """Of each side the mean over seeds, and the lowest and highest of them."""
     sides = {}
     for side, runs in seeds.items():
-        means = {name: [each[name] for each in runs] for name in runs[0] if name != "left_seconds"}
+        means = {name: [each[name] for each in runs] for name in runs[0] if name not in ("left_seconds", "precision")}
         left = [each["left_seconds"] for each in runs if each.get("left_seconds") is not None]
         sides[side] = {
             **{name: round(statistics.mean(values), 4) for name, values in means.items()},

@@ -76,7 +76,7 @@ def train(
             return self.lr_scheduler
 
     clock = Clock()
-    optimizer: Any = train.optimizer
+    optimizer: Any = getattr(train.optimizer, "optimizer", train.optimizer)  # the Trainer has one rate for all
     arguments = transformers.TrainingArguments(
         str((out or model).parent / "trainer"),
         per_device_train_batch_size=max(train.batch_tokens // recipe.longest(), 1),

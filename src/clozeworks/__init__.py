@@ -12,6 +12,7 @@ from clozeworks.core.errors import InputError, RecipeError
 if TYPE_CHECKING:
     from clozeworks.api import (
         build,
+        compress,
         convert,
         count_parameters,
         diff,
@@ -35,6 +36,7 @@ __all__ = [
     "TextClassifier",
     "Vectors",
     "build",
+    "compress",
     "convert",
     "count_parameters",
     "diff",
@@ -72,7 +74,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """A public name stays what it is: a room of the same name (`recipe`, `recipes`, `evaluate`) does not take its place
+    """A public name stays what it is: a room of that name (`recipe`, `evaluate`, `compress`) does not take its place
     on the package once it has been imported."""
 
     def __setattr__(self, name: str, value: object) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from clozeworks.compress.run import compress
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.data.shards.prepare import prepare
@@ -28,6 +29,7 @@ StrPath = str | os.PathLike[str]
 
 __all__ = [
     "build",
+    "compress",
     "convert",
     "count_parameters",
     "diff",

@@ -16,6 +16,7 @@ from clozeworks.core.token_info import PADDING, TokenInfo
 from clozeworks.nn.decoder import Decoder, DecoderLayer, crosses
 from clozeworks.nn.embed import Embed
 from clozeworks.nn.init import CustomInit
+from clozeworks.nn.int8.parts import Int8
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.norm import LayerNorm
 from clozeworks.nn.stack import Stack, StackLayer
@@ -51,6 +52,7 @@ class Encoder(Spec):
     stack: Stack
     pooler: Pooler | None = None
     init: NonNegative = 0.02  # standard deviation of fresh weights
+    int8: Int8 | None = None  # weights that are stored and multiplied as int8
 
     def check(self, where: str) -> None:
         self.embed.fit(f"{where}.embed", self.width, self.vocab)
@@ -127,6 +129,8 @@ class Model(nn.Module):
         self.frozen = False  # the encoder gives features, and learns nothing
         for head in self.heads.values():
             cast(LossLayer, head).connect(cast(dict[str, LossLayer], self.heads))
+        if encoder.int8 is not None:
+            encoder.int8.apply(self)
 
     @property
     def top(self) -> "EncoderLayer | DecoderLayer":

@@ -174,4 +174,5 @@ def count_parameters(recipe: Recipe, heads: bool = True) -> int:
     with torch.device("meta"):
         spec.check(recipe, recipe.name)
         model = assemble(recipe, heads)
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.is_floating_point())
+    weights = (each for each in model.parameters() if each.is_floating_point() or each.dtype == torch.int8)
+    return sum(parameter.numel() for parameter in weights)

@@ -1,14 +1,20 @@
 """Sentence embeddings on the command line."""
 
+import io
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import torch
+from rich.console import Console
 
+from clozeworks.cli.encode import count_lines, write_array
 from clozeworks.cli.main import main
 from clozeworks.inference.text_encoder import load
+from clozeworks.screen.progress_bar import Bar
 from tests.command_line import facts, refused
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -43,4 +49,50 @@ def test_max_pooling_is_the_maximum_over_the_vectors_of_tokens(road: Path, tmp_p
 
 def test_another_ending_is_refused(road: Path, tmp_path: Path, capsys):
     (tmp_path / "lines.txt").write_text("a fox\n")
-    assert ".npy or .jsonl" in refused(capsys, "encode", road / "run", tmp_path / "lines.txt", "--out", "v.csv")
+    assert ".npy, .parquet or .jsonl" in refused(
+        capsys, "encode", road / "run", tmp_path / "lines.txt", "--out", "v.csv"
+    )
+
+
+def test_columns_of_a_parquet_file_are_texts_and_vectors(road: Path, tmp_path: Path, capsys):
+    (tmp_path / "lines.txt").write_text("\n".join(TEXTS) + "\n")
+    report = facts(capsys, "encode", road / "run", tmp_path / "lines.txt", "--out", tmp_path / "v.parquet")
+    assert report["texts"] == 3
+    table = pyarrow.parquet.read_table(tmp_path / "v.parquet")
+    assert table["text"].to_pylist() == TEXTS
+    given = np.array(table["embedding"].to_pylist(), np.float32)
+    np.testing.assert_allclose(given, load(road / "run").encode(TEXTS), atol=1e-6)
+
+
+def test_an_array_of_many_pieces_is_what_numpy_writes(tmp_path: Path):
+    vectors = np.random.default_rng(0).normal(size=(1037, 7)).astype(np.float32)
+    pieces = [([""] * len(some), some) for some in np.array_split(vectors, 9)]
+    (tmp_path / "v.npy").touch()
+    assert write_array(iter(pieces), tmp_path / "v.npy", 7) == 1037
+    np.save(tmp_path / "whole.npy", vectors)
+    assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    (tmp_path / "none.npy").touch()
+    assert write_array(iter([]), tmp_path / "none.npy", 7) == 0
+    assert np.load(tmp_path / "none.npy").shape == (0, 7)
+
+
+def test_without_arrow_a_table_is_refused_before_anything_is_read(tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    said = refused(capsys, "encode", tmp_path / "no model", tmp_path / "no.txt", "--out", "v.parquet")
+    assert "pip install 'clozeworks[arrow]'" in said
+
+
+def test_a_bar_says_how_many_and_how_fast(tmp_path: Path):
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
+    assert count_lines(tmp_path / "lines.txt") == 2
+    assert count_lines(tmp_path / "rows.parquet") is None
+    assert count_lines("-") is None
+    stream = io.StringIO()
+    console = Console(file=stream, force_terminal=True, width=120)
+    with Bar(console, unit="texts") as bar:
+        bar.update("encoding", 1, None)
+        bar.update("encoding", 2, 4)
+        bar.progress.refresh()
+    assert "2 texts, " in stream.getvalue()
+    assert " a second" in stream.getvalue()
+    assert " 50%" in stream.getvalue()

@@ -56,3 +56,19 @@ def test_what_does_not_go_together_is_refused(tuned: Path, road: Path, test_file
     message = refused(capsys, "evaluate", road / "run", "--test", test_file)
     assert "a model without a task; labelled rows show" in message
     assert "clozeworks finetune" in message
+
+
+def test_two_models_on_the_same_rows_and_masks(tuned: Path, road: Path, test_file: Path, capsys):
+    alone = facts(capsys, "evaluate", tuned, "--test", test_file)
+    both = facts(capsys, "evaluate", tuned, "--test", test_file, "--against", tuned)
+    assert both["accuracy"] == both["against_metrics"]["accuracy"] == alone["accuracy"]
+    assert both["differences"]["accuracy"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+    assert both["right"] == {"only_model": 0, "only_against": 0, "p": 1.0}
+    text = facts(capsys, "evaluate", road / "run", "--data", road / "data", "--against", road / "hf")
+    assert text["loss"] == pytest.approx(text["against_metrics"]["loss"], abs=1e-5)
+    assert text["count"] > text["examples"] > 1
+    assert main(["evaluate", str(tuned), "--test", str(test_file), "--against", str(tuned)]) == 0
+    out = capsys.readouterr().out
+    assert "95 % paired interval" in out
+    assert "may be chance" in out
+    assert "must be of one kind" in refused(capsys, "evaluate", tuned, "--test", test_file, "--against", road / "run")

@@ -36,10 +36,11 @@ ALWAYS = {
     "pretrain": "--batch-tokens --data --device --dry-run --from --json --learning-rate --log --out --processes --seed "
     "--set --word-vectors",
     "runs": "--json",
-    "evaluate": f"{MODEL} --data --test",
+    "evaluate": f"{MODEL} --against --data --test",
     "inspect": f"{MODEL} --out",
     "finetune": f"{MODEL} --batch-size --columns --dev --dry-run --epochs --from-scratch --learning-rate --limit "
     "--max-length --model --out --seed --set --train",
+    "compress": f"{MODEL} --data --dry-run --seed",
     "predict": "--allow-pickle --parts --device --batch-size --out --text",
     "encode": "--allow-pickle --parts --device --batch-tokens --normalize --out --pooling",
     "fill-mask": f"{MODEL} --top",
@@ -105,6 +106,7 @@ IDLE = {
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --steps 5", "--budget", "train.steps"),
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --set train.steps=5", "--budget", "train.steps"),
         ("pretrain bert_tiny --data {road}/data {out} --budget 1m --from {road}/run", "--budget", "--from"),
+        ("pretrain bert_tiny --data {road}/data {out} --budget 1m --processes 2", "--budget", "train.processes"),
         ("pretrain bert_base --data {road}/data {out} --max-length 64", "--max-length", "train.phases"),
         ("pretrain bert_tiny --data {road}/data {out} --teacher {road}/run", "--teacher", "distilbert_mini"),
         ("pretrain bert_tiny --data {road}/data {out} --freeze-word-vectors", "--freeze-word-vectors", "of a file"),
@@ -144,6 +146,22 @@ IDLE = {
             (f"evaluate {{made}}/writer --test {{made}}/pairs.jsonl {more}", more.split()[0], said)
             for more, said in (("--context 9", "one side"), ("--stride 2", "one side"), ("--max-tokens 9", "one side"))
         ),
+        *(
+            (f"evaluate {{road}}/run --data {{road}}/data {more} --against {{road}}/hf", more.split()[0], said)
+            for more, said in (
+                ("--report r.html", "one model"),
+                ("--context 9", "one model"),
+                ("--columns text=a", "no task"),
+                ("--beams 4", "a model that translates"),
+            )
+        ),
+    ],
+    "compress": [
+        *(
+            (f"compress {{tuned}} --data {{made}}/rows.jsonl --dry-run {more}", more.split()[0], "nothing is made")
+            for more in ("--out small", "--plot p.png", "--apply heads", "--target speed=2x")
+        ),
+        ("compress {road}/run --data {road}/data --dry-run --columns text=a", "--columns", "a prepared directory"),
     ],
     "inspect": [("inspect spans {road}/run --data {road}/data", "--data", "no text is read")],
     "finetune": [
@@ -185,6 +203,10 @@ IDLE = {
     "translate": [
         ("translate {made}/writer a --out - --json", "--json", "standard output"),
         ("translate {made}/writer a b --alignment x.svg", "--alignment", "one text is drawn"),
+    ],
+    "export": [
+        ("export {road}/run --to hf --precision int8 {out}", "--precision", "it is for --to onnx"),
+        ("export {road}/run --to onnx --dimensions 64 {out}", "--dimensions", "it is for --to static and model2vec"),
     ],
     "convert": [
         ("convert {road}/run --refresh-global --max-length 64 {out}", "--max-length", "stay as they are"),

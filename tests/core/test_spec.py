@@ -102,7 +102,7 @@ def test_an_unknown_field_in_a_file_is_named():
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("encoder.stack.depth", 0, r"bert_tiny\.encoder\.stack\.depth = 0: 1 or more is needed"),
+        ("encoder.stack.depth", -1, r"bert_tiny\.encoder\.stack\.depth = -1: 0 or more is needed"),
         ("encoder.stack.depth", 10**9, r"encoder\.stack\.depth = 1000000000: at most 10,000 is needed"),
         ("encoder.stack.block.mixer.heads", 5, r"heads = 5: width 128 is not divisible by it; use 2 or 4 or 8"),
         ("encoder.stack.share.attention", 5, r"share\.attention = 5: depth 2 is not divisible by it; use 1 or 2"),

@@ -58,6 +58,8 @@ def render(verdict: Verdict) -> RenderableType:
         ("threads", verdict.threads),
         ("device", " ".join(filter(None, [verdict.device, software.get("accelerator")]))),
     ]
+    if verdict.int8 is not None:
+        rows.append(("int8 models", f"multiplied as {'int8' if verdict.int8 else 'fp32'}"))
     if verdict.window is not None:
         rows.append(("windows", f"in pieces where a row is longer than a piece by more than {verdict.window} tokens"))
     if verdict.isa:

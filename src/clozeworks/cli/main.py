@@ -26,6 +26,7 @@ GROUPS = {
     "data": ("prepare", "examples"),
     "pretraining": ("pretrain", "runs", "evaluate", "inspect"),
     "fine-tuning": ("finetune", "predict"),
+    "compression": ("compress",),
     "using a model": ("encode", "fill-mask", "generate", "translate"),
     "exchange": ("import", "export", "convert"),
     "word vectors": tuple(f"vectors {name}" for name in VECTORS),

@@ -89,7 +89,8 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
         "CPU time of the run, such as 10m: sets its steps, and the size where the recipe is cloze", metavar="TIME"
     )
     start: str | None = option(
-        "how fresh weights begin (start): neighbours, counted, distilled, fitted, prior, several with commas, or none",
+        "how fresh weights begin (start): neighbours, counted, skipgram, distilled, fitted, prior, several with "
+        "commas, or none",
         metavar="NAMES",
         otherwise="the recipe's",
     )
@@ -115,10 +116,26 @@ class Options(JsonOptions, PickleOptions, DeviceOptions):
 
     def wants_verdict(self) -> bool:
         """A run that plans by time: bf16, where it is faster, has room for more steps."""
+        self.check_budget()
         if self.budget is None or self.device not in ("auto", "cpu"):
             return False
         begun = self.out is not None and (Path(self.out) / RECIPE_FILE).exists()
         return not begun and read_duration("--budget", self.budget) >= WORTH_MEASURING
+
+    def check_budget(self) -> None:
+        """Refuse what would choose the steps, too, or make their time another."""
+        if self.budget is None:
+            return
+        fields = {change.partition("=")[0].strip() for change in self.set}
+        several = self.processes not in (None, 1) or "train.processes" in fields
+        others = {
+            "--from": self.source is not None,
+            "train.steps": self.steps is not None or "train.steps" in fields,
+            "train.processes": several,
+        }
+        for other in (name for name, given in others.items() if given):
+            needed = "it is the time of one process" if several else "it chooses the steps of a new model"
+            raise InputError("--budget", f"together with {other}", needed, "leave one out")
 
 
 def run(options: Options) -> int:
@@ -232,10 +249,7 @@ def named_recipe(options: Options, data: list, teacher: TextEncoder | None) -> t
             needed = "its size is chosen by --budget"
             raise InputError("clozeworks pretrain", "cloze", needed, "add --budget 10m, or name cloze_mini")
         return named.recipe(options.recipe), None, []
-    counted = options.steps is not None or any(change.startswith("train.steps=") for change in options.set)
-    if options.source is not None or counted:
-        other = "train.steps" if options.source is None else "--from"
-        raise InputError("--budget", f"together with {other}", "it chooses the steps of a new model", "leave one out")
+    options.check_budget()
     recipe = None if sized else named.changed(named.recipe(options.recipe), changes_of(options))
     recipe, notes = fit_to_budget(recipe, data, options.budget, options.out, options.device, teacher)
     return recipe, None, notes

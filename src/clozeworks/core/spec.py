@@ -156,16 +156,21 @@ PART_MODULES = (
     "optim",
     "starts",
     "recipe",
+    "compress",
 )  # of the library: all that hold parts
 
 
 @functools.cache
 def _import_parts() -> None:
-    """Import every module that holds parts, so that a part is known by its name whoever asks, and in whatever order."""
+    """Import every module that holds parts, so that a part is known by its name whoever asks, and in whatever order.
+
+    Kernels hold none, and some of them need packages that are extras.
+    """
     for name in PART_MODULES:
         module = importlib.import_module(f"clozeworks.{name}")
         for inner in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
-            importlib.import_module(inner.name)
+            if ".kernels." not in inner.name:
+                importlib.import_module(inner.name)
 
 
 def known_parts(extra: Iterable[type[Spec]] = ()) -> dict[str, type[Spec]]:
@@ -259,7 +264,6 @@ def diff(before: object, after: object, where: str = "") -> dict[str, tuple[Any,
 def set_path(spec: Spec, path: str, text: str) -> None:
     """Change one field by its path, the value given as text: `set_path(r, "encoder.stack.depth", "4")`."""
     *parents, last = path.split(".")
-    holder: Any = spec
     target: Any = spec
     annotation: Any = type(spec)
     walked = ""
@@ -270,21 +274,25 @@ def set_path(spec: Spec, path: str, text: str) -> None:
             todo = suggest(name, options) if options else f"it is {target!r}; set {walked} itself"
             raise RecipeError(path, text, needed, todo)
         annotation = fields_of(type(target))[name] if isinstance(target, Spec) else _item(annotation, int(name))
-        holder, target, walked = target, options[name], join(walked, name)
+        target, walked = options[name], join(walked, name)
     value = _read(text, annotation, path)
     if not fits(value, annotation):
         needed = f"a value of type {describe(annotation)} is needed"
         raise RecipeError(path, text or "nothing", needed, _advice(text, value, annotation))
+    replace_at(spec, path, value)
+
+
+def replace_at(spec: Spec, path: str, value: object) -> None:
+    """Put a value at a path, also where that is an item of a tuple."""
+    parent, _, last = path.rpartition(".")
+    holder: Any = spec
+    for name in parent.split(".") if parent else ():
+        holder = dict(children(holder))[name]
     if isinstance(holder, Spec):
         setattr(holder, last, value)
-    else:  # an item of a tuple: rebuild the tuple in its parent
-        *above, name = parents
-        owner: Any = spec
-        for step in above:
-            owner = dict(children(owner))[step]
-        items = list(holder)
-        items[int(last)] = value
-        setattr(owner, name, tuple(items))
+    else:  # a tuple is rebuilt in its parent
+        items = tuple(value if name == last else item for name, item in children(holder))
+        replace_at(spec, parent, items)
 
 
 def _advice(text: str, value: object, annotation: Any) -> str:

@@ -116,3 +116,17 @@ class DocumentLayout:
             groups.append((len(chosen), length))
             index.append((chosen[:, None] + torch.arange(length)).flatten())
         return torch.cat(index), tuple(groups)
+
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int, int], ...] | None:
+        """[(first token, documents, their length)] where those of one length already stand together; else None."""
+        ends = [start + length for start, length in zip(self.starts, self.lengths, strict=True)]
+        if self.starts[0] or self.starts[1:] != tuple(ends[:-1]):
+            return None
+        runs: list[tuple[int, int, int]] = []
+        for start, length in zip(self.starts, self.lengths, strict=True):
+            if runs and runs[-1][2] == length:
+                runs[-1] = runs[-1][0], runs[-1][1] + 1, length
+            else:
+                runs.append((start, 1, length))
+        return tuple(runs) if len({length for _, _, length in runs}) == len(runs) else None

@@ -3,6 +3,9 @@
 clozeworks               recipe.json  model.safetensors  tokenizer.json; runs and their checkpoints, too
 hf                       config.json  model.safetensors  tokenizer.json, as `transformers` has them
 sentence-transformers    the same, and files that say how a text becomes one vector
+onnx                     model.onnx  onnx.json  tokenizer.json, written and never read
+static                   our own format, of an encoder that is a table of token vectors
+model2vec                the same table, as the library of this name has it; written and never read
 ELMo                     options.json and HDF5, read and never written
 """
 
@@ -22,11 +25,15 @@ from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import card, checkpoint, files, huggingface, sentence_transformers, specials, tensors
 from clozeworks.exchange.names import elmo, roberta
+from clozeworks.exchange.onnx import write as onnx
+from clozeworks.exchange.static import model2vec, table
 from clozeworks.model import Model
+from clozeworks.nn.int8.parts import refuse_int8
 from clozeworks.recipe import Recipe
 
 HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)  # bert-base-uncased, google/bert_uncased_L-2_H-128_A-2
-Format = Literal["clozeworks", "hf", "sentence-transformers"]
+Format = Literal["clozeworks", "hf", "sentence-transformers", "onnx", "static", "model2vec"]
+TABLES = ("static", "model2vec")
 
 
 @dataclass(slots=True)
@@ -122,14 +129,37 @@ def _resolve_decoder_ends(bundle: Bundle) -> Recipe:
     return dataclasses.replace(recipe, decoder=dataclasses.replace(recipe.decoder, start=start, end=end))
 
 
-def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = "clozeworks") -> Path:
+def write_bundle(
+    bundle: Bundle,
+    path: str | os.PathLike[str],
+    format: Format = "clozeworks",
+    precision: onnx.Precision = "fp32",
+    dimensions: int | None = None,
+) -> Path:
     """Write a model directory, whole or not at all.
 
     `hf` is what `transformers` loads with from_pretrained, and `sentence-transformers` that with the files of the
-    library of this name: the encoder alone, and how `encode` makes vectors.
+    library of this name: the encoder alone, and how `encode` makes vectors. `onnx` is a graph for onnxruntime, of int8
+    weights where `precision` says so. `static` is a table of token vectors of so many `dimensions` (256 unless given),
+    made of the encoder: an ordinary model, or with `model2vec` the files of the library of this name.
     """
     if format not in get_args(Format):
         raise InputError("format", format, f"one of {', '.join(get_args(Format))} is needed", "choose one")
+    if precision not in get_args(onnx.Precision):
+        raise InputError(
+            "precision", precision, f"one of {', '.join(get_args(onnx.Precision))} is needed", "choose one"
+        )
+    if precision != "fp32" and format != "onnx":
+        raise InputError("precision", precision, f"it is for onnx, and the format is {format}", "use fp32")
+    if dimensions is not None and format not in TABLES:
+        given = f"it is for {' and '.join(TABLES)}, and the format is {format}"
+        raise InputError("dimensions", dimensions, given, "leave it out")
+    if format != "clozeworks":
+        refuse_int8(bundle.recipe.name, bundle.recipe.encoder.int8 is not None, f"format {format}")
+    if format in TABLES:
+        given = bundle.model, bundle.recipe, bundle.tokenizer
+        model, recipe = table.make_static(*given, dimensions or table.DIMENSIONS)
+        bundle = dataclasses.replace(bundle, model=model, recipe=recipe)
     with atomic_io.directory(path) as folder:
         recipe = _resolve_decoder_ends(bundle)
         headless = recipe.task is not None and not recipe.task.has_head
@@ -137,14 +167,18 @@ def write_bundle(bundle: Bundle, path: str | os.PathLike[str], format: Format = 
             recipe = dataclasses.replace(recipe, objective=dataclasses.replace(recipe.objective, losses=()))
         if format == "sentence-transformers":
             sentence_transformers.write(folder, recipe)
-        if format == "clozeworks":
+        if format in ("clozeworks", "static"):
             files.write(folder, bundle.model, bundle.recipe)
             if bundle.tokenizer is not None:
                 bundle.tokenizer.save(folder)
+        elif format == "model2vec" and bundle.tokenizer is not None:
+            model2vec.write(folder, bundle.model, recipe, bundle.tokenizer)
+        elif format == "onnx":
+            onnx.write(folder, bundle.model, recipe, bundle.tokenizer, precision)
         else:
             pad, sep = (bundle.tokenizer.pad, bundle.tokenizer.sep) if bundle.tokenizer else (None, None)
             huggingface.write(folder, bundle.model, recipe, pad, sep, bundle.facts.get("model_type"))
-        if format != "clozeworks" and bundle.tokenizer is not None:
+        if format not in ("clozeworks", *TABLES) and bundle.tokenizer is not None:
             specials.write(folder, bundle.tokenizer, recipe)
         card.write(folder, bundle.recipe, bundle.facts, format)
     return Path(path)

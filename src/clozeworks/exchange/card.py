@@ -76,7 +76,7 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
     absent = f" Not in this directory, since they served distillation alone: {', '.join(taught)}."
     lines = [
         "---",
-        "library_name: " + {"hf": "transformers", "clozeworks": "clozeworks"}.get(format, format),
+        "library_name: " + {"hf": "transformers", "static": "clozeworks"}.get(format, format),
         *tags,
         "---",
         "",
@@ -105,6 +105,11 @@ def text(recipe: Recipe, facts: dict[str, Any], format: str) -> str:
 
 def _usage(format: str, use: str | None) -> list[str]:
     """The first two lines that one writes."""
+    if format == "onnx":  # as `exchange.onnx.write` makes it; onnx.json says what goes in and what comes out
+        about = "# opset 18, axes [batch, length] free; see onnx.json"
+        return ["import onnxruntime", f'onnxruntime.InferenceSession("PATH/model.onnx")  {about}']
+    if format == "model2vec":
+        return ["from model2vec import StaticModel", 'StaticModel.from_pretrained("PATH").encode(["..."])']
     if format == SENTENCES:
         return ["from sentence_transformers import SentenceTransformer", 'SentenceTransformer("PATH").encode(["..."])']
     if format == "hf" and use in PIPELINES:

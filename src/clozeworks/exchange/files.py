@@ -3,9 +3,11 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from clozeworks.core import spec
 from clozeworks.core.errors import InputError
@@ -45,7 +47,7 @@ def write(directory: Path, model: Model, recipe: Recipe) -> None:
 
 def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
     """The model a recipe describes with these weights: what a file claims is compared before it is allocated."""
-    with torch.device("meta"):
+    with torch.device("meta"), _Uninitialized():
         tensors.compare(assemble(recipe), weights, where)
     model = assemble(recipe)
     tensors.assign(model, weights, where)
@@ -54,6 +56,16 @@ def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:
             todo = "copy it again, or take an earlier checkpoint"
             raise InputError(where, f"NaN or infinity in {name}", "finite weights are needed", todo)
     return model.eval()
+
+
+class _Uninitialized(TorchFunctionMode):
+    """Lets `torch.nn.init` do nothing: on the meta device there is nothing to do, and torch imports its compiler for
+    that, which takes a second."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return (kwargs or {}).get("tensor", args[0] if args else None)
+        return func(*args, **(kwargs or {}))
 
 
 def read_tokenizer(directory: Path) -> Tokenizer | None:

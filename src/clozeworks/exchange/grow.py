@@ -12,6 +12,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import files, tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.nn.characters import spelled
+from clozeworks.nn.int8.parts import refuse_int8
 from clozeworks.tasks.template import InputTemplate
 
 B = TypeVar("B", bound=Bundle)
@@ -27,6 +28,7 @@ def grow(encoder: B, tokenizer: Tokenizer) -> B:
     tokenizer cuts it into, so that a text in new tokens begins near where it was in old ones. A tokenizer under
     which an old token has another id is refused.
     """
+    refuse_int8(encoder.recipe.name, encoder.recipe.encoder.int8 is not None, "a larger table")
     old = _tokenizer_of(encoder, "its old pieces are needed to start new ones")
     _same_ids(encoder.recipe.name, old, tokenizer)
     recipe = copy.deepcopy(encoder.recipe)

@@ -19,6 +19,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.exchange import files, tensors
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.names.longformer import near
+from clozeworks.nn.int8.parts import refuse_int8
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.positions import LearnedPositions
@@ -35,6 +36,7 @@ LENGTH, WINDOW = 4096, 512  # of the paper
 
 def lengthen(encoder: B, length: int = LENGTH, window: int = WINDOW) -> B:
     """The same weights with a window of so many tokens, half of them to either side, for texts of `length` tokens."""
+    refuse_int8(encoder.recipe.name, encoder.recipe.encoder.int8 is not None, "a copy of projections")
     positions = _convertible(encoder.recipe, length, window)
     recipe = copy.deepcopy(encoder.recipe)
     stack, train = recipe.encoder.stack, recipe.train

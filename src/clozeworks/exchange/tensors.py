@@ -113,9 +113,15 @@ def compare(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None
             given, needed = f"{name} of shape {tuple(tensors[name].shape)}", f"{tuple(wanted[name].shape)} is needed"
         elif wanted[name].is_floating_point() and not tensors[name].is_floating_point():
             given, needed = f"{name} of whole numbers", "weights are fractions"
+        elif not wanted[name].is_floating_point() and tensors[name].dtype != wanted[name].dtype:
+            given, needed = f"{name} of {_type(tensors[name])}", f"the recipe has it as {_type(wanted[name])}"
         else:
             continue
         raise InputError(where, given, needed, "is this the recipe's own weights file?")
+
+
+def _type(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def assign(model: nn.Module, tensors: dict[str, Tensor], where: object) -> None:

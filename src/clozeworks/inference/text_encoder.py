@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -21,12 +21,14 @@ from clozeworks.core.token_info import PADDING, DocumentLayout, TokenInfo
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.bundle import Bundle, Format, read_bundle, write_bundle
 from clozeworks.exchange.char_vocab import extend_vocabulary
+from clozeworks.exchange.onnx.write import Precision
 from clozeworks.inference import features
 from clozeworks.inference.beam_search import BeamSearch, beam_search
 from clozeworks.inference.generation import IncrementalReader, Sampling, sample
+from clozeworks.inference.packing import ROW, can_pack, pack_by_length
 from clozeworks.inference.predict import predict
 from clozeworks.inference.translate import Alignment, Translation, align, translate
-from clozeworks.nn.pooling import Pooling, PoolingMode, pool_tokens
+from clozeworks.nn.pooling import Pooling, PoolingMode, pool_tokens, unpack
 from clozeworks.nn.positions import LearnedPositions
 from clozeworks.nn.two_stream import TwoStreamLayer
 from clozeworks.objectives.losses.adaptive_next_token import AdaptiveNextTokenLayer
@@ -37,6 +39,7 @@ from clozeworks.objectives.segments import PairStream
 from clozeworks.tasks.task import TaskLayer
 
 Guess = dict[str, Any]
+POOL = 4096  # texts that are sorted by length together; more would be no faster
 LanguageHead = MaskedLMLayer | NextTokenLayer | AdaptiveNextTokenLayer
 
 
@@ -327,15 +330,35 @@ class TextEncoder(Bundle):
             raise InputError("pool", pool, needed, "use mean or first")
         most = min(made.length or self.longest, self.longest) - 2
         texts = features.list_texts(texts)
-        own = self._with_words([made.prompt, *texts])
-        known = own._tokenizer().encode([made.prompt + text for text in texts])
-        rows = [own.add_special_tokens(each.ids[:most].tolist())[0] for each in known]
-        out = np.zeros((len(rows), self.model.encoder.width), dtype=np.float32)
-        for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, own._tokenizer().pad or 0):
-            result = own.forward(ids, mask, own._segments(ids), logits=False)
-            pooled = pool_tokens(result.last_hidden_state, mask.to(self.device), result.pooler_output, pool)
-            out[chosen] = (F.normalize(pooled) if normalise else pooled).cpu().numpy()
+        out = np.zeros((len(texts), self.model.encoder.width), dtype=np.float32)
+        for begin in range(0, len(texts), POOL):
+            some = texts[begin : begin + POOL]
+            own = self._with_words([made.prompt, *some])
+            known = own._tokenizer().encode([made.prompt + text for text in some])
+            rows = [own.add_special_tokens(each.ids[:most].tolist())[0] for each in known]
+            for chosen, pooled in own._pooled(rows, pool, batch_tokens):
+                vectors = F.normalize(pooled) if normalise else pooled
+                out[[begin + n for n in chosen]] = vectors.cpu().numpy()
         return out
+
+    def _pooled(
+        self, rows: list[list[int]], pool: PoolingMode, batch_tokens: int
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """Some of the rows and a vector for each, batch by batch: side by side where that costs no more."""
+        if self.device.type != "cpu" or not can_pack(self.recipe.encoder.stack) or self.model.training:
+            for chosen, ids, mask in features.pad_by_length(rows, batch_tokens, self._tokenizer().pad or 0):
+                result = self.forward(ids, mask, self._segments(ids), logits=False)
+                yield chosen, pool_tokens(result.last_hidden_state, mask.to(self.device), result.pooler_output, pool)
+            return
+        for chosen, batch in pack_by_length(rows, min(batch_tokens, ROW), self.kind):
+            self._check_ids(batch.tokens[:, : batch.layout.longest])
+            side = dataclasses.replace(batch.token_info, segment=self._segments(batch.tokens))
+            with torch.no_grad():
+                firsts = batch.firsts if pool == "pooled" else None
+                hidden = self.model.encoder(batch.tokens, side, batch.replace(token_info=side).context(), firsts)
+                assert batch.lasts is not None
+                last, mask = unpack(hidden.last, batch.firsts, batch.lasts)
+                yield chosen, pool_tokens(last, mask, hidden.pooled, pool)
 
     def features(self, sentences: Sequence[Sequence[str]], batch_tokens: int = 8192) -> list[np.ndarray]:
         """What every layer says of every word, the way in first: of each sentence, a list of words, [layers, words, D].
@@ -377,7 +400,14 @@ def load(path: str | os.PathLike[str], parts: Iterable[type[Spec]] = (), allow_p
     return TextEncoder(read.model, read.tokenizer, read.recipe, read.facts, read.unused)
 
 
-def save(encoder: Bundle, path: str | os.PathLike[str], format: Format = "clozeworks") -> Path:
-    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained, and
-    `sentence-transformers` that with the files of the library of this name."""
-    return write_bundle(encoder, path, format)
+def save(
+    encoder: Bundle,
+    path: str | os.PathLike[str],
+    format: Format = "clozeworks",
+    precision: Precision = "fp32",
+    dimensions: int | None = None,
+) -> Path:
+    """Write a model directory, whole or not at all; `hf` is what `transformers` loads with from_pretrained,
+    `sentence-transformers` that with the files of the library of this name, and `onnx` what onnxruntime runs, of int8
+    weights where `precision` says so. `static` and `model2vec` are a table of token vectors of so many `dimensions`."""
+    return write_bundle(encoder, path, format, precision, dimensions)

@@ -39,6 +39,7 @@ EXTRAS = {
     "sklearn": ("scikit-learn",),
     "vectors": ("numba",),
     "hdf5": ("h5py",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 Option = TypeVar("Option", int, str, tuple[int, str])
 _CHOSEN_BY_US = ("ONEDNN_MAX_CPU_ISA", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
@@ -55,6 +56,7 @@ class Verdict:
     facts: dict[str, Any] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     window: int | None = None  # how much longer than a piece a row with a window must be to be cut; None: as usual
+    int8: bool | None = None  # whether products of int8 are faster than those of fp32; None: by the instruction set
 
 
 _APPLIED: list[Verdict] = []  # the last one, where there was one
@@ -101,6 +103,8 @@ def apply(verdict: Verdict, learns: bool = False) -> None:
     _APPLIED.append(verdict)
     if verdict.window is not None and not learns:
         os.environ.setdefault("CLOZEWORKS_WINDOW_BORDER", str(verdict.window))
+    if verdict.int8 is not None:
+        os.environ.setdefault("CLOZEWORKS_INT8", str(int(verdict.int8)))
     if verdict.isa is not None:
         os.environ.setdefault("ONEDNN_MAX_CPU_ISA", verdict.isa)
     if "OMP_NUM_THREADS" not in os.environ:
@@ -132,6 +136,7 @@ def probe(remember: bool = True, seconds: float = 40) -> Verdict:
             facts["bf16_safe_isa"] = attempt("bf16", device, best_threads(facts["threads"]), isa=SAFE_ISA)
         if device == "cpu":
             facts["window"] = attempt("window", best_threads(facts["threads"]))
+            facts["int8"] = attempt("int8", best_threads(facts["threads"]))
     facts["seconds"] = round(time.monotonic() - begin, 1)
     verdict = decide(facts)
     if remember and "died" not in facts["software"] and not _late(facts) and facts["busy_share"] <= BUSY:
@@ -164,10 +169,12 @@ def decide(facts: dict[str, Any]) -> Verdict:
     if window is not None:
         longer = f"where they are longer than a piece by more than {window} tokens"
         reasons.append(f"Rows with a window are faster in pieces {longer}; commands that train nothing go by that.")
+    int8, reason = _decide_int8(facts.get("int8", {}))
+    reasons += filter(None, [reason])
     if facts["busy_share"] > BUSY:
         busy = f"Other programs were using {facts['busy_share']:.0%} of the cores"
         reasons.append(f"{busy}: this verdict is not remembered; run it again on an idle machine.")
-    return Verdict(isa, precision, threads, device, facts, reasons, window)
+    return Verdict(isa, precision, threads, device, facts, reasons, window, int8)
 
 
 def _late(facts: dict[str, Any]) -> bool:
@@ -187,6 +194,16 @@ def _decide_precision(facts: dict[str, Any]) -> tuple[str | None, Literal["fp32"
     if ratio >= WORTH:
         return isa, "bf16", f"{measured}; so bf16."
     return isa, "fp32", f"{measured}, and {WORTH} times would pay for its rounding; so fp32."
+
+
+def _decide_int8(facts: dict[str, Any]) -> tuple[bool | None, str]:
+    if "int8_ms" not in facts:
+        return None, ""
+    ratio = facts["fp32_ms"] / facts["int8_ms"]
+    before = "" if facts["vnni"] else "The processor has no instructions for products of int8 (VNNI). "
+    after = "" if facts["fused"] else " With numba it would be faster: pip install 'clozeworks[vectors]'."
+    chosen = f"so int8 models are multiplied as {'int8' if ratio >= WORTH else 'fp32'}.{after}"
+    return ratio >= WORTH, f"{before}A linear part of int8 runs at {ratio:.2f} times the speed of fp32; {chosen}"
 
 
 def best_threads(sweep: dict[str, Any]) -> int:
@@ -352,7 +369,8 @@ def run_child(code: str, isa: str | None = None, seconds: float = 60) -> dict[st
 
 def child(name: str, arguments: list[Any]) -> None:
     """Called in the child process only."""
-    trials = {"software": _try_software, "threads": _try_threads, "bf16": _try_bf16, "window": _try_window}
+    trials = {"software": _try_software, "threads": _try_threads, "bf16": _try_bf16}
+    trials |= {"window": _try_window, "int8": _try_int8}
     print(json.dumps(trials[name](*arguments)))
 
 
@@ -373,7 +391,9 @@ def _try_software() -> dict[str, Any]:
 def _try_threads(device: str, *counts: int) -> dict[str, Any]:
     import torch
 
-    step = _training_step(device)
+    from clozeworks.machine.training_step import make_step
+
+    step = make_step(device)
 
     def run(count: int) -> float:
         torch.set_num_threads(count)
@@ -386,10 +406,12 @@ def _try_threads(device: str, *counts: int) -> dict[str, Any]:
 def _try_bf16(device: str, threads: int) -> dict[str, Any]:
     import torch
 
+    from clozeworks.machine.training_step import make_step
+
     torch.set_num_threads(threads)
     layer = torch.nn.Linear(256, 256, device=device, dtype=torch.bfloat16)  # first what is known to kill
     layer(torch.ones(64, 256, device=device, dtype=torch.bfloat16)).sum().backward()
-    step = _training_step(device)
+    step = make_step(device)
     times = _fastest(("fp32", "bf16"), lambda precision: step(precision == "bf16"))
     return {f"{precision}_ms": ms for precision, ms in times.items()}
 
@@ -407,6 +429,13 @@ def _try_window(threads: int) -> dict[str, Any]:
     return {"ms": times}
 
 
+def _try_int8(threads: int) -> dict[str, Any]:
+    from clozeworks.machine import int8_gain
+
+    times = _fastest(int8_gain.OPTIONS, int8_gain.make(threads), seconds=1)
+    return {**{f"{option}_ms": ms for option, ms in times.items()}, **int8_gain.facts()}
+
+
 def _fastest(options: Sequence[Option], run: Callable[[Option], float], seconds: float = 4) -> dict[Option, float]:
     """Milliseconds of each option: the best of up to twelve turns, for what slows a turn is never the option alone."""
     begin = time.perf_counter()
@@ -419,30 +448,3 @@ def _fastest(options: Sequence[Option], run: Callable[[Option], float], seconds:
         if turn and time.perf_counter() - begin > seconds:
             break
     return {option: round(1000 * taken, 3) for option, taken in best.items()}
-
-
-def _training_step(device: str) -> Callable[[bool], float]:
-    """A step of a small encoder with a word-sized output, forward, backward and AdamW: autocast or not -> seconds."""
-    import torch
-    from torch import nn
-
-    torch.manual_seed(0)
-    block = nn.TransformerEncoderLayer(256, 4, 1024, dropout=0.0, activation="gelu", batch_first=True)
-    body = nn.TransformerEncoder(block, 3, enable_nested_tensor=False)
-    model = nn.Sequential(body, nn.Linear(256, 4096)).to(device)
-    optimizer = torch.optim.AdamW(model.parameters())
-    rows = torch.randn(4, 128, 256, device=device)
-    goal = torch.randint(4096, (4 * 128,), device=device)
-
-    def step(autocast: bool) -> float:
-        begin = time.perf_counter()
-        with torch.autocast(device, torch.bfloat16, enabled=autocast):
-            logits = model(rows)
-        nn.functional.cross_entropy(logits.float().flatten(0, 1), goal).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        if device != "cpu":
-            getattr(torch, device).synchronize()
-        return time.perf_counter() - begin
-
-    return step

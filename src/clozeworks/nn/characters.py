@@ -40,6 +40,7 @@ class Characters(Spec):
     scored: ClassVar[Literal["table", "clusters"] | None] = None
     scored_by: ClassVar[str] = "NextWord"
     manner: ClassVar[str] = "reads characters"
+    untraceable: ClassVar[str | None] = "words are read by their characters, those that it never met too"
     filters: tuple[tuple[Count, Count], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
     width: Count = 16
     highways: Natural = 2

@@ -10,6 +10,7 @@ from clozeworks.core.bounds import Count, Rate
 from clozeworks.core.dropout import DropoutKey, dropout
 from clozeworks.core.spec import Spec
 from clozeworks.nn.activation import FUNCTIONS, Activation
+from clozeworks.nn.int8 import parts as int8
 from clozeworks.nn.kernels.linear import Linear
 
 
@@ -57,4 +58,7 @@ class FeedForwardLayer(nn.Module):
         return out
 
     def _through(self, x: Tensor, key: DropoutKey | None) -> Tensor:
+        fuses = self.activation is FUNCTIONS["gelu"] and (key is None or not self.dropout)
+        if fuses and (out := int8.feed_forward(self.up, self.down, x)) is not None:
+            return out
         return self.down(dropout(self.activation(self.up(x)), self.dropout, key))

@@ -9,6 +9,7 @@ may be seen), or a Cache for rows already projected by `extend`.
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,6 +30,7 @@ class Mixer(Spec):
     takes: ClassVar[frozenset[str]] = frozenset({"self", "rows", "carry"})  # memories; source: of others; state
     scores: ClassVar[bool] = False  # whether every pair that may be seen has a score, to be compared with a teacher's
     across: ClassVar[bool] = False  # whether it reads the source by itself, and its block needs no cross-attention
+    whole: ClassVar[str | None] = "it has no heads that could be cut"  # why none can be; None: some can
 
     def fit(self, where: str, width: int) -> None:
         """Raise `RecipeError` if it cannot be built so wide."""
@@ -36,6 +38,10 @@ class Mixer(Spec):
     def out_width(self, width: int) -> int:
         """Of the vectors that it gives."""
         return width
+
+    def keep_heads(self, kept: Sequence[int], width: int) -> "Mixer":
+        """The same mixer, in a model so wide, with these of its heads alone, each as wide as it was."""
+        raise NotImplementedError(self.whole)
 
     @abstractmethod
     def build(self, width: int) -> "MixerLayer": ...
@@ -54,6 +60,7 @@ class MixerLayer(nn.Module):
     """Base of the mixers' modules: the signature above."""
 
     carries: ClassVar[bool] = True  # whether it gives a carry when asked for one; else rows are read again each time
+    by_head: ClassVar[Mapping[str, int]] = {}  # parameters with a part for each head: the dimension of these parts
 
     @abstractmethod
     def extend(self, past: Cache | None, x: Tensor) -> Cache:
@@ -102,6 +109,7 @@ class BiasLayer(CustomInit):
     """Base of the modules that add to attention scores."""
 
     adds_values: ClassVar[bool] = False  # whether it has a `value`, for which attention takes the dense path
+    by_head: ClassVar[Mapping[str, int]] = {}  # as `MixerLayer.by_head`
 
     @abstractmethod
     def forward(self, q: Tensor, context: Context, scale: float) -> tuple[Tensor, Tensor | None, Tensor | None]:

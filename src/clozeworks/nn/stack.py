@@ -42,7 +42,7 @@ class Share(Spec):
 
 @dataclass(slots=True)
 class Stack(Spec):
-    """`depth` blocks; a tuple of blocks is cycled over the depth.
+    """`depth` blocks; a tuple of blocks is cycled over the depth. Of depth 0 is an encoder that is a table of words.
 
     `memory` > 0 keeps that many hidden rows of every layer's input between calls (Dai et al. 2019): older rows are
     seen, never trained. Where `context.carry` asks for it these are keys and values, which are the same while no weight
@@ -56,7 +56,7 @@ class Stack(Spec):
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     directions: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
-    depth: Annotated[int, Bound(1, DEEPEST)]
+    depth: Annotated[int, Bound(0, DEEPEST)]
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
     memory: Natural = 0
@@ -95,7 +95,7 @@ class Stack(Spec):
     @property
     def stateful(self) -> bool:
         """Whether every block carries a state instead of rows."""
-        return all("state" in mixer.takes for mixer in self.mixers())
+        return self.depth > 0 and all("state" in mixer.takes for mixer in self.mixers())
 
     def sees(self, mixer: Mixer) -> frozenset[str]:
         """The kinds of visibility that one of its mixers can be used for."""
@@ -148,11 +148,11 @@ class StackLayer(nn.Module):
 
     def tie(self) -> None:
         """Share Parameters, not modules: layers keep their own windows, dropout and names."""
-        depth = len(self.blocks)
+        depth = len(self.blocks) or 1
         attention = ("mixer", "mixer_norm", "cross", "cross_norm")
         for groups, parts in ((self.share.attention, attention), (self.share.ffn, ("ffn", "ffn_norm"))):
             size = depth // (groups or depth)  # layers that share
-            for layer in range(depth):
+            for layer in range(len(self.blocks)):
                 leader = layer - layer % size
                 for part in parts:
                     tie(getattr(self.blocks[leader], part), getattr(self.blocks[layer], part), layer)
@@ -175,7 +175,7 @@ class StackLayer(nn.Module):
         carries: list[Tensor | Cache] = []
         crosses: list[Cache | None] = []
         asked, questions = self.ask(inner)
-        some = None if layers else inner.positions
+        some = None if layers or not self.blocks else inner.positions
         for depth, block in enumerate(self.blocks):
             before = past.layers[depth] if past else None
             source = past.cross[depth] if past and past.cross else None

@@ -1,5 +1,7 @@
 """Which keys are near enough to be worth computing."""
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +40,12 @@ class Window(Spec):
         if isinstance(self.dilation, tuple) and len(self.dilation) != heads:
             needed = f"one step for each of {heads} heads is needed"
             raise RecipeError(f"{where}.dilation", list(self.dilation), needed, "give one for all, or as many")
+
+    def keep_heads(self, kept: Sequence[int]) -> "Window":
+        """That of these heads alone."""
+        if not isinstance(self.dilation, tuple):
+            return self
+        return dataclasses.replace(self, dilation=tuple(self.dilation[head] for head in kept))
 
     def near(self, context: Context) -> Tensor:
         """[B, 1 or H, L, M] bool: the definition."""

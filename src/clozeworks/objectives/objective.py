@@ -237,6 +237,14 @@ class Loss(Spec):
         """The same with what it must have to be compared with this teacher, where it leaves that open."""
         return self
 
+    def narrowed(self, where: str) -> "tuple[Loss, str | None]":
+        """The same for a table narrower than the model, where it scored words against one as wide; and the parameter
+        of its head that maps to it, [E, D], None where there is none."""
+        if self.needs.words is not None:
+            needed = "its head is tied to a table as wide as the model"
+            raise RecipeError(where, type(self).__name__, needed, "leave the table as it is")
+        return self, None
+
     def compare(self, where: str, student: Outline, teacher: Outline) -> None:
         """Raise `RecipeError` if it cannot compare these two."""
 

@@ -77,6 +77,10 @@ class Seq2Seq(Task):
             raise RecipeError(f"{where}.target_length", self.target_length, needed, todo)
         self.only_the_last(where, "the next token is predicted from the last layer")
 
+    def narrowed(self, where: str) -> "tuple[Seq2Seq, str | None]":
+        words, name = self.words.narrowed(f"{where}.words")
+        return dataclasses.replace(self, words=words), None if name is None else f"words.{name}"
+
     @classmethod
     def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
         """A model that reads one way writes so too, and the head that it was pretrained with predicts the words."""

@@ -14,6 +14,7 @@ from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import PADDING
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.kernels.linear import Linear
+from clozeworks.nn.pooling import pool_tokens
 from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.template import InputTemplate
 
@@ -126,6 +127,8 @@ class SummaryLayer(nn.Module):
 
 def mean(x: Tensor, batch: Batch) -> Tensor:
     """[B, L, D] -> [N, D]: over the tokens of each example, its specials too."""
+    if _is_padded(batch):
+        return pool_tokens(x, batch.token_info.document != PADDING, None, "mean")
     owner, inside = _inside(x, batch)
     total = torch.zeros(len(batch.firsts), x.shape[-1], dtype=x.dtype, device=x.device).index_add(0, owner, inside)
     return total / torch.bincount(owner, minlength=len(total))[:, None]
@@ -133,9 +136,16 @@ def mean(x: Tensor, batch: Batch) -> Tensor:
 
 def largest(x: Tensor, batch: Batch) -> Tensor:
     """[B, L, D] -> [N, D]: of each unit the largest value at a token of the example."""
+    if _is_padded(batch):
+        return pool_tokens(x, batch.token_info.document != PADDING, None, "max")
     owner, inside = _inside(x, batch)
     lowest = torch.full((len(batch.firsts), x.shape[-1]), -torch.inf, dtype=x.dtype, device=x.device)
     return lowest.scatter_reduce(0, owner[:, None].expand_as(inside), inside, "amax")
+
+
+def _is_padded(batch: Batch) -> bool:
+    """Whether a row is an example: nobody says where documents begin."""
+    return not batch.layout.starts
 
 
 def _inside(x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -205,7 +205,7 @@ class Task(Loss):
         if self.reading.layers and len(widths) > 1:
             needed = f"layers of widths {', '.join(map(str, widths))} have no sum"
             raise RecipeError(f"{where}.reading", type(self.reading).__name__, needed, "read the last one: Reading()")
-        first, last = blocks[0][1], blocks[-1][0].out_width(blocks[-1][1])
+        first, last = model.width, blocks[-1][0].out_width(blocks[-1][1]) if blocks else model.width
         if self.task_encoder is not None and first != last:
             needed = f"words and what is said of them have one width, not {first} and {last}"
             given, todo = type(self.task_encoder).__name__, "use None, or another encoder"

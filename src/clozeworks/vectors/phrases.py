@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 
 from clozeworks.core.errors import InputError
+from clozeworks.nn.kernels.compiled import compiled
 from clozeworks.vectors.column import Column, Folder, pieces
-from clozeworks.vectors.kernels.compiled import compiled
 from clozeworks.vectors.words import Words, ranked, renumbered
 
 JOINT = "_"

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.kernels.compiled import compiled
+from clozeworks.nn.kernels.compiled import compiled
 from clozeworks.vectors.table import Vectors
 
 BUCKETS, ROWS = "gram_buckets", "gram_table"  # how they are stored beside the words

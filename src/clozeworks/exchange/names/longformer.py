@@ -48,7 +48,7 @@ def read(config: dict[str, Any], losses: tuple[str, ...]) -> Recipe:
 def near(block: Block, window: Window) -> Block:
     """The same layer, which looks through a window."""
     assert isinstance(block.mixer, Attention)
-    mixer = GlobalWindow(block.mixer.heads, window, block.mixer.dropout)
+    mixer = GlobalWindow(block.mixer.heads, window, block.mixer.dropout, block.mixer.head_width)
     return dataclasses.replace(copy.deepcopy(block), mixer=mixer)
 
 
@@ -78,7 +78,7 @@ def _split_windows(recipe: Recipe) -> tuple[list[int], Recipe]:
         if set(window.dilation if isinstance(window.dilation, tuple) else (window.dilation,)) != {1}:
             raise _refusal(recipe, f"{where}.window.dilation", window.dilation, "windows have no gaps there")
         windows.append(2 * window.left)
-        block.mixer = Attention(mixer.heads, mixer.dropout)
+        block.mixer = Attention(mixer.heads, mixer.dropout, head_width=mixer.head_width)
     if any(max(windows) % window for window in windows):
         given = f"windows of {', '.join(map(str, windows))}"
         raise _refusal(recipe, "stack.block", given, "every window divides the widest there")

@@ -1,6 +1,7 @@
 """How far back each head looks, learned."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -51,6 +52,8 @@ class AdaptiveSpan(Bias):
 
 class AdaptiveSpanLayer(BiasLayer):
     """Weights of `AdaptiveSpan`: a share of the limit for each head, and the bias inside."""
+
+    by_head: ClassVar[Mapping[str, int]] = {"share": 0}
 
     def __init__(self, spec: AdaptiveSpan, heads: int, bias: BiasLayer):
         super().__init__()

@@ -1,5 +1,6 @@
 """Distances between tokens, with vectors for query, key and distance of their own."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,12 +46,14 @@ class Relative(Bias):
 class RelativeLayer(BiasLayer):
     """Weights of `Relative`: u, v and w of each head, and W_r."""
 
+    by_head: ClassVar[Mapping[str, int]] = {"u": 0, "v": 0, "w": 0, "segment": 1, "position.weight": 0}
+
     def __init__(self, spec: Relative, width: int, heads: int, head_width: int):
         super().__init__()
         self.clamp, self.dropout, self.heads = spec.clamp, spec.dropout, heads
         self.u = nn.Parameter(torch.zeros(heads, head_width))
         self.v = nn.Parameter(torch.zeros(heads, head_width))
-        self.position = Linear(width, width, bias=False)
+        self.position = Linear(width, heads * head_width, bias=False)
         self.w = nn.Parameter(torch.zeros(heads, head_width)) if spec.segments else None
         self.segment = nn.Parameter(torch.zeros(2, heads, head_width)) if spec.segments else None
 

@@ -159,6 +159,8 @@ def by_document(q: Tensor, keys: KVCache, context: Context) -> Tensor:
     borders = context.layout
     assert borders is not None
     rows, heads, length, size = q.shape
+    if borders.runs is not None and not torch.is_grad_enabled():
+        return _by_run(q, keys, borders.runs, context.kind == "causal")
     index, groups = context.once("by_length", lambda: _on(borders.by_length, q.device))
     inverse = context.once(
         "by_length_back",
@@ -173,6 +175,19 @@ def by_document(q: Tensor, keys: KVCache, context: Context) -> Tensor:
         mixed = F.scaled_dot_product_attention(a, b, c, is_causal=context.kind == "causal")
         out.append(mixed.transpose(1, 2).reshape(count * width, heads, size))
     mixed = torch.cat(out).index_select(0, inverse)
+    return mixed.view(rows, length, heads, size).transpose(1, 2)
+
+
+def _by_run(q: Tensor, keys: KVCache, runs: tuple[tuple[int, int, int], ...], causal: bool) -> Tensor:
+    """The same for documents that stand together by length: nothing has to be moved."""
+    rows, heads, length, size = q.shape
+    flat = [each.transpose(1, 2).reshape(rows * length, heads, size) for each in (q, keys.k, keys.v)]
+    mixed = torch.empty_like(flat[0])
+    for start, count, width in runs:
+        own = slice(start, start + count * width)
+        a, b, c = (each[own].view(count, width, heads, size).transpose(1, 2) for each in flat)
+        out = F.scaled_dot_product_attention(a, b, c, is_causal=causal)
+        mixed[own] = out.transpose(1, 2).reshape(count * width, heads, size)
     return mixed.view(rows, length, heads, size).transpose(1, 2)
 
 

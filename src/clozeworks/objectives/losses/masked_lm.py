@@ -1,5 +1,6 @@
 """Predict the masked tokens."""
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from clozeworks.core.batch import Batch, Hidden, WordScores
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.activation import FUNCTIONS, Activation
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear, linear
@@ -23,7 +25,9 @@ class MaskedLM(Loss):
 
     logits = W_words norm(act(W h + b)) + c, with W_words the input table (tied) and a bias of its own. The head
     runs on the hidden positions only, a piece of them at a time (`cross_entropy`). T predicted tokens, E table width.
-    `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else (Kitaev et al. 2020, code).
+    `mapped`: logits = W_words M norm(act(W h + b)) + c, where W and the norm are as wide as the model, and M [E, D]
+    leads to a narrower table. `plain`: logits = W h, with a table of the head's own, as wide as h, and nothing else
+    (Kitaev et al. 2020, code).
 
     [T, D] -> a number. O(T (D E + E V)), memory of one piece of the logits.
     """
@@ -33,10 +37,18 @@ class MaskedLM(Loss):
     activation: Activation = "gelu"
     norm: LayerNorm = field(default_factory=LayerNorm)
     plain: bool = False
+    mapped: bool = False
+
+    def check(self, where: str) -> None:
+        if self.plain and self.mapped:
+            raise RecipeError(f"{where}.mapped", True, "a plain head is as wide as the model", "use false")
 
     @property
     def scores_with_bias(self) -> bool:
         return not self.plain
+
+    def narrowed(self, where: str) -> "tuple[MaskedLM, str | None]":
+        return (self, None) if self.plain else (dataclasses.replace(self, mapped=True), "map.weight")
 
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
@@ -52,9 +64,11 @@ class MaskedLMLayer(LossLayer):
         super().__init__()
         inner, vocab = embed.words.width, embed.words.vocab
         self.head = Linear(width, vocab, bias=False) if spec.plain else None
-        self.dense = None if spec.plain else Linear(width, inner)
+        own = width if spec.mapped else inner
+        self.dense = None if spec.plain else Linear(width, own)
         self.activation = FUNCTIONS[spec.activation]
-        self.norm = None if spec.plain else spec.norm.build(inner)
+        self.norm = None if spec.plain else spec.norm.build(own)
+        self.map = Linear(width, inner, bias=False) if spec.mapped else None
         self.bias = None if spec.plain else nn.Parameter(torch.zeros(vocab))
         self._embed = (embed,)  # a reference, not a child: the table is saved and counted once
 
@@ -92,7 +106,10 @@ class MaskedLMLayer(LossLayer):
 
     def _asked(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., E]: what is compared with every word."""
-        return x if self.dense is None or self.norm is None else self.norm(self.activation(self.dense(x)))
+        if self.dense is None or self.norm is None:
+            return x
+        x = self.norm(self.activation(self.dense(x)))
+        return x if self.map is None else self.map(x)
 
     @property
     def _table(self) -> Tensor:

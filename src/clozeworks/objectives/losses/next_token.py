@@ -51,6 +51,9 @@ class NextToken(Loss):
         each = self.smoothing / (vocab - 1 if self.spread == "others" else vocab)
         return Mix(1 - self.smoothing - (each if self.spread == "others" else 0.0), each)
 
+    def narrowed(self, where: str) -> "tuple[NextToken, str | None]":
+        return self, "dense.weight" if self.tied else None
+
     def read_positions(self, batch: Batch) -> Tensor | None:
         return batch.targets
 

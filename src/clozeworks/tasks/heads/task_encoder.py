@@ -1,7 +1,7 @@
 """Recurrent layers of a task's own, over a text and over what a model says of it."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,7 @@ class TaskEncoder(Spec):
     reads. A reader is a projection to `cells` and an LSTM of as many each way.
     """
 
+    untraceable: ClassVar[str | None] = "it reads a token after another, as many steps as the text is long"
     cells: Count = 128
     words: Natural = 50
     features: tuple[Place, ...] = ("between",)

@@ -48,13 +48,16 @@ def make_decoder(recipe: Recipe, other: Recipe, share: bool) -> Decoder:
 
 
 def _add_cross_attention(block: Block, where: str) -> Block:
-    heads = [(part.heads, part.dropout) for _, part in walk(block.mixer) if isinstance(part, Attention)]
-    heads += [(getattr(part, "heads", None), getattr(part, "dropout", 0.0)) for _, part in walk(block.mixer)]
-    shape = next(((count, rate) for count, rate in heads if count), None)
+    heads = [
+        (part.heads, part.dropout, part.head_width) for _, part in walk(block.mixer) if isinstance(part, Attention)
+    ]
+    heads += [(getattr(part, "heads", 0), getattr(part, "dropout", 0.0), None) for _, part in walk(block.mixer)]
+    shape = next((shape for shape in heads if shape[0]), None)
     if shape is None:
         needed = "it has no heads that attention to a source could be made after"
         raise RecipeError(f"{where}.mixer", type(block.mixer).__name__, needed, "take another decoder")
-    return dataclasses.replace(block, cross=Attention(*shape))
+    count, rate, size = shape
+    return dataclasses.replace(block, cross=Attention(count, rate, head_width=size))
 
 
 def join_models(recipe: Recipe, encoder: Bundle, decoder: Bundle) -> tuple[Bundle, list[str]]:

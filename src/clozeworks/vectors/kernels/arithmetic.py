@@ -6,7 +6,7 @@ x[a, k] = input_a . target_k, and the gradients of a loss of x are sums of rows 
 
 import numpy as np
 
-from clozeworks.vectors.kernels.compiled import compiled
+from clozeworks.nn.kernels.compiled import compiled
 
 PAD = 16  # numbers: 64 bytes, a line of the cache
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from clozeworks.vectors.kernels.compiled import compiled
+from clozeworks.nn.kernels.compiled import compiled
 
 
 class Tree(NamedTuple):

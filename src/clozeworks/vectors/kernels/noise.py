@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from clozeworks.core.errors import InputError
-from clozeworks.vectors.kernels.compiled import compiled
+from clozeworks.nn.kernels.compiled import compiled
 
 DOMAIN = 2**31 - 1  # the last entry of the cumulative table
 FULL = 2**32 - 1

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from clozeworks.vectors.kernels.compiled import compiled
+from clozeworks.nn.kernels.compiled import compiled
 
 EMPTY = -1  # a slot without a key
 

@@ -17,8 +17,8 @@ and no pair is left out because it is learnt already. Without `shared` each pair
 
 import numpy as np
 
+from clozeworks.nn.kernels.compiled import compiled
 from clozeworks.vectors.kernels.arithmetic import add_loss, add_row, add_rows, mean_rows, products, to_gradients
-from clozeworks.vectors.kernels.compiled import compiled
 
 LONGEST = 10_000  # words of a sentence that windows are placed over together
 LOSS_EVERY = 8  # places; the loss of the others is not computed

@@ -35,14 +35,28 @@ def compiled(function: Function) -> Function:
     return cast(Function, made)
 
 
+def inlined(function: Function) -> Function:
+    """Compile a function as a part of each kernel that calls it.
+
+    As a function of its own it would be compiled twice, by itself and within the kernel, and the two may sum in another
+    order; which of them a process runs hangs on whether it compiled the kernel or found it on the disk.
+    """
+    return cast(Function, numba.njit(nogil=True, fastmath=_FAST, error_model="numpy", inline="always")(function))
+
+
 class _PackageCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]):
         super().__init__(function)
-        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, _stamp())
+        self._cache_file = IndexDataCacheFile(self._cache_path, self._impl.filename_base, _stamp(_room(function)))
+
+
+def _room(function: Callable[..., Any]) -> str:
+    """The package of the library that a kernel is in."""
+    return (*function.__module__.split("."), "core")[1]
 
 
 @functools.cache
-def _stamp() -> str:
-    """Of the files below `vectors` that have kernels."""
-    sources = (file.read_bytes() for file in sorted(Path(__file__).parents[1].rglob("*.py")))
+def _stamp(room: str) -> str:
+    """Of the files of a package that have kernels."""
+    sources = (file.read_bytes() for file in sorted((Path(__file__).parents[2] / room).rglob("*.py")))
     return hashlib.sha256(b"".join(source for source in sources if b"\n@compiled\n" in source)).hexdigest()

@@ -36,14 +36,17 @@ def package(tmp_path):
     """A copy of the library, as small as the kernels need it."""
     there = tmp_path / "lib" / "clozeworks"
     (there / "vectors" / "kernels").mkdir(parents=True)
+    (there / "nn" / "kernels").mkdir(parents=True)
     (there / "core").mkdir()
     (there / "__init__.py").write_text("")
     for name in (
         "core/__init__.py",
         "core/errors.py",
+        "nn/__init__.py",
+        "nn/kernels/__init__.py",
+        "nn/kernels/compiled.py",
         "vectors/__init__.py",
         "vectors/kernels/__init__.py",
-        "vectors/kernels/compiled.py",
         "vectors/kernels/noise.py",
     ):
         shutil.copy(SOURCE / name, there / name)

@@ -1,0 +1,1 @@
+"""ONNX: a model as a graph of operations that onnxruntime runs, without this library and without torch."""
