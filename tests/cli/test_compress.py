@@ -23,7 +23,7 @@ def test_steps_as_a_table_and_as_json(tuned: Path, data: Path, tmp_path: Path, c
     words = ["compress", tuned, "--data", data, "--apply", "ffn=0.5", "--out", small, "--plot", plot]
     assert main([*map(str, words)]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("smaller", "tokens/s", "load s", "memory MB", "95 % paired interval", "CPU s"))
+    assert all(name in out for name in ("smaller", "tokens/s", "load s", "RAM MB", "95 % paired interval", "CPU s"))
     table = [line for line in out.splitlines() if line.startswith(("step ", "original ", "ffn=0.5 "))]
     assert len(table) == 6
     assert max(map(len, table)) <= 80

@@ -48,6 +48,17 @@ def test_what_is_written_is_the_last_row(tuned: Path, tmp_path: Path):
     assert report["accuracy"] == pytest.approx(cw.evaluate(small, test=_report_rows(tuned))["accuracy"])
 
 
+def test_what_was_cut_is_learned_again_from_the_original(tuned: Path, tmp_path: Path):
+    chain = "layers=1:top,distil=20,int8"
+    result = cw.compress(tuned, chain, data=rows(200, 3), out=tmp_path / "small")
+    assert [row.name for row in result.rows] == ["original", "layers=1:top", "distil=20", "int8=0.99"]
+    cut, taught = result.rows[1:3]
+    assert taught.measured.bytes == cut.measured.bytes
+    assert not taught.note, "it is not there to make anything smaller"
+    assert taught.measured.quality.value >= cut.measured.quality.value
+    assert "distil" not in Search(None, None).steps, "nor does a search for savings try it"
+
+
 def _report_rows(model: Path) -> list[dict]:
     from clozeworks.compress.division import divide
 

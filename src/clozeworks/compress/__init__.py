@@ -1,6 +1,7 @@
 """Compression: steps from a bundle to a smaller one, whose own recipe rebuilds it."""
 
 from clozeworks.compress.data import Data
+from clozeworks.compress.distil import DistilOriginal
 from clozeworks.compress.factorize import FactorizeEmbedding
 from clozeworks.compress.feed_forward import PruneFeedForward
 from clozeworks.compress.heads import PruneHeads
@@ -12,6 +13,7 @@ from clozeworks.compress.vocabulary import TrimVocabulary
 
 __all__ = [
     "Data",
+    "DistilOriginal",
     "DropLayers",
     "FactorizeEmbedding",
     "PruneFeedForward",

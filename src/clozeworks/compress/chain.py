@@ -101,6 +101,7 @@ class Workshop:
         self.tell, self.tell_row, self._count = tell, tell_row, 0
         self._places: dict[tuple[str, ...], Path] = {}
         self.original = self.keep(original, ())
+        self.learn = dataclasses.replace(division.learn, teacher=self.original.encoder)
         self._judges: dict[Part, tuple[Judge, Work]] = {}
 
     def keep(self, bundle: Bundle, steps: tuple[str, ...], seconds: float = 0.0) -> State:
@@ -118,7 +119,7 @@ class Workshop:
         """The next model of the chain; the step's refusals come through."""
         self.tell(f"{step.spell()}: at work")
         begin = time.process_time()
-        made = step.apply(state.encoder, self.division.learn)
+        made = step.apply(state.encoder, self.learn)
         return self.keep(made, (*state.steps, step.spell()), time.process_time() - begin)
 
     def measure(self, state: State, part: Part, fresh: bool = True) -> Row:
@@ -168,7 +169,8 @@ def apply_chain(workshop: Workshop, steps: Sequence[Step]) -> tuple[list[Row], S
     for step in steps:
         state = workshop.apply(step, state)
         rows.append(workshop.measure(state, "report"))
-        if rows[-1].measured.bytes >= rows[-2].measured.bytes and _speed(rows[-1]) <= 1.02 * _speed(rows[-2]):
+        no_smaller = rows[-1].measured.bytes >= rows[-2].measured.bytes
+        if step.saves and no_smaller and _speed(rows[-1]) <= 1.02 * _speed(rows[-2]):
             rows[-1].note = "neither smaller nor faster than before it"
     mark_pareto(rows)
     return rows, state
@@ -194,7 +196,8 @@ def _speed(row: Row) -> float:
 
 def try_steps(bundle: Bundle, kinds: dict[str, type[Step]], division: Division) -> dict[str, Bundle | str]:
     """Of each step the model that it gives here on a little of the data, or why it refuses this one."""
-    little, outcomes = dataclasses.replace(division.learn, tokens=512), dict[str, Bundle | str]()
+    little = dataclasses.replace(division.learn, tokens=512, teacher=bundle)
+    outcomes = dict[str, Bundle | str]()
     for name, kind in kinds.items():
         try:
             outcomes[name] = kind().apply(bundle, little)

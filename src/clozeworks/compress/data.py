@@ -34,7 +34,8 @@ ROWS = 32  # of a table in one batch
 class Data:
     """Texts without labels, prepared text (in tokens of whatever tokenizer), labelled rows of the model's task.
 
-    Steps that ask for gradients read about `tokens` tokens of them, the same for the same `seed`.
+    Steps that ask for gradients read about `tokens` tokens of them, the same for the same `seed`. `teacher` is the
+    model before all steps, for those that learn from it.
     """
 
     texts: Sequence[str] = ()
@@ -42,6 +43,7 @@ class Data:
     table: Table | None = None
     tokens: int = 65_536
     seed: int = 0
+    teacher: Bundle | None = None
 
     def all_texts(self, recipe: Recipe) -> Iterator[str]:
         """Every text, and whatever the rows hold that the model's task reads or writes."""

@@ -9,7 +9,7 @@ from rich.text import Text
 from clozeworks.compress.chain import Row
 from clozeworks.screen.console import columns
 
-COSTS = ("MB", "smaller", "parameters", "tokens/s", "faster", "ms", "load s", "memory MB")
+COSTS = ("MB", "smaller", "parameters", "tokens/s", "faster", "ms", "load s", "RAM MB")
 
 
 def show_rows(console: Console, rows: Sequence[Row]) -> None:

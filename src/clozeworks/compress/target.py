@@ -128,7 +128,7 @@ class Search:
 
     workshop: Workshop
     target: Target
-    steps: dict[str, type[Step]] = field(default_factory=list_steps)
+    steps: dict[str, type[Step]] = field(default_factory=lambda: {n: s for n, s in list_steps().items() if s.saves})
     tried: list[Row] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 

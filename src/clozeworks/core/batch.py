@@ -79,6 +79,7 @@ class TeacherOutput:
     hidden: Hidden  # empty where no loss compares tokens
     words: Callable[[Tensor], WordScores] | None = None  # from vectors [T, D] of its own, where it has such a head
     vectors: Tensor | None = None  # [N, D]: what it makes of the text of each example, whatever its tokens are
+    logits: Tensor | None = None  # [N, outputs]: how it decides each example, where both have the same task
 
 
 @dataclass(frozen=True, slots=True)

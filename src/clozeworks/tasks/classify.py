@@ -269,6 +269,18 @@ class ClassifyLayer(SummaryHeadLayer):
             right = (logits.argmax(-1) == truth).sum()
         return loss, {"class_accuracy": right}
 
+    def divergence(self, logits: Tensor, taught: Tensor, temperature: float) -> Tensor:
+        """How far logits [N, outputs] are from those of a teacher, summed over examples: see `SoftLabels`."""
+        if self.graded:
+            return F.mse_loss(logits, taught, reduction="sum")
+        student, teacher = logits / temperature, taught / temperature
+        if self.many:
+            cross = F.binary_cross_entropy_with_logits(student, teacher.sigmoid(), reduction="sum")
+            entropy = F.binary_cross_entropy_with_logits(teacher, teacher.sigmoid(), reduction="sum")
+            return temperature**2 * (cross - entropy) / logits.shape[1]
+        targets = teacher.log_softmax(-1)
+        return temperature**2 * F.kl_div(student.log_softmax(-1), targets, reduction="sum", log_target=True)
+
     def named_logits(self, hidden: Hidden, batch: Batch) -> dict[str, Tensor]:
         return {"logits": self.logits(hidden, batch)}
 

@@ -1,0 +1,144 @@
+"""What cutting took away, learned again from the model before it."""
+
+import copy
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from clozeworks.compress.data import Data
+from clozeworks.compress.step import B, Step, rebuild
+from clozeworks.compress.structure import choose, copy_recipe, parameters
+from clozeworks.core.batch import Batch, TeacherOutput
+from clozeworks.core.bounds import Count, NonNegative, Positive
+from clozeworks.core.errors import InputError
+from clozeworks.exchange.bundle import Bundle
+from clozeworks.model import Model
+from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
+from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.soft_targets import SoftTargets
+from clozeworks.objectives.objective import Loss
+from clozeworks.optim.learning_rate import learning_rate
+from clozeworks.optim.optimizers.adamw import AdamW
+from clozeworks.optim.parameter_groups import build_optimizer
+from clozeworks.optim.settings import Train
+from clozeworks.recipe import assemble
+from clozeworks.starts.transfer import digest
+from clozeworks.tasks.soft_labels import SoftLabels, read_logits, soft_labels
+from clozeworks.train.loop import Policy, fit
+
+BATCH_TOKENS = 4096  # that a step of unlabelled text has at most, as `Data.batches` makes them
+RATE, WIDTH = 1e-4, 768  # the learning rate of a model of this width; narrower ones learn faster
+
+
+@dataclass(slots=True)
+class DistilOriginal(Step):
+    """Knowledge distillation (Hinton et al. 2015; Sanh et al. 2019) from the model before all steps, over so many
+    `steps` of the data that steps read.
+
+        L = L_own + soft * L_soft + hidden * mean over tokens of (1 - cos(s_i, t_i))
+
+    L_own is the loss of the task on labelled rows, or of the pretraining objective on text. L_soft compares what both
+    heads give: `SoftLabels` of a task that classifies, `SoftTargets` of a masked language model, nothing elsewhere. The
+    last hidden states s, t have one width, for no step changes it. So it follows a step that cut something, and comes
+    before those that change the tokens (vocab) or round the weights (int8). Nothing becomes smaller or faster by it:
+    what it gives is quality, and what it costs is a training of `steps` steps with a pass of the teacher in each.
+    """
+
+    name: ClassVar[str] = "distil"
+    main: ClassVar[str | None] = "steps"
+    structural: ClassVar[bool] = False
+    saves: ClassVar[bool] = False
+    steps: Count = 300
+    soft: NonNegative = 1.0
+    hidden: NonNegative = 1.0
+    learning_rate: Positive | None = None  # None: 1e-4 x 768 / width
+
+    def apply(self, bundle: B, data: Data) -> B:
+        """The same recipe with other weights; the teacher stays as it is."""
+        recipe = copy_recipe(bundle)
+        teacher = _check_teacher(bundle, data.teacher)
+        student = self._student(bundle, teacher)
+        rate = self.learning_rate or RATE * WIDTH / recipe.encoder.width
+        train = Train(steps=self.steps, learning_rate=rate, warmup=0.1, seed=data.seed)
+        policy = Policy(
+            clip=train.clip,
+            device=next(bundle.model.parameters()).device,
+            seed=data.seed,
+            teacher=_Teaching(teacher.model, student.specs),
+        )
+        optimizer = build_optimizer(student, AdamW(), rate)
+        student.train()
+        batches = ([batch] for batch in _epochs(bundle, data, self.steps))
+        for _ in fit(student, batches, optimizer, lambda n: learning_rate(n, train), steps=self.steps, policy=policy):
+            pass
+        learned = {name: value.detach().cpu() for name, value in student.named_parameters(remove_duplicate=False)}
+        weights = {name: learned.get(name, value) for name, value in parameters(bundle.model).items()}
+        recipe = copy.deepcopy(bundle.recipe)
+        return rebuild(bundle, recipe, choose(recipe, weights))
+
+    def _student(self, bundle: Bundle, teacher: Bundle) -> Model:
+        """The model with the losses that compare beside its own; none of them has weights."""
+        recipe, model = copy.deepcopy(bundle.recipe), bundle.model
+        own = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.needs.reads)
+        compared: list[Loss] = [HiddenCosine(weight=self.hidden)] if self.hidden else []
+        if self.soft and recipe.task is not None:
+            labels = soft_labels(model.head(recipe.task.name), recipe.task.name, self.soft)
+            compared += [] if labels is None else [labels]
+        elif self.soft and all(isinstance(each.model.head("masked_lm"), MaskedLMLayer) for each in (bundle, teacher)):
+            compared.append(SoftTargets(weight=self.soft, over="hidden"))
+        if not own and not compared:
+            needed = "it has no loss of its own, and nothing is compared"
+            raise InputError("--apply distil", "soft and hidden of 0", needed, "leave them as they are")
+        recipe.objective = dataclasses.replace(recipe.objective, losses=(*own, *compared))
+        student = assemble(recipe)
+        there = dict(model.named_parameters(remove_duplicate=False))
+        with torch.no_grad():
+            for name, parameter in student.named_parameters():
+                parameter.copy_(there[name]).requires_grad_(there[name].requires_grad)
+        return student.to(next(model.parameters()).device)
+
+
+class _Teaching:
+    """What the teacher makes of a batch, in one pass: hidden states, words, logits."""
+
+    def __init__(self, model: Model, losses: tuple[Loss, ...]):
+        self.model = model.eval()
+        compared = tuple(loss for loss in losses if "teacher" in loss.needs.reads)
+        soft = next((loss for loss in compared if isinstance(loss, SoftLabels)), None)
+        self.losses = (*compared, *(model.specs if soft else ()))
+        words = model.head("masked_lm")
+        self.words = words.read if isinstance(words, MaskedLMLayer) else None
+        self.head = None if soft is None else model.head(soft.of)
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch) -> Batch:
+        hidden = self.model.read(batch.replace(past=None), self.losses)
+        logits = read_logits(self.head, hidden, batch)
+        return batch.replace(teacher=TeacherOutput(hidden, self.words, logits=logits))
+
+
+def _epochs(bundle: Bundle, data: Data, steps: int) -> Iterator[Batch]:
+    """Batches without end, each epoch in an order, and with masks, of its own."""
+    for epoch in itertools.count():
+        seed = data.seed + epoch
+        yield from dataclasses.replace(data, seed=seed, tokens=steps * BATCH_TOKENS).batches(bundle)
+
+
+def _check_teacher(bundle: Bundle, teacher: Bundle | None) -> Bundle:
+    """Refuse one that is missing, that is the model itself, or that reads other tokens."""
+    where = "--apply distil"
+    if teacher is None:
+        given, needed = "no teacher", "it learns from the model before all steps"
+        raise InputError(where, given, needed, "use Data(teacher=...)")
+    if digest(teacher.model) == digest(bundle.model):
+        given, needed = "the first step", "there is nothing to learn again before something was cut"
+        raise InputError(where, given, needed, "put it behind another: layers,distil")
+    both = (bundle.tokenizer, teacher.tokenizer)
+    if len({None if each is None else each.fingerprint for each in both}) > 1:
+        given, needed = "other tokens than the original has", "both read the same tokens"
+        raise InputError(where, given, needed, "put it before vocab")
+    return teacher
