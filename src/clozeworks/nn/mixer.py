@@ -85,6 +85,7 @@ class Bias(Spec):
 
     honours: ClassVar[frozenset[str]] = Mixer.honours
     common: ClassVar[tuple[str, ...]] = ()  # the parameters that `Share.bias` shares
+    nearest: ClassVar[int] = 0  # how far before a token the first key is that it lets be seen; 0: the token itself
 
     def fit(self, where: str, width: int) -> None:
         """Raise `RecipeError` if it cannot be built so wide."""

@@ -94,3 +94,18 @@ def test_what_cannot_be_is_refused():
     block.mixer.bias.reach = 1
     with pytest.raises(RecipeError, match="width 255 is odd"):
         check(r, r.name)
+
+
+@pytest.mark.parametrize("around", [lambda bias: bias, lambda bias: Within(4, bias)], ids=["alone", "within another"])
+def test_a_reach_that_leaves_no_key_is_refused(around):
+    made = recipe("adaptive_span_mini")
+    made.objective.losses = made.objective.losses[:1]  # without the price of spans
+    for reach in (1, 2):
+        made.encoder.stack.block.mixer.bias = around(Within(reach, DistanceTable(limit=40)))
+        if reach == 2:
+            check(made, "it")
+        else:
+            with pytest.raises(
+                RecipeError, match="begins 1 before a token, so that nothing would be seen; use 2 or more"
+            ):
+                check(made, "it")

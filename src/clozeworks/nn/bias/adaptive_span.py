@@ -43,6 +43,10 @@ class AdaptiveSpan(Bias):
     def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(f"bias.{name}" for name in self.bias.common)
 
+    @property
+    def nearest(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bias.nearest
+
     def fit(self, where: str, width: int) -> None:
         self.bias.fit(f"{where}.bias", width)
 

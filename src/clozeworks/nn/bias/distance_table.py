@@ -26,6 +26,7 @@ class DistanceTable(Bias):
 
     honours: ClassVar[frozenset[str]] = frozenset({"causal"})
     common: ClassVar[tuple[str, ...]] = ("table",)
+    nearest: ClassVar[int] = 1
     limit: Count
 
     def build(self, width: int, heads: int, head_width: int) -> "DistanceTableLayer":

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from clozeworks.core.bounds import Count
 from clozeworks.core.context import Context
+from clozeworks.core.errors import RecipeError
 from clozeworks.nn.mixer import Bias, BiasLayer
 
 
@@ -31,8 +32,17 @@ class Within(Bias):
     def common(self) -> tuple[str, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return tuple(f"bias.{name}" for name in self.bias.common)
 
+    @property
+    def nearest(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.bias.nearest
+
     def fit(self, where: str, width: int) -> None:
         self.bias.fit(f"{where}.bias", width)
+        if self.reach <= self.nearest:
+            needed = (
+                f"its {type(self.bias).__name__} begins {self.nearest} before a token, so that nothing would be seen"
+            )
+            raise RecipeError(f"{where}.reach", self.reach, needed, f"use {self.nearest + 1} or more")
 
     def build(self, width: int, heads: int, head_width: int) -> "WithinLayer":
         return WithinLayer(self.reach, self.bias.build(width, heads, head_width))
