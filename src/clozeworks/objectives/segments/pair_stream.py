@@ -20,7 +20,7 @@ SPECIALS = 3
 
 @dataclass(slots=True)
 class PairStream(Segments):
-    """Rows of `reuse` tokens of one text, then what follows them as A [SEP] B [SEP] [CLS] (Yang et al. 2019, 2.5, A.1).
+    """Rows of `reuse` tokens of one text, then what follows as `A [SEP] B [SEP] [CLS]` (Yang et al. 2019, 2.5, A.1).
 
     The corpus end to end, a [SEP] after each document, is cut into streams as `Stream` does. Row t of a stream begins
     with the t-th `reuse` tokens of the stream, so that a model that remembers these continues where they ended. A is a
