@@ -7,6 +7,7 @@ from typing import Literal
 import torch
 
 from clozeworks.core import spec
+from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
@@ -132,6 +133,9 @@ def assemble(recipe: Recipe, heads: bool = True) -> Model:
 def build(recipe: Recipe) -> Model:
     """The model with fresh weights, the same for the same seed."""
     spec.check(recipe, recipe.name)
+    if not recipe.encoder.init:  # a published config may say so, and brings its weights
+        needed = "fresh weights would all be 0, and no gradient would reach them"
+        raise RecipeError(f"{recipe.name}.encoder.init", 0, needed, "use 0.02")
     with torch.random.fork_rng():  # a part's own constructor may draw from the global generator
         torch.manual_seed(recipe.train.seed)
         model = assemble(recipe)

@@ -23,6 +23,7 @@ from clozeworks.nn.mixer import Mixer
 from clozeworks.nn.mixers.attention import Attention
 from clozeworks.nn.mixers.global_window import GlobalWindow
 from clozeworks.nn.mixers.lightconv import LightConv
+from clozeworks.nn.mixers.ngram import Ngram
 from clozeworks.nn.mixers.recurrent_across import RecurrentAcross
 from clozeworks.nn.mixers.split import Split
 from clozeworks.nn.positions import SinusoidalPositions
@@ -204,3 +205,12 @@ def test_kernels_of_layers_that_share_must_be_of_one_size():
     blocks = tuple(Block(LightConv(2, kernel), FeedForward(WIDTH)) for kernel in (3, 5))
     with pytest.raises(RecipeError, match=r"layer 1, weights\.kernel = \(2, 5\): \(2, 3\) is shared with it"):
         Stack(2, blocks, Share(1, None)).build(WIDTH)
+
+
+def test_a_branch_may_give_another_width_than_its_share():
+    mixer = Split((Attention(2), Ngram(3, 5)))
+    out, _ = mixer.build(WIDTH)(torch.randn(2, 9, WIDTH), None, packed([[4, 5], [7]], 9, "causal"))
+    assert out.shape[-1] == mixer.out_width(WIDTH) == WIDTH // 2 + 5
+    message = r"block\.residual = True: width 13 cannot be added to width 16"
+    with pytest.raises(RecipeError, match=message):
+        Block(mixer, FeedForward(32)).fit("block", WIDTH)

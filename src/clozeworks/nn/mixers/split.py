@@ -24,8 +24,8 @@ class Split(Mixer):
     Nothing mixes the branches here: that is the feed-forward part's work. `widths` are those of the branches, None:
     equal ones. It can do what all of its branches can.
 
-    [B, L, D] -> [B, L, D]: out = [branch_1(x_1); ...; branch_n(x_n)]. Cost is the sum over the branches at their
-    widths.
+    [B, L, D] -> [B, L, D]: out = [branch_1(x_1); ...; branch_n(x_n)], as wide as the outputs of the branches together.
+    Cost is the sum over the branches at their widths.
     """
 
     branches: tuple[Mixer, ...]
@@ -65,6 +65,9 @@ class Split(Mixer):
             raise RecipeError(f"{where}.widths", list(self.widths), needed, "use None for equal ones")
         for number, (branch, own) in enumerate(zip(self.branches, self.each(width), strict=True)):
             branch.fit(f"{where}.branches.{number}", own)
+
+    def out_width(self, width: int) -> int:
+        return sum(branch.out_width(own) for branch, own in zip(self.branches, self.each(width), strict=True))
 
     def each(self, width: int) -> tuple[int, ...]:
         """The width of each branch."""
