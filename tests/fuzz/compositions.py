@@ -166,7 +166,9 @@ def _trains(recipe: Recipe, model: Model, steps: Iterator[list[Batch]], teacher:
             raise BrokenError(f"step {step.number}: loss {step.loss}, gradient {step.grad_norm} {step.reason or ''}")
         reached |= {name for name, each in trained.items() if each.grad is not None and bool(each.grad.any())}
     whole = any(loss.weight and type(loss).__name__ not in PARTIAL for loss in recipe.objective.losses)
+    silent = tuple(f"heads.{loss.name}." for loss in recipe.objective.losses if not loss.weight)
     lost = [name for name in trained if name not in reached and not name.endswith(tuple(UNREACHED))]
+    lost = [name for name in lost if not name.startswith(silent)]
     narrow = _narrow(recipe, max(seen))
     lost = [name for name in lost if trained[name].shape[-1] > 1 and not (narrow and ".mixer." in name)]
     if lost and whole:
