@@ -15,7 +15,7 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.recipe import begin, build
 from clozeworks.recipes import recipe as named
 from clozeworks.starts import counted
-from clozeworks.starts.counted import CountedTable, count_pairs
+from clozeworks.starts.counted import CountedTable, count_pairs, count_passages
 
 KINDS = {"animal": "cat dog fox hen", "colour": "red blue green grey", "verb": "sees eats likes finds"}
 
@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_nearest_words_are_words_of_the_same_company(data: Path) -> None:
     corpus, tokenizer = Corpus.open(data), Tokenizer.load(data)
-    table = CountedTable().table([(corpus, 1.0)], 8)
+    table = CountedTable(passage=0).table([(corpus, 1.0)], 8)
     assert table.shape == (tokenizer.size, 8)
     for words in KINDS.values():
         ids = [int(tokenizer.inner.token_to_id(word)) for word in words.split()]
@@ -124,8 +124,8 @@ def test_clusters_have_no_one_table() -> None:
         spec.check(r, "r")
 
 
-def test_what_is_far_tells_what_a_word_is_about(tmp_path: Path) -> None:
-    """Words of two topics among the same neighbours: what stands near says nothing of the topic, what is far does."""
+def test_passages_tell_what_a_word_is_about(tmp_path: Path) -> None:
+    """Words of two topics among the same neighbours: what stands near says nothing of the topic, passages do."""
     rng = np.random.default_rng(0)
     topics = (["boat", "sail", "sea", "wave"], ["oven", "bread", "flour", "salt"])
     document = lambda topic: " ".join(f"the {topics[topic][rng.integers(4)]} of a" for _ in range(30))  # noqa: E731
@@ -138,5 +138,31 @@ def test_what_is_far_tells_what_a_word_is_about(tmp_path: Path) -> None:
         one, two = (table[topic] / np.linalg.norm(table[topic], axis=1, keepdims=True) for topic in ids)
         return float((one @ one.T).mean() + (two @ two.T).mean() - 2 * (one @ two.T).mean())
 
-    near, far = (CountedTable(window=2, far=far).table([(corpus, 1.0)], 4) for far in (0, 16))
-    assert gap(far) > 1.0 > gap(near)
+    near, both = (CountedTable(window=2, passage=length).table([(corpus, 1.0)], 4) for length in (0, 16))
+    assert gap(both) > 1.0 > gap(near)
+
+
+def test_passages_are_those_of_a_plain_count(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus.open(data)
+    tokens = corpus.take(np.array([0]), np.array([len(corpus)])).tokens.tolist()
+    plain, number = dict[tuple[int, int], int](), 0
+    for first, last in itertools.pairwise(corpus.sentences[corpus.documents].tolist()):
+        for at in range(first, last, 5):
+            for token in tokens[at : min(at + 5, last)]:
+                plain[token, number] = plain.get((token, number), 0) + 1
+            number += 1
+    for piece in (1 << 22, 23):
+        monkeypatch.setattr(counted, "PIECE", piece)
+        words, passages, counts = count_passages([(corpus, 1.0)], 5)
+        assert dict(zip(zip(words.tolist(), passages.tolist(), strict=True), counts.tolist(), strict=True)) == plain
+
+
+def test_of_many_passages_some_are_read(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    corpus = Corpus.open(data)
+    whole = count_passages([(corpus, 1.0)], 5)[1].max() + 1
+    monkeypatch.setattr(counted, "PASSAGES", int(whole) // 3)
+    some = count_passages([(corpus, 1.0)], 5)[1].max() + 1
+    assert whole // 5 < some <= whole // 3
+    _, passages, counts = count_passages([(corpus, 1.0), (corpus, 3.0)], 5)
+    first = passages < passages.max() // 2
+    assert counts[~first].sum() / counts[first].sum() == pytest.approx(3.0, rel=0.05), "texts count as they are mixed"

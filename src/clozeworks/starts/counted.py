@@ -23,31 +23,34 @@ from clozeworks.starts.word_table import keep_table, need_table, put_rows, stand
 
 PIECE = 1 << 22  # tokens counted at a time
 PAIRS = 1 << 25  # different pairs held: what was seen once is dropped when there are more
+PASSAGES = 1 << 18  # read at most: every second, third ... of a larger text
 SMOOTHING = 0.75  # of the contexts' frequencies (Levy et al. 2015): rare ones are not all informative
 SPARE, ROUNDS = 16, 3  # of the randomized decomposition (Halko et al. 2011)
 
 
 @dataclass(slots=True)
 class CountedTable(Initializer):
-    """The table of words begins as the singular vectors of counted neighbours (Levy & Goldberg 2014; Levy et al. 2015).
+    """The table of words begins as the singular vectors of counted neighbours (Levy & Goldberg 2014; Levy et al. 2015)
+    and passages (Deerwester et al. 1990).
 
     X_w,(s,c) = sum over the places of w of 1 / distance to each c at most `window` tokens away on side s, left or right
-    Y_w,c = how often c stands 2, 4, 8 ... times `window` tokens away on either side, up to `far`
-    PPMI = max(0, log X_wc sum(X) / (X_w X_c^.75)), of Y too;  [PPMI_X, PPMI_Y] ~ U S V^T,  table = U S^`power`
+    Y_w,p = how often w stands in passage p, `passage` tokens of a document
+    PPMI = max(0, log X_wc sum(X) / (X_w X_c^.75)), of Y too;  [PPMI_X, a PPMI_Y] ~ U S V^T,  table = U S^`power`
 
-    The sides are columns apart, so that order is kept: near tokens say what kind of word w is, and those that are `far`
-    what it is about; 0 leaves them out. Columns of the table have mean 0, every row the length that drawn ones have,
-    whose place they take; tokens that the text lacks, such as [MASK], keep what was drawn. Of narrow tables (E < D) the
-    first E singular vectors. Pairs are counted in one pass over the shards, within a document, in bounded memory; the
-    table depends on text and fields alone and is kept beside the data.
+    with a such that both have the same sum of squares. The sides are columns apart, so that order is kept: near tokens
+    say what kind of word w is, and its passages what it is about, which 0 leaves out. Columns of the table have mean 0,
+    every row the length that drawn ones have, whose place they take; tokens that the text lacks, such as [MASK], keep
+    what was drawn. Of narrow tables (E < D) the first E singular vectors. Pairs are counted in one pass over the
+    shards, within a document, in bounded memory, passages in another; the table depends on text and fields alone and is
+    kept beside the data.
 
-    [V, E]. O(tokens (window + log far)) to count, O(pairs E) a round of the randomized decomposition, four rounds.
+    [V, E]. O(tokens window) to count, O(pairs E) a round of the randomized decomposition, four rounds.
     """
 
     option: ClassVar[str] = "counted"
     reads_text: ClassVar[bool] = True
     window: Count = 2
-    far: Natural = 16
+    passage: Natural = 64
     power: Share = 0.5
 
     def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
@@ -72,17 +75,18 @@ class CountedTable(Initializer):
         vocab = corpora[0][0].vocab
         keys, counts = count_pairs(corpora, range(1, self.window + 1))
         left, right = keys // vocab, keys % vocab
-        # Of each token those before it, then those after it, then those further away.
+        # Of each token those before it, then those after it, then its passages.
         rows, columns = np.concatenate([right, left]), np.concatenate([left, right + vocab])
         values = _ppmi(rows, columns, np.concatenate([counts, counts]), 2 * vocab)
-        distances = [self.window << n for n in range(1, 32) if self.window << n <= self.far]
-        if distances:
-            keys, counts = count_pairs(corpora, distances)
-            here, there = np.concatenate([keys // vocab, keys % vocab]), np.concatenate([keys % vocab, keys // vocab])
-            rows, columns = np.concatenate([rows, here]), np.concatenate([columns, there + 2 * vocab])
-            values = np.concatenate([values, _ppmi(here, there, np.concatenate([counts, counts]), vocab)])
+        contexts = 2 * vocab
+        if self.passage:
+            words, passages, counts = count_passages(corpora, self.passage)
+            added = _ppmi(words, passages, counts, many := int(passages.max(initial=-1)) + 1)
+            values = np.concatenate([values, added * _balance(values, added)])
+            rows, columns = np.concatenate([rows, words]), np.concatenate([columns, passages + contexts])
+            contexts += many
         kept = values > 0
-        u, s = _decompose(_sparse(rows[kept], columns[kept], values[kept], (vocab, 3 * vocab)), min(width, vocab))
+        u, s = _decompose(_sparse(rows[kept], columns[kept], values[kept], (vocab, contexts)), min(width, vocab))
         occur = np.unique(rows[kept])
         vectors = np.zeros((vocab, width), np.float32)
         vectors[occur, : len(s)] = (u * s**self.power).numpy()[occur]
@@ -119,6 +123,42 @@ def _pieces(text: Corpus, distances: Sequence[int]) -> Iterator[tuple[np.ndarray
                 pairs = (tokens[:stop] * text.vocab + tokens[distance : distance + stop])[same]
                 keys, counts = np.unique(pairs, return_counts=True)
                 yield keys, counts / distance
+
+
+def count_passages(corpora: Sequence[tuple[Corpus, float]], length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Each token and passage in which it stands, and how often: passages of so many tokens, the last of a document of
+    fewer. Texts count as they are mixed; of more than `PASSAGES` every second, third ... is read."""
+    total, size = sum(weight for _, weight in corpora), sum(len(text) for text, _ in corpora)
+    borders = [_passages(text, length) for text, _ in corpora]
+    every = max(1, -(-sum(len(begins) for begins, _ in borders) // PASSAGES))
+    number, entries = 0, list[tuple[np.ndarray, np.ndarray, np.ndarray]]()
+    for (text, weight), (begins, ends) in zip(corpora, borders, strict=True):
+        share, group = weight / total * size / max(len(text), 1), max(1, PIECE // length)
+        for at in range(0, len(begins), group * every):
+            first, last = (each[at : at + group * every : every] for each in (begins, ends))
+            passage = np.repeat(np.arange(number, number + len(first)), last - first)
+            keys, counts = np.unique(passage * text.vocab + text.take(first, last).tokens, return_counts=True)
+            entries.append((keys % text.vocab, keys // text.vocab, counts * share))
+            number += len(first)
+    if not entries:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
+    words, passages, counts = (np.concatenate(each) for each in zip(*entries, strict=True))
+    return words, passages, counts
+
+
+def _passages(text: Corpus, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Where each begins, and where it ends."""
+    borders = text.sentences[text.documents].astype(np.int64)
+    many = -(-np.diff(borders) // length)
+    inside = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+    begins = np.repeat(borders[:-1], many) + length * inside
+    return begins, np.minimum(begins + length, np.repeat(borders[1:], many))
+
+
+def _balance(values: np.ndarray, added: np.ndarray) -> float:
+    """What gives the added entries the sum of squares that the others have."""
+    both = [float(np.square(each, dtype=np.float64).sum()) for each in (values, added)]
+    return (both[0] / both[1]) ** 0.5 if all(both) else 1.0
 
 
 def _add(
