@@ -1,5 +1,6 @@
 """Classes of texts, from rows to answers."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch.nn import functional as F
 import clozeworks as cw
 from clozeworks.core.errors import InputError
 from clozeworks.data.batches.labelled import make_batch
+from clozeworks.data.tables import read_table
 from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.inference.answers import predict_outputs, predict_records
@@ -144,6 +146,64 @@ def test_micro_batches_change_nothing(tokenizer: Tokenizer):
     assert len(cut) >= 1
     assert sum((batch.index for batch in cut), ()) == whole[0].index
     assert torch.equal(torch.cat([b.example["class_label"] for b in cut]), whole[0].example["class_label"])
+
+
+def loss_of(rows: Table, tokenizer: Tokenizer) -> tuple[float, torch.Tensor]:
+    """The mean loss of all rows with fresh weights, and the logits of each."""
+    task = fresh().with_labels(rows)
+    assert task.labels == ("bad", "good")
+    model = build(recipe(tokenizer, task, rows)).eval()
+    logits, loss = predict_outputs(model, task, task.examples(rows, tokenizer), "full", 0)
+    assert loss is not None
+    return loss, torch.from_numpy(np.stack(logits))
+
+
+def test_scores_of_a_teacher_are_learned(tokenizer: Tokenizer):
+    rows = table(12)
+    hard, logits = loss_of(rows, tokenizer)
+    sure = [row | {"scores": {row["label"]: 1.0}} for row in rows.rows]
+    assert loss_of(Table("rows", sure), tokenizer)[0] == pytest.approx(hard, rel=1e-5)
+    some = [rows.rows[0], *(row | {"scores": {"good": 0.7, "bad": 0.3}} for row in rows.rows[1:])]
+    targets = torch.tensor([[0.3, 0.7]] * 12)
+    targets[0] = torch.tensor([0.0, 1.0] if rows.rows[0]["label"] == "good" else [1.0, 0.0])
+    expected = -(targets * logits.log_softmax(-1)).sum(-1).mean()
+    assert loss_of(Table("rows", some), tokenizer)[0] == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_a_label_that_only_a_teacher_names_is_one(tokenizer: Tokenizer):
+    rows = [*table(6).rows, {"text": "the", "label": "good", "scores": {"good": 0.6, "dull": 0.4}}]
+    assert fresh().with_labels(Table("rows", rows)).labels == ("bad", "dull", "good")
+    several = [{"text": "the", "label": ["good"], "scores": {"good": 0.9, "bad": 0.4}}, {"text": "a", "label": []}]
+    task = fresh().with_labels(data := Table("rows", several))
+    targets = task.examples(data, tokenizer).examples.fields["class_label"]
+    np.testing.assert_allclose(targets, [[0.4, 0.9], [0, 0]], rtol=1e-6)
+
+
+def test_what_predict_writes_can_be_learned_from(tokenizer: Tokenizer, tmp_path: Path):
+    rows = table(24)
+    made = recipe(tokenizer, fresh().with_labels(rows), rows, epochs=4)
+    finetune_run(made, tokenizer, rows, None, tmp_path / "teacher", progress=False)
+    teacher = cw.load(tmp_path / "teacher")
+    answers = teacher.predict([row["text"] for row in rows.rows])
+    soft = [{"text": row["text"]} | answer for row, answer in zip(rows.rows, answers, strict=True)]
+    (tmp_path / "soft.jsonl").write_text("".join(json.dumps(row) + "\n" for row in soft))
+    how = {"epochs": 2, "progress": False, "dev_share": 0}
+    student = cw.finetune("classify", teacher, tmp_path / "soft.jsonl", out=tmp_path / "student", **how)
+    task = student.model.recipe.task
+    assert task is not None
+    assert task.labels == ("bad", "good")
+    learned = student.model.predict([row["text"] for row in rows.rows])
+    assert [each["label"] for each in learned] == [each["label"] for each in answers]
+
+
+@pytest.mark.parametrize(
+    "scores", [{"good": 1.5}, {"good": -0.1}, {"good": "much"}, {"good": True}, {"good": 0, "bad": 0}]
+)
+def test_scores_that_are_no_probabilities_are_refused(tokenizer: Tokenizer, tmp_path: Path, scores: dict):
+    rows = [*table(6).rows, {"text": "the", "label": "good", "scores": scores}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=r"rows\.jsonl.*7.*column 'scores'.*mend the row"):
+        read_table(tmp_path / "rows.jsonl", ("text",), ("label",), {}, maybe=("scores",))
 
 
 @pytest.mark.slow

@@ -46,11 +46,15 @@ class Classify(SummaryTask):
     the numbers, and the square of its error. With `balance` the n_c rows of class c of k weigh n / (k n_c) each, so
     that every class has the same say. `weights` and `middle` are those of the rows that the task was fitted to.
 
+    A row that brings the scores of a teacher along, a probability p_c for each label as `predict` writes them, is
+    learned as -sum_c p_c log q_c (Hinton et al. 2015, at temperature 1).
+
     Shapes: [B, L, D] -> s [N, D] -> logits [N, labels]. Costs one pass of the encoder, and D x labels an example.
     """
 
     name: ClassVar[str] = "classify"
     columns: ClassVar[tuple[str, ...]] = ("text",)
+    maybe: ClassVar[tuple[str, ...]] = ("scores",)
     target_field: ClassVar[str] = LABEL
     pipeline_tag: ClassVar[str | None] = "text-classification"
     bias: bool = True
@@ -123,7 +127,8 @@ class Classify(SummaryTask):
             middle = float(read_scores(table).astype(np.float32).mean()) if len(table) else 0.0
             return dataclasses.replace(self, problem="regression", labels=(), weights=(), middle=middle)
         rows = [labels_of(row["label"]) for row in table.rows]
-        labels = sorted({label for row in rows for label in row})
+        taught = {label for row in table.rows for label in row.get("scores") or ()}
+        labels = sorted(taught.union(*rows))
         many = any(isinstance(row["label"], list | tuple) for row in table.rows)
         if len(labels) > MANY and len(rows) < 2 * len(labels):
             given, needed = f"{len(labels):,} labels for {len(rows):,} rows", "a label needs several rows to be learned"
@@ -157,10 +162,22 @@ class Classify(SummaryTask):
             if (at := next((n for n, row in enumerate(rows) if len(row) != 1), None)) is not None:
                 given = f"{len(rows[at])} labels"
                 raise InputError(table.where(at), given, "the model gives each row one", "mend the row")
+            if any(row.get("scores") for row in table.rows):
+                return self._probabilities(table, rows)
             return np.array([row[0] for row in rows], np.int64)
+        return self._probabilities(table, rows)
+
+    def _probabilities(self, table: Table, rows: Sequence[Sequence[int]]) -> np.ndarray:
+        """float32 [rows, labels]: 1 for the labels of a row, or the scores that it brings along."""
         targets = np.zeros((len(rows), len(self.labels)), np.float32)
-        for at, row in enumerate(rows):
-            targets[at, row] = 1.0
+        for at, numbers in enumerate(rows):
+            targets[at, numbers] = 1.0
+            if scores := table.rows[at].get("scores"):
+                targets[at] = 0.0
+                for label, score in scores.items():
+                    targets[at, self.number(label, table, at)] = score
+                if not self.many:
+                    targets[at] /= targets[at].sum()
         return targets
 
     def answers(self, outputs: Sequence[np.ndarray], labelled: Labelled, table: Table) -> list[dict[str, Any]]:
@@ -266,7 +283,7 @@ class ClassifyLayer(SummaryHeadLayer):
             right = ((logits > 0) == truth.bool()).all(1).sum()
         else:
             loss = F.cross_entropy(logits, truth, self.weights, reduction="sum")
-            right = (logits.argmax(-1) == truth).sum()
+            right = (logits.argmax(-1) == (truth if truth.dim() == 1 else truth.argmax(-1))).sum()
         return loss, {"class_accuracy": right}
 
     def divergence(self, logits: Tensor, taught: Tensor, temperature: float) -> Tensor:

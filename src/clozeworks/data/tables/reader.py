@@ -174,6 +174,8 @@ class _Shape:
             parts = column.split(",")
             return [part for part in parts if values.is_one(given.get(part), where, part)]
         value = given.get(column)
+        if name == "scores":
+            return values.scores_of(value, where, column)
         if name == "label":
             self.counts["fractions"] += isinstance(value, float) and not value.is_integer()
             return values.label_of(value, where, column, self.classes.get(column))

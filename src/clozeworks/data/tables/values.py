@@ -5,7 +5,7 @@ import io
 import math
 import re
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from clozeworks.core.characters import HALF_A_PAIR, is_unicode
@@ -72,6 +72,20 @@ def label_of(value: Any, where: str, name: str, classes: Sequence[str] | None = 
     if isinstance(value, list | tuple):
         return [_label(each, where, name, classes) for each in value]
     return _label(value, where, name, classes)
+
+
+def scores_of(value: Any, where: str, name: str) -> dict[str, float] | None:
+    """How probable each label is, as `predict` writes it; None where the column holds something else."""
+    if not isinstance(value, Mapping) or not value:
+        return None
+    scores = {str(label): plain(score) for label, score in value.items()}
+    for label, score in scores.items():
+        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
+            given = f"score {score!r:.40} of label {label!r:.40} in column {name!r}"
+            raise InputError(where, given, "a probability from 0 to 1 is needed", "mend the row, or rename the column")
+    if not any(scores.values()):
+        raise InputError(where, f"only zeros in column {name!r}", "one label is the most probable", "mend the row")
+    return {label: float(score) for label, score in scores.items()}
 
 
 def _label(value: Any, where: str, name: str, classes: Sequence[str] | None) -> str:
