@@ -189,6 +189,7 @@ def test_what_predict_writes_can_be_learned_from(tokenizer: Tokenizer, tmp_path:
     (tmp_path / "soft.jsonl").write_text("".join(json.dumps(row) + "\n" for row in soft))
     how = {"epochs": 2, "progress": False, "dev_share": 0}
     student = cw.finetune("classify", teacher, tmp_path / "soft.jsonl", out=tmp_path / "student", **how)
+    assert "24 of 24 rows bring scores along and are learned as sure as these" in student.notes
     task = student.model.recipe.task
     assert task is not None
     assert task.labels == ("bad", "good")

@@ -144,6 +144,10 @@ class Classify(SummaryTask):
         weights = tuple(len(rows) / (len(labels) * count) for count in counts)
         return dataclasses.replace(self, labels=tuple(labels), problem=problem, weights=weights)
 
+    def describe_rows(self, table: Table) -> list[str]:
+        taught = sum(bool(row.get("scores")) for row in table.rows)
+        return [f"{taught:,} of {len(table):,} rows bring scores along and are learned as sure as these"] * bool(taught)
+
     def examples(self, table: Table, tokenizer: Tokenizer, truth: bool = True) -> Labelled:
         labelled = self.make_examples(table, tokenizer)
         if truth:

@@ -167,6 +167,10 @@ class Task(Loss):
         """What is to be said of it before a run, beside what it reads and its labels."""
         return []
 
+    def describe_rows(self, table: Table) -> list[str]:
+        """What is to be said of the rows to learn from, beside how many there are."""
+        return []
+
     @property
     def metric(self) -> str:
         """What models are chosen by, of the metrics that `score` gives; the higher the better."""

@@ -79,6 +79,7 @@ def make_plan(name: str, encoder: TextEncoder, train: Table, dev: Table | None, 
     task = task.with_labels(train)
     if dev:
         task = task.measured(dev)
+    notes += task.describe_rows(train)
     examples = task.examples(train, tokenizer)
     if dev is not None:
         task.examples(dev, tokenizer)  # what is wrong with them is reported now, and not after hours
