@@ -99,7 +99,6 @@ HEADS = [
     ("roberta_mini", "tag", {"crf": CRF()}),
     ("albert_mini", "qa", {}),
     ("gpt_mini", None, {}),
-    ("cloze_tiny", "classify", {"summary": Summary("weighted", None)}),
     ("xlnet_mini", None, {}),
     ("longformer_mini", "choice", {}),
     pytest.param("distilbert_mini", "pair", {"summary": Summary("mean", None)}, marks=pytest.mark.slow),

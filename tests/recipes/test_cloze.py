@@ -58,7 +58,7 @@ def test_what_learned_for_minutes_is_fine_tuned_as_such() -> None:
     r, published = small("cloze_tiny"), named("roberta_mini")
     assert r.brief
     assert not published.brief
-    assert choose_summary(r, InputTemplate(), pooled=False).place == "weighted"
+    assert choose_summary(r, InputTemplate(), pooled=False).place == "mean"
     assert choose_summary(published, InputTemplate(), pooled=False).place == "first"
     task = Classify(labels=("a", "b"), summary=Summary("mean", None))
     tuned = make_finetune_recipe(r, task, 600)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -13,15 +12,12 @@ from clozeworks.core.dropout import dropout
 from clozeworks.core.errors import RecipeError
 from clozeworks.core.spec import Spec
 from clozeworks.core.token_info import PADDING
-from clozeworks.data.batches.labelled import Labelled
 from clozeworks.nn.activation import FUNCTIONS, Activation
-from clozeworks.nn.init import CustomInit
 from clozeworks.nn.kernels.linear import Linear
 from clozeworks.nn.pooling import pool_tokens
 from clozeworks.tasks.encoder_recipe import EncoderRecipe
 from clozeworks.tasks.template import InputTemplate
 
-COMMON = 3e-3  # the share of all tokens from which on a token counts for less than half in a weighted mean
 HIDDEN = 50  # units of the head of recurrent models (Howard & Ruder 2018, 4.1)
 
 
@@ -30,15 +26,13 @@ class Summary(Spec):
     """s = dropout(activation(W h + b)), h the vector of a special token, or the mean of all, or three side by side.
 
     These, `concat`, are the last token, of each unit the largest, and the mean: [N, 3D] (Howard & Ruder 2018, 3.3).
-    `weighted` is a mean in which token t counts e^u_t, and what every text has says less: u_t = log(a / (a + p_t)) with
-    the share p_t of t in the rows that are learned from (Arora et al. 2017), and is learned from then on.
 
     The layer W is the encoder's `pooler`, as it was pretrained; the task's `own`, fresh; or none, s = dropout(h). With
     `early`, h is dropped as well (Liu et al. 2019, code). The last token of a model that reads one way has seen all
     (Radford et al. 2018, 3.2). `width`: of s, where its own layer W makes it another than that of h.
     """
 
-    place: Literal["first", "last", "mean", "weighted", "concat"] = "first"
+    place: Literal["first", "last", "mean", "concat"] = "first"
     dense: Literal["pooler", "own"] | None = "pooler"
     activation: Activation = "tanh"
     dropout: Rate = 0.1
@@ -62,13 +56,13 @@ class Summary(Spec):
 
     def read_positions(self, batch: Batch) -> Tensor | None:
         """Flat offsets of the tokens that it reads; None: all."""
-        if self.place in ("mean", "weighted", "concat"):
+        if self.place in ("mean", "concat"):
             return None
         assert batch.lasts is not None
         return batch.firsts if self.place == "first" else batch.lasts
 
-    def build(self, width: int, vocab: int) -> "SummaryLayer":
-        return SummaryLayer(self, width, vocab)
+    def build(self, width: int) -> "SummaryLayer":
+        return SummaryLayer(self, width)
 
 
 def choose_summary(recipe: EncoderRecipe, template: InputTemplate, pooled: bool) -> Summary:
@@ -83,7 +77,7 @@ def choose_summary(recipe: EncoderRecipe, template: InputTemplate, pooled: bool)
     if pooled:
         return Summary()
     if recipe.brief:  # no token of such an encoder has learned to stand for its text
-        return Summary("weighted", None)
+        return Summary("mean", None)
     own = width if stack.out_width(width) > width else None
     return Summary(template.summary, "own", "tanh", early=template.summary == "first", width=own)
 
@@ -96,10 +90,9 @@ def summarize_all() -> Summary:
 class SummaryLayer(nn.Module):
     """One vector of each example, from the vectors of its tokens."""
 
-    def __init__(self, spec: Summary, width: int, vocab: int):
+    def __init__(self, spec: Summary, width: int):
         super().__init__()
         self.spec = spec
-        self.weights = TokenWeights(vocab) if spec.place == "weighted" else None
         self.dense = Linear(spec.in_width(width), spec.out_width(width)) if spec.dense == "own" else None
 
     def forward(self, read: Tensor, hidden: Hidden, batch: Batch) -> Tensor:
@@ -119,8 +112,8 @@ class SummaryLayer(nn.Module):
 
     def picked(self, read: Tensor, places: Tensor, batch: Batch) -> Tensor:
         """[B, L, D] -> h [N, D], or [N, 3D]."""
-        if self.spec.place in ("mean", "weighted"):
-            return mean(read, batch, None if self.weights is None else self.weights(batch.tokens))
+        if self.spec.place == "mean":
+            return mean(read, batch)
         if self.spec.place != "concat":
             return read.flatten(0, 1).index_select(0, places)
         assert batch.lasts is not None
@@ -132,34 +125,8 @@ class SummaryLayer(nn.Module):
         return x if self.dense is None else FUNCTIONS[self.spec.activation](self.dense(x))
 
 
-class TokenWeights(CustomInit):
-    """How much each token counts in a mean: e^u, u [V], 0 unless rows say how frequent it is."""
-
-    def __init__(self, vocab: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocab))
-
-    def begin(self, name: str, parameter: Tensor, deviation: float, generator: torch.Generator) -> None:
-        nn.init.zeros_(parameter)
-
-    def begin_rows(self, rows: Labelled) -> None:
-        """u_t = log(a / (a + p_t)), p_t the share of token t in the rows."""
-        counts = np.bincount(rows.examples.tokens, minlength=len(self.weight))
-        share = torch.from_numpy(counts / max(counts.sum(), 1))
-        with torch.no_grad():
-            self.weight.copy_(torch.log(COMMON / (COMMON + share)))
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        """[B, L] -> [B, L, 1]."""
-        return self.weight[tokens].exp()[..., None]
-
-
-def mean(x: Tensor, batch: Batch, weights: Tensor | None = None) -> Tensor:
-    """[B, L, D] -> [N, D]: over the tokens of each example, its specials too; `weights` [B, L, 1]: how each counts."""
-    if weights is not None:  # one column more is their sum
-        each = torch.cat([x.float() * weights, weights], -1)
-        total = mean(each, batch)
-        return (total[:, :-1] / total[:, -1:]).to(x.dtype)
+def mean(x: Tensor, batch: Batch) -> Tensor:
+    """[B, L, D] -> [N, D]: over the tokens of each example, its specials too."""
     if _is_padded(batch):
         return pool_tokens(x, batch.token_info.document != PADDING, None, "mean")
     owner, inside = _inside(x, batch)

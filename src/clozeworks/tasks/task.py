@@ -399,9 +399,6 @@ def find_task(name: str) -> type[Task]:
 class TaskLayer(LossLayer):
     """The module of a task: its loss, and of each example what answers are made of."""
 
-    def begin_rows(self, rows: Labelled) -> None:
-        """Let weights that the rows to learn from say something of begin so."""
-
     @abstractmethod
     def outputs(self, hidden: Hidden, batch: Batch) -> list[np.ndarray]:
         """Of each example of the batch what answers are made of."""
@@ -433,11 +430,7 @@ class SummaryHeadLayer(HeadLayer):
 
     def __init__(self, spec: SummaryTask, width: int, embed: EmbedLayer):
         super().__init__(spec, width, embed)
-        self.summary = spec.summary.build(self.width, embed.words.vocab)
-
-    def begin_rows(self, rows: Labelled) -> None:
-        if self.summary.weights is not None:
-            self.summary.weights.begin_rows(rows)
+        self.summary = spec.summary.build(self.width)
 
     def summed(self, hidden: Hidden, batch: Batch) -> Tensor:
         """[N, D]: what each example is decided by."""

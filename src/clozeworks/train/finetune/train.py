@@ -76,7 +76,7 @@ def finetune_run(
     notes = settle_micro_tokens(run, recipe, rows, device)
     batches = LabelledBatches(rows, tune.batch_size, recipe.train, recipe.reading, tokenizer.filler)
     evaluator = TaskEvaluator(task, dev, tokenizer, recipe.reading, tune.patience) if dev else None
-    start = Start(source=model, words=words, rows=rows)
+    start = Start(source=model, words=words)
     setup = set_up(run, recipe, tokenizer, batches, device=device, start=start)
     setup.notes += [*(evaluator.notes if evaluator else []), *batches.notes, *notes]
     view = View(progress=progress, console=console, writers=writers)

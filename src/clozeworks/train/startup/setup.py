@@ -10,7 +10,6 @@ from pathlib import Path
 import torch
 
 from clozeworks.core.process_group import ProcessGroup
-from clozeworks.data.batches.labelled import Labelled
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange import checkpoint
 from clozeworks.exchange.bundle import Bundle
@@ -22,7 +21,6 @@ from clozeworks.optim.unfreezing import GradualUnfreezing
 from clozeworks.recipe import Recipe, begin, build
 from clozeworks.starts.transfer import take_layers, transfer
 from clozeworks.starts.word_vectors import begin_words
-from clozeworks.tasks.task import TaskLayer
 from clozeworks.train import run_dir
 from clozeworks.train.checkpoint.distributed_checkpoint import memory_bytes
 from clozeworks.train.guard import SpikeGuard
@@ -34,13 +32,11 @@ from clozeworks.vectors.table import Vectors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What the weights of a run begin from: a model, a teacher's layers, word vectors, or nothing at all; and the rows
-    that the head of a task begins with."""
+    """What the weights of a run begin from: a model, a teacher's layers, word vectors, or nothing at all."""
 
     source: Model | None = None
     teacher: Bundle | None = None
     words: Vectors | None = None
-    rows: Labelled | None = None
 
     @property
     def given(self) -> bool:
@@ -124,17 +120,9 @@ def begin_run(recipe: Recipe, tokenizer: Tokenizer, batches: Batches, start: Sta
         notes += take_layers(teacher.model, model, layers)
     if start.words is not None:
         notes += begin_words(model, tokenizer, start.words, recipe.train.seed)
-    head = None if recipe.task is None else model.head(recipe.task.name)
-    if start.rows is not None and isinstance(head, TaskLayer) and not _knows(start.source, recipe):
-        head.begin_rows(start.rows)
     if start.source is None:
         notes += begin(recipe, model, batches.corpora, tokenizer, describe_vectors(recipe, teacher))
     return model, notes
-
-
-def _knows(source: Model | None, recipe: Recipe) -> bool:
-    """Whether a source has learned the task of the recipe."""
-    return source is not None and recipe.task is not None and source.head(recipe.task.name) is not None
 
 
 def compile_blocks(model: Model) -> None:
