@@ -42,7 +42,7 @@ class Options(ColumnOptions, InferenceOptions):
     data: str = option(
         "labelled rows for a task, else texts or what prepare wrote: not trained on", required=True, metavar="FILE|DIR"
     )
-    apply: str | None = option("steps in their order, such as heads=0.3,ffn=0.5,vocab", metavar="STEPS")
+    apply: str | None = option("steps in their order, such as heads=0.3,ffn=0.5,exit=0.3", metavar="STEPS")
     target: str | None = option("size=10MB, speed=4x, quality=0.99: one or several, with commas", metavar="AIM")
     out: str | None = option("directory of the smaller model", metavar="DIR")
     plot: str | None = option("draw quality against size and speed: .png, .svg, .pdf", metavar="FILE")

@@ -9,12 +9,14 @@ from clozeworks.compress.quantize import Quantize
 from clozeworks.compress.share import ShareLayers
 from clozeworks.compress.step import Step, list_steps, parse_steps
 from clozeworks.compress.training.distil import DistilOriginal
+from clozeworks.compress.training.early_exit import EarlyExit
 from clozeworks.compress.vocabulary import TrimVocabulary
 
 __all__ = [
     "Data",
     "DistilOriginal",
     "DropLayers",
+    "EarlyExit",
     "FactorizeEmbedding",
     "PruneFeedForward",
     "PruneHeads",
