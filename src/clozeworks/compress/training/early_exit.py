@@ -39,7 +39,7 @@ class EarlyExit(Step):
     fitted: ClassVar[bool] = True
     threshold: NonNegative = 0.3
     after: tuple[Count, ...] = ()  # layers, counted from 1; (): all but the last
-    steps: Count = 300
+    steps: Count = 100
     learning_rate: Positive | None = None  # None: 1e-3 x 256 / width
 
     def apply(self, bundle: B, data: Data) -> B:
