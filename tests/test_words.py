@@ -28,6 +28,7 @@ TERMS = {
     "nucleus sampling": "inference/generation.py",
     "data parallel": "train/distributed.py",
     "label smoothing": "objectives/losses/next_token.py",
+    "early exit": "tasks/early_exit.py",
     "sequence to sequence": "tasks/seq2seq.py",
     "sequence length": "tasks/template.py",
     "gradual unfreezing": "optim/unfreezing.py",
@@ -71,6 +72,7 @@ PAGES = {
     "dynamic masking": "masks/index.md",
     "data parallel": "distributed.md",
     "label smoothing": "encoder_decoder.md",
+    "early exit": "compress.md",
 }
 
 

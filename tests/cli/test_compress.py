@@ -52,6 +52,22 @@ def test_a_target_that_is_missed_ends_with_1_and_a_sentence(
     assert (tmp_path / "small" / "compress.json").is_file()
 
 
+def test_rivals_are_rows_with_intervals(tuned: Path, data: Path, tmp_path: Path, capsys, monkeypatch):
+    monkeypatch.setattr(measure, "start_up", lambda directory, short: None)
+    words = ["compress", tuned, "--data", data, "--apply", "ffn=0.5,distil=3", "--rival", "--out"]
+    assert main([*map(str, words), str(tmp_path / "small")]) == 0
+    out = capsys.readouterr().out
+    lines = [line for line in out.splitlines() if line.startswith("rival: ")]
+    assert len(lines) == 6, "each in the table of costs, in that of quality, and against the compressed model"
+    assert max(map(len, lines)) <= 80
+    assert "against the compressed model: trained as long (distil=3) without the original" in out
+    report = facts(capsys, *words, tmp_path / "again")
+    assert report["steps"] == ["ffn=0.5", "distil=3"]
+    assert [row["step"] for row in report["rivals"]] == ["rival: fresh", "rival: untaught"]
+    assert all(row["against_compressed"].keys() == {"value", "low", "high"} for row in report["rivals"])
+    refused(capsys, "the chain trains nothing", *words[:5], "ffn=0.5", *words[6:], tmp_path / "none")
+
+
 def test_a_dry_run_lists_steps(tuned: Path, data: Path, capsys):
     report = facts(capsys, "compress", tuned, "--data", data, "--dry-run")
     assert {"heads", "ffn", "layers", "vocab"} <= report["steps"].keys() | report["refused"].keys()

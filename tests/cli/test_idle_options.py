@@ -159,7 +159,7 @@ IDLE = {
     "compress": [
         *(
             (f"compress {{tuned}} --data {{made}}/rows.jsonl --dry-run {more}", more.split()[0], "nothing is made")
-            for more in ("--out small", "--plot p.png", "--apply heads", "--target speed=2x")
+            for more in ("--out small", "--plot p.png", "--apply heads", "--target speed=2x", "--rival")
         ),
         ("compress {road}/run --data {road}/data --dry-run --columns text=a", "--columns", "a prepared directory"),
     ],

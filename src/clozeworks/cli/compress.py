@@ -25,6 +25,7 @@ class Options(ColumnOptions, InferenceOptions):
     pays, undoes what does not. Every row of the table was measured after the model was written and read again. Steps
     read one part of the data, are chosen on another, and reported on a third. What is written is an ordinary model
     directory, with all that was tried in compress.json. --dry-run says which steps there are and which the model takes.
+    --rival trains the same small model without the original, for as many steps as distil takes: what that is worth.
 
     clozeworks compress task --data dev.jsonl --apply heads=0.3,ffn=0.5 --out small
     clozeworks compress task --data dev.jsonl --target size=10MB,quality=0.97 --out small --plot small.png
@@ -32,15 +33,20 @@ class Options(ColumnOptions, InferenceOptions):
     """
 
     idle: ClassVar[tuple[Idle, ...]] = (
-        Idle(("out", "plot", "apply", "target"), lambda options: options.dry_run, "nothing is made with --dry-run"),
+        Idle(
+            ("out", "plot", "apply", "target", "rival"),
+            lambda options: options.dry_run,
+            "nothing is made with --dry-run",
+        ),
     )
     data: str = option(
         "labelled rows for a task, else texts or what prepare wrote: not trained on", required=True, metavar="FILE|DIR"
     )
-    apply: str | None = option("steps in their order, such as heads=0.3,ffn=0.5,vocab", metavar="STEPS")
+    apply: str | None = option("steps in their order, such as heads=0.3,ffn=0.5,exit=0.3", metavar="STEPS")
     target: str | None = option("size=10MB, speed=4x, quality=0.99: one or several, with commas", metavar="AIM")
     out: str | None = option("directory of the smaller model", metavar="DIR")
     plot: str | None = option("draw quality against size and speed: .png, .svg, .pdf", metavar="FILE")
+    rival: bool = option("also train its recipe directly, with distil's steps and no teacher, and compare", False)
     seed: int = random_seed("random seed of the parts and masks", 0)
     dry_run: bool = option("list the steps that this model takes, and why it refuses others", False)
 
@@ -75,6 +81,7 @@ def run(options: Options) -> int:
             target=options.target,
             columns=columns,
             plot=options.plot,
+            rival=options.rival,
             seed=options.seed,
             parts=named.parts(options.parts),
             tell=lambda text: status.update(text),
@@ -98,7 +105,7 @@ def show(options: Options, encoder: TextEncoder, result: Result) -> None:
         console.print()
         show_tried(console, result.tried)
     console.print()
-    show_rows(console, result.rows)
+    show_rows(console, result.rows, result.rivals)
     if result.reached is not None:
         console.print()
         verdict = "reached" if result.reached else "not reached; what came nearest is written"

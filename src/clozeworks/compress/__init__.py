@@ -1,7 +1,6 @@
 """Compression: steps from a bundle to a smaller one, whose own recipe rebuilds it."""
 
 from clozeworks.compress.data import Data
-from clozeworks.compress.distil import DistilOriginal
 from clozeworks.compress.factorize import FactorizeEmbedding
 from clozeworks.compress.feed_forward import PruneFeedForward
 from clozeworks.compress.heads import PruneHeads
@@ -9,12 +8,15 @@ from clozeworks.compress.layers import DropLayers
 from clozeworks.compress.quantize import Quantize
 from clozeworks.compress.share import ShareLayers
 from clozeworks.compress.step import Step, list_steps, parse_steps
+from clozeworks.compress.training.distil import DistilOriginal
+from clozeworks.compress.training.early_exit import EarlyExit
 from clozeworks.compress.vocabulary import TrimVocabulary
 
 __all__ = [
     "Data",
     "DistilOriginal",
     "DropLayers",
+    "EarlyExit",
     "FactorizeEmbedding",
     "PruneFeedForward",
     "PruneHeads",

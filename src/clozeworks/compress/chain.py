@@ -17,6 +17,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.spec import Spec
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.inference.text_encoder import TextEncoder, load, save
+from clozeworks.metrics.statistics import Difference
 
 REPORT = "compress.json"
 ORIGINAL = "original"
@@ -48,6 +49,7 @@ class Row:
     kept: bool = True
     note: str = ""
     pareto: list[str] = field(default_factory=list)  # size, speed: nothing is better in this and in quality
+    against: Difference | None = None  # of a rival: its quality less that of the compressed model
 
     @property
     def name(self) -> str:
@@ -56,7 +58,8 @@ class Row:
     def as_json(self) -> dict[str, Any]:
         about = {"step": self.name, "steps": list(self.steps), "kept": self.kept, "part": self.part}
         cost = {"cpu_seconds": self.seconds, "pareto": self.pareto}
-        return {**about, **as_row(self.measured), **cost, **({"note": self.note} if self.note else {})}
+        against = {} if self.against is None else {"against_compressed": self.against._asdict()}
+        return {**about, **as_row(self.measured), **against, **cost, **({"note": self.note} if self.note else {})}
 
 
 @dataclass(slots=True)
@@ -69,6 +72,7 @@ class Result:
     reached: bool | None = None  # of a target
     reason: str = ""
     notes: list[str] = field(default_factory=list)
+    rivals: list[Row] = field(default_factory=list)  # of the last row's recipe, trained as long without the original
 
     def as_json(self) -> dict[str, Any]:
         last = self.rows[-1]
@@ -79,6 +83,7 @@ class Result:
             "smaller": self.rows[0].measured.bytes / last.measured.bytes,
             **({} if self.reached is None else {"reached": self.reached, "reason": self.reason}),
             "rows": [row.as_json() for row in self.rows],
+            **({"rivals": [row.as_json() for row in self.rivals]} if self.rivals else {}),
             "tried": [row.as_json() for row in self.tried],
         }
 
@@ -162,18 +167,18 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and value - value != 0 else value
 
 
-def apply_chain(workshop: Workshop, steps: Sequence[Step]) -> tuple[list[Row], State]:
+def apply_chain(workshop: Workshop, steps: Sequence[Step]) -> tuple[list[Row], list[State]]:
     """The original and the model after each step, reported."""
-    state = workshop.original
-    rows = [workshop.measure(state, "report")]
+    states = [workshop.original]
+    rows = [workshop.measure(states[0], "report")]
     for step in steps:
-        state = workshop.apply(step, state)
-        rows.append(workshop.measure(state, "report"))
+        states.append(workshop.apply(step, states[-1]))
+        rows.append(workshop.measure(states[-1], "report"))
         no_smaller = rows[-1].measured.bytes >= rows[-2].measured.bytes
         if step.saves and no_smaller and _speed(rows[-1]) <= 1.02 * _speed(rows[-2]):
             rows[-1].note = "neither smaller nor faster than before it"
     mark_pareto(rows)
-    return rows, state
+    return rows, states
 
 
 def mark_pareto(rows: Sequence[Row]) -> None:

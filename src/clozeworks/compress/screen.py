@@ -12,9 +12,10 @@ from clozeworks.screen.console import columns
 COSTS = ("MB", "smaller", "parameters", "tokens/s", "faster", "ms", "load s", "RAM MB")
 
 
-def show_rows(console: Console, rows: Sequence[Row]) -> None:
+def show_rows(console: Console, rows: Sequence[Row], rivals: Sequence[Row] = ()) -> None:
     """A line a model, twice, for a terminal has 80 columns: what it weighs and how fast it is; how good it is, and what
-    its step cost."""
+    its step cost. Rivals follow, and what they are against the last row's model."""
+    last, rows = rows[-1], [*rows, *rivals]
     quality = rows[0].measured.quality
     assert quality is not None
     metric = quality.metric.replace("_", " ")
@@ -28,9 +29,22 @@ def show_rows(console: Console, rows: Sequence[Row]) -> None:
     less = " (a loss: the less, the better)" if quality.lower else ""
     console.print(f"\n{metric}{less}, against the original on the same examples")
     console.print(table)
+    if rivals:
+        show_rivals(console, last, rivals)
     for row in rows:
         if row.note:
             console.print(Text(f"{row.name}: {row.note}"), soft_wrap=True)
+
+
+def show_rivals(console: Console, compressed: Row, rivals: Sequence[Row]) -> None:
+    """What models of the same recipe are that were trained as long without the original."""
+    table = columns("rival", "difference", "95 % paired interval", right=("difference",))
+    for row in rivals:
+        assert row.against is not None
+        table.add_row(Text(row.name), f"{row.against.value:+.4f}", f"{row.against.low:+.4f} to {row.against.high:+.4f}")
+    budget = ", ".join(step for step in compressed.steps if step.startswith("distil"))
+    console.print(f"\nagainst the compressed model: trained as long ({budget}) without the original", soft_wrap=True)
+    console.print(table)
 
 
 def show_tried(console: Console, rows: Sequence[Row]) -> None:

@@ -31,6 +31,7 @@ class Step(Spec):
     name: ClassVar[str]
     main: ClassVar[str | None] = None
     structural: ClassVar[bool] = True  # what is left is the model as it was, but for parts that are gone
+    fitted: ClassVar[bool] = False  # to the layers as they are: a search takes it behind all that cuts
     saves: ClassVar[bool] = True  # it makes a model smaller or faster; others give quality back
 
     @abstractmethod

@@ -2,7 +2,8 @@
 
 Every step is tried alone; then they are put after one another in the order of what they gain for what they lose, on the
 part of the data that is there to choose by. A step that does not pay, or that breaks the quality asked for, is undone.
-Steps that no other can follow, as int8, come last. One that was kept may be taken again: of what it left.
+Steps that are fitted to the layers, as exit, come behind those that cut; steps that no other can follow, as int8, last.
+One that was kept may be taken again: of what it left.
 """
 
 import dataclasses
@@ -138,7 +139,8 @@ class Search:
         begin = self._measure(start)
         check_target(self.target, begin.measured)
         order = self._scout(start, begin)
-        closing = [step for step in order if self._closes(step, order)]
+        closing = [step for step in order if step.fitted]
+        closing += [step for step in order if not step.fitted and self._closes(step, order)]
         others = [step for step in order if step not in closing]
         path, rows = [start], [begin]
         best = self._finish(path, rows, closing)

@@ -232,15 +232,20 @@ def write(
     """config.json and model.safetensors as `from_pretrained` wants them; the config is given back.
 
     What compares with a teacher serves training alone and is left out, the maps of such losses too; beside a task, so
-    does every other loss. Heads of the model that the recipe does not name are left out as well. `pad` and `sep` are
-    the tokenizer's; `model_type` is that of the directory it came from, and decides among families that are alike. What
-    was written is read back: a field of the model that did not come back is refused by its name.
+    does every other loss; one that `decides` is refused. Heads of the model that the recipe does not name are left out
+    as well. `pad` and `sep` are the tokenizer's; `model_type` is that of the directory it came from, and decides among
+    families that are alike. What was written is read back: a field of the model that did not come back is refused by
+    its name.
     """
     task, given, recipe = recipe.task, recipe, copy.deepcopy(recipe)
     if model.encoder.pooler is None:
         recipe.encoder.pooler = None
     family = choose_family(recipe, pad)
     where = f"{recipe.name}.objective.losses.{0 if task is None else recipe.objective.losses.index(task)}"
+    for index, loss in enumerate(recipe.objective.losses):
+        if loss.decides:
+            path = f"{recipe.name}.objective.losses.{index}"
+            raise RecipeError(path, type(loss).__name__, NO_SUCH_PART, OWN_FORMAT)
     head = None if task is None else _choose_head(family, task, where)
     weights = _keep_exported(recipe, model, head)
     _count_positions_as(family, pad, recipe, weights)

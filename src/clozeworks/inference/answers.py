@@ -1,5 +1,6 @@
 """What a model answers, row by row."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from clozeworks.data.tables.table import Table
 from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.exchange.char_vocab import collect_texts, extend_vocabulary
 from clozeworks.inference.decoding import decode_all, teacher_forced_loss
+from clozeworks.inference.early_exit import answer_early, find_exits
 from clozeworks.model import Model
 from clozeworks.tasks.task import Task, TaskLayer
 
@@ -28,17 +30,22 @@ def predict_outputs(
         return decode_all(model, task.generation, labelled), loss
     head = model.head(task.name)
     assert isinstance(head, TaskLayer)
-    device = next(model.parameters()).device
+    device, exits = next(model.parameters()).device, find_exits(model)
     results: list[np.ndarray | None] = [None] * len(labelled.examples)
     total, count = 0.0, 0
     for batch in by_length(labelled, kind, pad, TOKENS):
         units = np.array(batch.index)
         batch = batch.to(device)
-        hidden = model.read(batch, (task,))
+        if exits is None:
+            hidden = model.read(batch, (task,))
+            outputs, compare = head.outputs(hidden, batch), partial(head, hidden)
+        else:
+            logits, _ = answer_early(model, task, exits, batch)
+            outputs, compare = list(logits.float().cpu().numpy()), partial(exits.head.compare, logits)
         if task.computed(batch) and not task.needs_whole_step:
-            total, count = total + float(head(hidden, batch)[0]), count + task.count(batch)
+            total, count = total + float(compare(batch)[0]), count + task.count(batch)
         numbers = ragged_arange(labelled.first[units], labelled.first[units + 1] - labelled.first[units])
-        for number, value in zip(numbers.tolist(), head.outputs(hidden, batch), strict=True):
+        for number, value in zip(numbers.tolist(), outputs, strict=True):
             results[number] = value
     values = [value for value in results if value is not None]
     if task.needs_whole_step:

@@ -31,6 +31,7 @@ class Bidirectional(Stack):
     """
 
     directions: ClassVar[int] = 2
+    resumable: ClassVar[bool] = False
 
     def check(self, where: str) -> None:
         Stack.check(self, where)

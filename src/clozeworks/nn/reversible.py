@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -35,6 +35,8 @@ class Reversible(Stack):
 
     A norm behind the sum cannot be computed back, hence place = pre. There is no memory, and no source to look at.
     """
+
+    resumable: ClassVar[bool] = False
 
     def check(self, where: str) -> None:
         Stack.check(self, where)

@@ -56,6 +56,7 @@ class Stack(Spec):
 
     streams: ClassVar[int] = 1  # of vectors a token: with two, one does not know the token that it stands for
     directions: ClassVar[int] = 1  # that a text is read: with two, from its beginning and from its end
+    resumable: ClassVar[bool] = True  # a pass may go through some blocks now and through the others later
     depth: Annotated[int, Bound(0, DEEPEST)]
     block: Block | tuple[Block, ...]
     share: Share = field(default_factory=Share)
@@ -208,6 +209,15 @@ class StackLayer(nn.Module):
                 side = side.tail(0 if self.stateful else min(self.memory, side.position.shape[1]))
             memory = Memory(tuple(carries), side, tuple(crosses) if any(crosses) else None)
         return Hidden(x, tuple(kept), memory, None if asked is None else self.answer(asked, inner))
+
+    def run(self, x: Tensor, context: Context, first: int, end: int) -> Tensor:
+        """A part of a pass, through the blocks from `first` to before `end`, with nothing read before and nothing kept:
+        parts one after another are the pass to the bit."""
+        last = len(self.blocks) - 1
+        for depth in range(first, end):
+            view = context.at(depth).replace(positions=context.positions if depth == last else None, capture=None)
+            x = self.blocks[depth](x, None, None, view)[0]
+        return self.finish(x, context, context.positions) if end > last else x
 
     def finish(self, x: Tensor, context: Context, places: Tensor | None) -> Tensor:
         """What follows the last block; vectors of some places [W, D] are put back among all, [B, L, D]."""

@@ -30,6 +30,7 @@ class TwoStream(Stack):
     """
 
     streams: ClassVar[int] = 2
+    resumable: ClassVar[bool] = False
 
     def check(self, where: str) -> None:
         Stack.check(self, where)

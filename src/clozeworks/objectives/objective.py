@@ -173,6 +173,7 @@ class Loss(Spec):
     name: ClassVar[str]
     needs: ClassVar[Needs] = Needs()
     regularizer: ClassVar[bool] = False  # a price, minimised in training, and no part of the loss that is reported
+    decides: ClassVar[bool] = False  # it answers beside a task: without it other answers would be given
     weight: NonNegative = 1.0
 
     @property

@@ -279,7 +279,11 @@ class ClassifyLayer(SummaryHeadLayer):
         return self.out(self.summed(hidden, batch))
 
     def forward(self, hidden: Hidden, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        logits, truth = self.logits(hidden, batch).float(), batch.example[LABEL]
+        return self.compare(self.logits(hidden, batch), batch)
+
+    def compare(self, logits: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss of logits [N, outputs], whoever gives them, summed over examples, and how many are right."""
+        logits, truth = logits.float(), batch.example[LABEL]
         if self.graded:
             return F.mse_loss(logits[:, 0], truth, reduction="sum"), {}
         if self.many:

@@ -131,6 +131,8 @@ def describe(recipe: Recipe, tokenizer: Tokenizer | None, signature: Signature, 
     }
     if getattr(task, "crf", None) is not None:
         facts["note"] = "logits are the emissions of a conditional random field, whose transitions are not in the graph"
+    if any(loss.decides for loss in recipe.objective.losses):
+        facts["note"] = "the early exits of the model are not in the graph: every text passes through all layers"
     return facts
 
 

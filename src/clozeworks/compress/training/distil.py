@@ -25,7 +25,7 @@ from clozeworks.optim.learning_rate import learning_rate
 from clozeworks.optim.optimizers.adamw import AdamW
 from clozeworks.optim.parameter_groups import build_optimizer
 from clozeworks.optim.settings import Train
-from clozeworks.recipe import assemble
+from clozeworks.recipe import Recipe, assemble
 from clozeworks.starts.transfer import digest
 from clozeworks.tasks.soft_labels import SoftLabels, read_logits, soft_labels
 from clozeworks.train.loop import Policy, fit
@@ -59,47 +59,70 @@ class DistilOriginal(Step):
 
     def apply(self, bundle: B, data: Data) -> B:
         """The same recipe with other weights; the teacher stays as it is."""
-        recipe = copy_recipe(bundle)
+        copy_recipe(bundle)
         teacher = _check_teacher(bundle, data.teacher)
-        student = self._student(bundle, teacher)
-        rate = self.learning_rate or RATE * WIDTH / recipe.encoder.width
-        train = Train(steps=self.steps, learning_rate=rate, warmup=0.1, seed=data.seed)
-        policy = Policy(
-            clip=train.clip,
-            device=next(bundle.model.parameters()).device,
-            seed=data.seed,
-            teacher=_Teaching(teacher.model, student.specs),
-        )
-        optimizer = build_optimizer(student, AdamW(), rate)
-        student.train()
-        batches = ([batch] for batch in _epochs(bundle, data, self.steps))
-        for _ in fit(student, batches, optimizer, lambda n: learning_rate(n, train), steps=self.steps, policy=policy):
-            pass
-        learned = {name: value.detach().cpu() for name, value in student.named_parameters(remove_duplicate=False)}
-        weights = {name: learned.get(name, value) for name, value in parameters(bundle.model).items()}
-        recipe = copy.deepcopy(bundle.recipe)
-        return rebuild(bundle, recipe, choose(recipe, weights))
+        student = make_student(bundle, self._compared(bundle, teacher))
+        return self._train(bundle, data, student, _Teaching(teacher.model, student.specs))
 
-    def _student(self, bundle: Bundle, teacher: Bundle) -> Model:
-        """The model with the losses that compare beside its own; none of them has weights."""
-        recipe, model = copy.deepcopy(bundle.recipe), bundle.model
-        own = tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.needs.reads)
+    def train_alone(self, bundle: B, data: Data) -> B:
+        """The same number of steps on the same batches at the same rates, by the model's own loss and no teacher."""
+        copy_recipe(bundle)
+        return self._train(bundle, data, make_student(bundle, ()), None)
+
+    def _train(self, bundle: B, data: Data, student: Model, teacher: "_Teaching | None") -> B:
+        rate = self.learning_rate or RATE * WIDTH / bundle.recipe.encoder.width
+        train = Train(steps=self.steps, learning_rate=rate, warmup=0.1, seed=data.seed)
+        return fit_student(bundle, student, epochs(bundle, data, self.steps), train, teacher)
+
+    def _compared(self, bundle: Bundle, teacher: Bundle) -> tuple[Loss, ...]:
+        """The losses that compare the model with its teacher; none of them has weights."""
+        recipe, model = bundle.recipe, bundle.model
         compared: list[Loss] = [HiddenCosine(weight=self.hidden)] if self.hidden else []
         if self.soft and recipe.task is not None:
             labels = soft_labels(model.head(recipe.task.name), recipe.task.name, self.soft)
             compared += [] if labels is None else [labels]
         elif self.soft and all(isinstance(each.model.head("masked_lm"), MaskedLMLayer) for each in (bundle, teacher)):
             compared.append(SoftTargets(weight=self.soft, over="hidden"))
-        if not own and not compared:
-            needed = "it has no loss of its own, and nothing is compared"
-            raise InputError("--apply distil", "soft and hidden of 0", needed, "leave them as they are")
-        recipe.objective = dataclasses.replace(recipe.objective, losses=(*own, *compared))
-        student = assemble(recipe)
-        there = dict(model.named_parameters(remove_duplicate=False))
-        with torch.no_grad():
-            for name, parameter in student.named_parameters():
+        return tuple(compared)
+
+
+def own_losses(recipe: Recipe) -> tuple[Loss, ...]:
+    """Those that need no teacher."""
+    return tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.needs.reads)
+
+
+def make_student(bundle: Bundle, more: tuple[Loss, ...]) -> Model:
+    """A copy of the model with these losses beside its own."""
+    recipe, model = copy.deepcopy(bundle.recipe), bundle.model
+    losses = (*own_losses(recipe), *more)
+    if not losses:
+        needed = "it has no loss of its own, and nothing is compared"
+        raise InputError("--apply distil", "soft and hidden of 0", needed, "leave them as they are")
+    recipe.objective = dataclasses.replace(recipe.objective, losses=losses)
+    student = assemble(recipe)
+    there = dict(model.named_parameters(remove_duplicate=False))
+    with torch.no_grad():
+        for name, parameter in student.named_parameters():
+            if name in there:
                 parameter.copy_(there[name]).requires_grad_(there[name].requires_grad)
-        return student.to(next(model.parameters()).device)
+    return student.to(next(model.parameters()).device)
+
+
+def fit_student(
+    bundle: B, student: Model, batches: Iterator[Batch], train: Train, teacher: "_Teaching | None" = None
+) -> B:
+    """The bundle with what its copy learns of the batches."""
+    device = next(bundle.model.parameters()).device
+    policy = Policy(clip=train.clip, device=device, seed=train.seed, teacher=teacher)
+    optimizer = build_optimizer(student, AdamW(), train.learning_rate)
+    student.train()
+    steps = ([batch] for batch in batches)
+    for _ in fit(student, steps, optimizer, lambda n: learning_rate(n, train), steps=train.steps, policy=policy):
+        pass
+    learned = {name: value.detach().cpu() for name, value in student.named_parameters(remove_duplicate=False)}
+    weights = {name: learned.get(name, value) for name, value in parameters(bundle.model).items()}
+    recipe = copy.deepcopy(bundle.recipe)
+    return rebuild(bundle, recipe, choose(recipe, weights))
 
 
 class _Teaching:
@@ -121,7 +144,7 @@ class _Teaching:
         return batch.replace(teacher=TeacherOutput(hidden, self.words, logits=logits))
 
 
-def _epochs(bundle: Bundle, data: Data, steps: int) -> Iterator[Batch]:
+def epochs(bundle: Bundle, data: Data, steps: int) -> Iterator[Batch]:
     """Batches without end, each epoch in an order, and with masks, of its own."""
     for epoch in itertools.count():
         seed = data.seed + epoch
