@@ -79,7 +79,7 @@ def test_rivals_have_the_recipe_the_batches_and_the_rates(tuned: Path, tmp_path:
 
 def test_a_fresh_rival_knows_nothing_of_the_original(tuned: Path):
     original = load(tuned)
-    anew = rival.begin_anew(original, divide(original, rows(200, 3)).learn)
+    anew = rival.begin_anew(original, divide(original, rows(200, 3)).learn.seed)
     assert anew.recipe == original.recipe
     before = models.copy_weights(original)
     for name, value in models.copy_weights(anew).items():

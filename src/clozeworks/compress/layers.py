@@ -39,7 +39,7 @@ class DropLayers(Step):
             where, given = f"{recipe.name}.{task.name}.reading", type(task.reading).__name__
             raise RecipeError(where, given, "the task reads layers by their numbers", "drop them before fine-tuning")
         for loss in recipe.objective.losses:
-            if "layers" in loss.needs.hidden and "teacher" not in loss.needs.reads:
+            if loss.decides:
                 needed = "it reads layers by their numbers"
                 raise RecipeError(f"{recipe.name}.{loss.name}", type(loss).__name__, needed, "drop layers before it")
         kept = {name: self._choose(bundle, data, name, stack.depth) for name, stack in stacks(recipe).items()}

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 
 from clozeworks.compress.chain import Row, State, Workshop
-from clozeworks.compress.data import Data
 from clozeworks.compress.quality import make_judge
 from clozeworks.compress.step import B, Step, rebuild
 from clozeworks.compress.structure import choose, parameters
@@ -22,9 +21,7 @@ from clozeworks.compress.training.distil import DistilOriginal, own_losses
 from clozeworks.core import spec
 from clozeworks.core.bounds import LAST_SEED
 from clozeworks.core.errors import InputError
-from clozeworks.exchange.bundle import Bundle
 from clozeworks.recipe import Recipe, build
-from clozeworks.tasks.task import TaskLayer
 
 FRESH, UNTAUGHT = "rival: fresh", "rival: untaught"
 
@@ -62,7 +59,7 @@ def _measure(shop: Workshop, name: str, start: State, steps: Sequence[Step], com
     shop.tell(f"{name}: at work")
     begin, bundle = time.process_time(), start.encoder
     if name == FRESH:
-        bundle = begin_anew(bundle, shop.learn)
+        bundle = begin_anew(bundle, shop.learn.seed)
     for step in steps:
         alone = isinstance(step, DistilOriginal)
         bundle = step.train_alone(bundle, shop.learn) if alone else step.apply(bundle, shop.learn)
@@ -75,17 +72,10 @@ def _measure(shop: Workshop, name: str, start: State, steps: Sequence[Step], com
     return row
 
 
-def begin_anew(bundle: B, data: Data) -> B:
-    """The same recipe with fresh weights; what the rows say of a head's first weights is read off them."""
+def begin_anew(bundle: B, seed: int) -> B:
+    """The same recipe with fresh weights."""
     recipe = copy.deepcopy(bundle.recipe)
     # Another draw than the one that the original began with: a short training leaves much of that in place.
-    train = dataclasses.replace(recipe.train, seed=(recipe.train.seed + data.seed + 1) % LAST_SEED)
+    train = dataclasses.replace(recipe.train, seed=(recipe.train.seed + seed + 1) % LAST_SEED)
     model = build(dataclasses.replace(recipe, finetune=None, train=train))
-    _begin_rows(model.head(recipe.task.name) if recipe.task is not None else None, bundle, data)
     return rebuild(bundle, recipe, choose(recipe, parameters(model)))
-
-
-def _begin_rows(head: object, bundle: Bundle, data: Data) -> None:
-    if isinstance(head, TaskLayer) and data.table is not None and bundle.tokenizer is not None:
-        assert bundle.recipe.task is not None
-        head.begin_rows(bundle.recipe.task.examples(data.table, bundle.tokenizer))
