@@ -39,7 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_nearest_words_are_words_of_the_same_company(data: Path) -> None:
     corpus, tokenizer = Corpus.open(data), Tokenizer.load(data)
-    table = CountedTable(passage=0).table([(corpus, 1.0)], 8)
+    table = CountedTable().table([(corpus, 1.0)], 8)
     assert table.shape == (tokenizer.size, 8)
     for words in KINDS.values():
         ids = [int(tokenizer.inner.token_to_id(word)) for word in words.split()]
@@ -124,8 +124,9 @@ def test_clusters_have_no_one_table() -> None:
         spec.check(r, "r")
 
 
-def test_passages_tell_what_a_word_is_about(tmp_path: Path) -> None:
-    """Words of two topics among the same neighbours: what stands near says nothing of the topic, passages do."""
+@pytest.mark.parametrize("more", [{"far": 16}, {"passage": 16}])
+def test_what_is_far_and_passages_tell_what_a_word_is_about(tmp_path: Path, more: dict[str, int]) -> None:
+    """Words of two topics among the same neighbours: neighbours say nothing of the topic, either of these does."""
     rng = np.random.default_rng(0)
     topics = (["boat", "sail", "sea", "wave"], ["oven", "bread", "flour", "salt"])
     document = lambda topic: " ".join(f"the {topics[topic][rng.integers(4)]} of a" for _ in range(30))  # noqa: E731
@@ -138,7 +139,7 @@ def test_passages_tell_what_a_word_is_about(tmp_path: Path) -> None:
         one, two = (table[topic] / np.linalg.norm(table[topic], axis=1, keepdims=True) for topic in ids)
         return float((one @ one.T).mean() + (two @ two.T).mean() - 2 * (one @ two.T).mean())
 
-    near, both = (CountedTable(window=2, passage=length).table([(corpus, 1.0)], 4) for length in (0, 16))
+    near, both = (CountedTable(**({"far": 0} | each)).table([(corpus, 1.0)], 4) for each in ({}, more))
     assert gap(both) > 1.0 > gap(near)
 
 

@@ -32,6 +32,7 @@ def cloze_tiny() -> Recipe:
     """Two layers of width 128, for some minutes on a processor: attention begins at neighbours, words as counted."""
     r = own("cloze_tiny", depth=2, width=128, length=32, learning_rate=2e-3, init=0.06)
     r.train.optimizer = AdamW()  # in two minutes a slower table costs masked words more than it brings (LOG.md)
+    r.start = (NeighbourInit(), CountedTable())  # a narrow table has no room for passages
     return r
 
 
@@ -88,5 +89,5 @@ def own(name: str, depth: int, width: int, length: int, learning_rate: float, in
             schedule=WarmupStableDecay(),
             phases=(Phase(1.0, length, MASKED),),
         ),
-        start=(NeighbourInit(), CountedTable()),
+        start=(NeighbourInit(), CountedTable(far=0, passage=64)),
     )

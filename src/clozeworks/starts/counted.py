@@ -34,23 +34,26 @@ class CountedTable(Initializer):
     and passages (Deerwester et al. 1990).
 
     X_w,(s,c) = sum over the places of w of 1 / distance to each c at most `window` tokens away on side s, left or right
-    Y_w,p = how often w stands in passage p, `passage` tokens of a document
-    PPMI = max(0, log X_wc sum(X) / (X_w X_c^.75)), of Y too;  [PPMI_X, a PPMI_Y] ~ U S V^T,  table = U S^`power`
+    Y_w,c = how often c stands 2, 4, 8 ... times `window` tokens away on either side, up to `far`
+    Z_w,p = how often w stands in passage p, `passage` tokens of a document
+    PPMI = max(0, log X_wc sum(X) / (X_w X_c^.75)), of Y and Z too
+    [PPMI_X, PPMI_Y, a PPMI_Z] ~ U S V^T,  table = U S^`power`
 
-    with a such that both have the same sum of squares. The sides are columns apart, so that order is kept: near tokens
-    say what kind of word w is, and its passages what it is about, which 0 leaves out. Columns of the table have mean 0,
-    every row the length that drawn ones have, whose place they take; tokens that the text lacks, such as [MASK], keep
-    what was drawn. Of narrow tables (E < D) the first E singular vectors. Pairs are counted in one pass over the
-    shards, within a document, in bounded memory, passages in another; the table depends on text and fields alone and is
-    kept beside the data.
+    with a such that passages have the sum of squares of the others. The sides are columns apart, so that order is kept:
+    near tokens say what kind of word w is, those that are `far` and its passages what it is about; 0 leaves either out.
+    Columns of the table have mean 0, every row the length that drawn ones have, whose place they take; tokens that the
+    text lacks, such as [MASK], keep what was drawn. Of narrow tables (E < D) the first E singular vectors. Pairs are
+    counted in one pass over the shards, within a document, in bounded memory, passages in another; the table depends on
+    text and fields alone and is kept beside the data.
 
-    [V, E]. O(tokens window) to count, O(pairs E) a round of the randomized decomposition, four rounds.
+    [V, E]. O(tokens (window + log far)) to count, O(pairs E) a round of the randomized decomposition, four rounds.
     """
 
     option: ClassVar[str] = "counted"
     reads_text: ClassVar[bool] = True
     window: Count = 2
-    passage: Natural = 64
+    far: Natural = 16
+    passage: Natural = 0
     power: Share = 0.5
 
     def check_model(self, where: str, model: Architecture, objective: Objective) -> None:
@@ -75,10 +78,16 @@ class CountedTable(Initializer):
         vocab = corpora[0][0].vocab
         keys, counts = count_pairs(corpora, range(1, self.window + 1))
         left, right = keys // vocab, keys % vocab
-        # Of each token those before it, then those after it, then its passages.
+        # Of each token those before it, then those after it, then those further away, then its passages.
         rows, columns = np.concatenate([right, left]), np.concatenate([left, right + vocab])
         values = _ppmi(rows, columns, np.concatenate([counts, counts]), 2 * vocab)
-        contexts = 2 * vocab
+        contexts, distances = 2 * vocab, [self.window << n for n in range(1, 32) if self.window << n <= self.far]
+        if distances:
+            keys, counts = count_pairs(corpora, distances)
+            here, there = np.concatenate([keys // vocab, keys % vocab]), np.concatenate([keys % vocab, keys // vocab])
+            rows, columns = np.concatenate([rows, here]), np.concatenate([columns, there + contexts])
+            values = np.concatenate([values, _ppmi(here, there, np.concatenate([counts, counts]), vocab)])
+            contexts += vocab
         if self.passage:
             words, passages, counts = count_passages(corpora, self.passage)
             added = _ppmi(words, passages, counts, many := int(passages.max(initial=-1)) + 1)
