@@ -173,6 +173,19 @@ def test_scores_of_a_teacher_are_learned(tokenizer: Tokenizer):
 def test_a_label_that_only_a_teacher_names_is_one(tokenizer: Tokenizer):
     rows = [*table(6).rows, {"text": "the", "label": "good", "scores": {"good": 0.6, "dull": 0.4}}]
     assert fresh().with_labels(Table("rows", rows)).labels == ("bad", "dull", "good")
+    with pytest.raises(
+        InputError, match=r"no row of class dull; classes are balanced by their rows; .*leave balance out"
+    ):
+        fresh(balance=True).with_labels(Table("rows", rows))
+
+
+def test_scores_take_the_place_of_the_label(tokenizer: Tokenizer):
+    rows = Table("rows", [*table(6).rows, {"text": "the", "label": "good", "scores": {"bad": 1.0}}])
+    targets = fresh().with_labels(rows).examples(rows, tokenizer).examples.fields["class_label"]
+    assert targets[-1].tolist() == [1.0, 0.0]
+
+
+def test_scores_of_several_labels_are_chances_of_each(tokenizer: Tokenizer):
     several = [{"text": "the", "label": ["good"], "scores": {"good": 0.9, "bad": 0.4}}, {"text": "a", "label": []}]
     task = fresh().with_labels(data := Table("rows", several))
     targets = task.examples(data, tokenizer).examples.fields["class_label"]

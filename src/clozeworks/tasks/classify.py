@@ -140,6 +140,9 @@ class Classify(SummaryTask):
             needed = "classes are balanced where a text is of one"
             raise InputError(table.name, "rows of several labels", needed, "leave balance out")
         counts = [sum(row == [label] for row in rows) for label in labels] if self.balance else []
+        if 0 in counts:
+            given, needed = f"no row of class {labels[counts.index(0)]}", "classes are balanced by their rows"
+            raise InputError(table.name, given, needed, "add a row of it, or leave balance out")
         problem: Problem = "multi_label" if many else "single_label"
         weights = tuple(len(rows) / (len(labels) * count) for count in counts)
         return dataclasses.replace(self, labels=tuple(labels), problem=problem, weights=weights)
