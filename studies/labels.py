@@ -6,6 +6,7 @@ of labels and every seed the same drawn rows teach each arm, all of them and to 
     tfidf_words, tfidf_characters   n-grams with logistic regression, C by cross-validation on the rows
     counted                         the encoder before any masked training: its table of words is counted in the text
     own                             the encoder after so many CPU minutes of masked training on that text
+    self_trained                    the same, with rows of the set that have no labels (`finetune --unlabelled`)
     existing                        an encoder of others (--existing DIR)
     adapted                         the same after continued pretraining on the set's texts
     distilled                       the own encoder, taught by that one, in as many CPU minutes
@@ -37,13 +38,15 @@ from studies.study import Study, finetune, mean_difference, mean_interval, pretr
 
 SETS, SIZES = "areas,sst2,chnsenticorp,book_review", "100,300,1000,5000"
 COUNTED = ("tfidf_words", "tfidf_characters")
-OWN = (*COUNTED, "counted", "own")
+OWN = (*COUNTED, "counted", "own", "self_trained")
 ARMS = (*OWN, "existing", "adapted", "distilled")  # those behind OWN need an encoder of others
 EMBEDDED = {"areas": "en", "reviews": "zh"}  # the tasks of the quickstart
 MEASURED = 1000  # rows at most that measure
 VOCAB = 8192
 TOKENIZERS = {"en": "wordpiece", "zh": "unigram"}  # whose tokens are words, or parts of words: characters say little
 LENGTH = 128
+DONE = "DONE"  # in a run that has ended
+UNLABELLED = 3000  # rows at most that have no labels
 ADAPTED = 300  # steps of continued pretraining
 EXAMPLE = "python -m studies.labels --folder data --out labels --sets sst2 --sizes 100,300 --seeds 0,1 --budget 2m"
 
@@ -125,13 +128,14 @@ def make_encoder(
     if not (data / "manifest.json").is_file():
         tokenizer = tokenizer or TOKENIZERS[of.lang]
         clozeworks.prepare(of.text, data, tokenizer=tokenizer, vocab=vocab, lang=of.lang, heldout=0.02)
-    if not (run / "model.safetensors").is_file():
+    if not (run / DONE).is_file():
         recipe = clozeworks.recipe(name) if teacher is None else distil(clozeworks.recipe(name))
         if steps:
             recipe.train.steps = steps
         else:
             recipe, _ = fit_to_budget(recipe, [(data, 1.0)], budget, run, "cpu", teacher)
         pretrain(recipe, data, run, teacher=teacher)
+        atomic_io.write_bytes(run / DONE, b"")
     return run
 
 
@@ -143,8 +147,9 @@ def adapt_encoder(of: LabelledSet, out: Path, existing: str) -> Path:
     encoder, data, run = clozeworks.load(existing), out / of.name / "existing-text", out / of.name / "adapted"
     if not (data / "manifest.json").is_file():
         clozeworks.prepare([{"text": row["text"]} for row in of.train], data, tokenizer=existing, lang=of.lang)
-    if not (run / "model.safetensors").is_file():
+    if not (run / DONE).is_file():
         pretrain(make_recipe(encoder.recipe, ADAPTED), data, run, source=encoder.model)
+        atomic_io.write_bytes(run / DONE, b"")
     return run
 
 
@@ -178,6 +183,16 @@ def predict_finetuned(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) 
     return [answer["label"] for answer in done.model.predict([row["text"] for row in of.test])]
 
 
+def predict_self_trained(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) -> list[str]:
+    """The same with others of the rows to learn from, without their labels."""
+    known = {row["text"] for row in rows}
+    others = [{"text": row["text"]} for row in of.train if row["text"] not in known]
+    others = random.Random(len(rows)).sample(others, min(UNLABELLED, len(others)))
+    how: dict[str, Any] = {"dev_share": 0, "max_length": LENGTH, **({"unlabelled": others} if others else {})}
+    done = finetune("classify", encoder, rows, None, out=scratch, **how)
+    return [answer["label"] for answer in done.model.predict([row["text"] for row in of.test])]
+
+
 Arm = Callable[[Rows, LabelledSet, Path], list[str]]
 
 
@@ -198,10 +213,11 @@ def make_arms(
             encoder = clozeworks.load(make_encoder(of, out, **encoder_of, teacher=clozeworks.load(existing)))
         else:
             run = make_encoder(of, out, **encoder_of)
-            encoder = clozeworks.load(run) if name == "own" else begin_encoder(run, out / of.name / "text")
+            encoder = begin_encoder(run, out / of.name / "text") if name == "counted" else clozeworks.load(run)
+        predict = predict_self_trained if name == "self_trained" else predict_finetuned
         yield (
             name,
-            lambda rows, of, scratch, encoder=encoder: predict_finetuned(encoder, rows, of, scratch),
+            lambda rows, of, scratch, encoder=encoder, predict=predict: predict(encoder, rows, of, scratch),
         )
 
 

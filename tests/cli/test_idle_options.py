@@ -179,6 +179,7 @@ IDLE = {
             ("classify", "--word-vectors x.txt", "--word-vectors", "--from-scratch"),
             ("classify", "--freeze-word-vectors", "--freeze-word-vectors", "of a file"),
             ("classify", "--lm-weight 0.5", "--lm-weight", "lm_weight"),
+            ("tag", "--columns tokens=text tags=text --unlabelled {made}/rows.jsonl", "--unlabelled", "only classify"),
             ("classify", "--architecture prefix", "--architecture", "texts that are written"),
             ("classify", "--decoder {road}/run", "--decoder", "texts that are written"),
             ("embed", "--features sum --columns text_a=text text_b=label", "--features", "the encoder is all"),

@@ -127,6 +127,10 @@ class Options(JsonOptions, PickleOptions, DeviceOptions, ColumnOptions):
         metavar="TEXT",
         otherwise="none; with it 500 steps",
     )
+    unlabelled: str | None = option(
+        "rows without labels, learned as a teacher answers them: the model of the labelled rows, with TF-IDF",
+        metavar="FILE",
+    )
     lm_weight: float = option(
         "of causal models: weight of the language-model loss beside the task's, such as 0.5",
         0.0,
@@ -162,6 +166,8 @@ def run(options: Options) -> int:
     encoder = named.model(options.model, options.parts, options.allow_pickle)
     train = existing(options.train, "a labelled file")
     dev = None if options.dev is None else existing(options.dev, "a labelled file")
+    if options.unlabelled is not None:
+        existing(options.unlabelled, "a file of rows")
     for text in options.text:
         existing(text, "text, or what prepare wrote")
     made = plan(options.task, encoder, train, dev, named.pairs(options.columns, "--columns"), asked)
@@ -218,9 +224,12 @@ def show_plan(console: Console, plan: Plan) -> None:
         ("head", describe_head(plan.task)),
         ("training", f"{epochs}, {train.steps:,} steps of {tune.batch_size}, rate {train.learning_rate:.1e}"),
     ]
+    if plan.unlabelled is not None:
+        rows.append(("then", f"again with {len(plan.unlabelled):,} rows without labels, as that model answers them"))
     if steps := plan.options.pretraining_steps:
         texts = "these texts and those of --text" if plan.options.text else "these texts"
-        rows.insert(-1, ("before", f"{steps:,} steps of pretraining on {texts}"))
+        at = [name for name, _ in rows].index("training")
+        rows.insert(at, ("before", f"{steps:,} steps of pretraining on {texts}"))
     console.print(facts(rows))
     console.print()
 
@@ -295,6 +304,7 @@ def result_as_json(options: Options, plan: Plan, done: FinetuneResult, beside: B
     more = {"seeds": seeds, "mean": done.mean, "spread": done.spread}
     place = {"model": options.model, "run": str(done.out), "finished": done.finished}
     more |= {"folds": done.folds} if done.folds else {}
+    more |= {"teacher": done.teacher} if done.teacher else {}
     metrics = {**done.metrics, "intervals": done.intervals}
     notes = [*done.notes, *(beside.notes if beside else [])]
     return {**as_json(plan), **place, **metrics, **more, "baselines": beside.metrics if beside else {}, "notes": notes}
@@ -317,6 +327,9 @@ def report(console: Console, options: Options, done: FinetuneResult, beside: Bas
         rows.append((name.replace("_", " "), f"{value:.4f}   95 % of resampled rows: {low:.4f} to {high:.4f}"))
         if name in done.spread:
             rows.append(("", f"{done.mean[name]:.4f} +- {done.spread[name]:.4f} over {len(done.seeds)} seeds"))
+    if done.teacher:
+        about = "of the model of the labelled rows alone, which taught this one"
+        rows.append(("teacher", f"{next(iter(done.teacher.values())):.4f}   {next(iter(done.teacher))} {about}"))
     if beside is not None:
         rows += [("baseline", f"{value:.4f}   {BASELINES[name]}") for name, value in beside.metrics.items()]
     console.print(facts(rows))

@@ -27,6 +27,7 @@ STRENGTHS = (1.0, 10.0, 100.0)  # C, the inverse of the regularization
 WORD = r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+"  # a Chinese character is a word of its own
 GRAMS = {"words": (1, 2), "characters": (2, 5)}
 CHINESE = (1, 4)  # n-grams of characters where these are most of a text
+Scores = dict[str, float]  # of each label
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +61,36 @@ def measure_folds(task: Task, folds: Iterable[tuple[Table, Table]]) -> Baselines
 
 def _predict_counting(task: Task, train: Table, test: Table) -> tuple[dict[str, list[str]], list[str]]:
     """What TF-IDF with logistic regression predicts, and what to say of it."""
+    scores, notes = score_counting(task, train, test)
+    return {name: [likeliest(each) for each in rows] for name, rows in scores.items()}, notes
+
+
+def score_counting(task: Task, train: Table, test: Table) -> tuple[dict[str, list[Scores]], list[str]]:
+    """The probability of each label that TF-IDF with logistic regression gives the rows, by its name."""
     if find_spec("sklearn") is None:
         return {}, ["to compare with TF-IDF and logistic regression: pip install 'clozeworks[sklearn]'"]
     length = sum(map(len, _texts(task, train))) / len(train)
     some = fewer(train, min(ROWS, round(TOTAL / max(length, 1))))
-    labels, predictions = task.single_labels(some) or [], {}
+    labels, scores = task.single_labels(some) or [], {}
     for unit in GRAMS:
-        predicted = predict_tfidf(unit, _texts(task, some), labels, _texts(task, test))
-        if predicted is not None:
-            predictions[f"tfidf_{unit}"] = predicted
-    return predictions, [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
+        scored = score_tfidf(unit, _texts(task, some), labels, _texts(task, test))
+        if scored is not None:
+            scores[f"tfidf_{unit}"] = scored
+    return scores, [f"TF-IDF learns from {len(some):,} of {len(train):,} rows"] if len(some) < len(train) else []
 
 
 def predict_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str]) -> list[str] | None:
     """The labels that logistic regression on n-grams of words or characters predicts; None where texts have none."""
+    scores = score_tfidf(unit, texts, labels, test)
+    return None if scores is None else [likeliest(each) for each in scores]
+
+
+def likeliest(scores: Scores) -> str:
+    return max(scores, key=scores.__getitem__)
+
+
+def score_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str]) -> list[Scores] | None:
+    """The probability of each label."""
     from sklearn.exceptions import ConvergenceWarning  # pyright: ignore[reportMissingImports]
     from sklearn.feature_extraction.text import TfidfVectorizer  # pyright: ignore[reportMissingImports]
 
@@ -93,7 +110,8 @@ def predict_tfidf(unit: str, texts: list[str], labels: list[str], test: list[str
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model = _regression(_choose_strength(known, labels), labels).fit(known, labels)
-    return model.predict(vectorizer.transform(test)).tolist()
+    chances = model.predict_proba(vectorizer.transform(test)).tolist()
+    return [dict(zip(model.classes_.tolist(), row, strict=True)) for row in chances]
 
 
 def _choose_strength(features: Any, labels: list[str]) -> float:

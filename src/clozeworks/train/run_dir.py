@@ -42,6 +42,7 @@ FREE = (
     "objective.losses.0.threshold",
 )
 STAGES = ("text", "continued")  # what a fine-tuning run keeps of the pretraining that went before it
+TEACHER = "teacher"  # the run, in that of its student, that learned from labelled rows alone
 FOLD = "fold-"  # begins the name of a run of cross-validation, in the directory of the run of all rows
 
 
@@ -49,7 +50,7 @@ def expect(run: Path) -> None:
     """Refuse a directory of something else."""
     if (run / RUN).exists() or not run.is_dir():
         return
-    names = [path.name for path in run.iterdir() if path.name not in (atomic_io.LOCK, *STAGES)]
+    names = [path.name for path in run.iterdir() if path.name not in (atomic_io.LOCK, TEACHER, *STAGES)]
     strange = [name for name in names if not name.startswith((".", FOLD))]
     if strange:
         given = f"a directory that holds {strange[0]} but is no run"

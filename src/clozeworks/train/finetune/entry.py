@@ -16,6 +16,7 @@ from clozeworks.train.finetune.options import FEW, FinetuneOptions
 from clozeworks.train.finetune.plan import Plan, make_plan
 from clozeworks.train.finetune.result import FinetuneResult
 from clozeworks.train.finetune.run import run_plan
+from clozeworks.train.finetune.self_training import choose_unlabelled, require_scores
 
 MEASURE = "--folds 5 estimates, --dev FILE measures"
 StrPath = str | os.PathLike[str]
@@ -56,6 +57,12 @@ def plan(
     notes += balance(rows).notes
     made = make_plan(task, encoder, rows, held, options)
     made.columns, made.notes = read.columns, [*notes, *made.notes]
+    if options.unlabelled is not None:
+        require_scores(made.task)
+        mine = {name: column for name, column in (columns or {}).items() if name in kind.columns}
+        others = read_table(options.unlabelled, match_columns(kind), (), mine)
+        made.unlabelled, more = choose_unlabelled(made.task, others.table, [rows, *([held] if held else [])])
+        made.notes += others.notes + more
     if options.folds:
         made.folds = fold_table(rows, options.folds)
         for fold in range(options.folds):

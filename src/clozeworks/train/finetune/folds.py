@@ -26,7 +26,8 @@ def divide_folds(plan: Plan) -> Iterator[tuple[Table, Table]]:
 
 def plan_fold(plan: Plan, train: Table) -> Plan:
     """What is planned for all rows, for these alone: labels, epochs and steps are theirs."""
-    return make_plan(plan.task.name, plan.encoder, train, None, dataclasses.replace(plan.options, folds=None))
+    made = make_plan(plan.task.name, plan.encoder, train, None, dataclasses.replace(plan.options, folds=None))
+    return dataclasses.replace(made, unlabelled=plan.unlabelled)
 
 
 def answer_fold(tuned: TextEncoder, table: Table) -> list[dict[str, Any]]:

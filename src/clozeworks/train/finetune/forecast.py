@@ -9,6 +9,7 @@ from clozeworks.recipe import build
 from clozeworks.train.finetune.batches import predict_words, steps_an_epoch
 from clozeworks.train.finetune.memory import choose_micro_tokens, largest_step, measure_finetuning
 from clozeworks.train.finetune.plan import Plan
+from clozeworks.train.finetune.recipe import choose_epochs
 from clozeworks.train.loop import Policy
 from clozeworks.train.pretrain import choose_precision, pick_device
 from clozeworks.train.resources import memory_check
@@ -51,11 +52,19 @@ def forecast_finetuning(plan: Plan, device: str = "auto") -> tuple[FinetuneForec
     (piece, update), _ = measure_step(
         model, optimizer, batch.to(device), Policy(precision=choose_precision(recipe, device))
     )
-    epochs = train.steps / steps_an_epoch(len(rows), tune.batch_size)
-    tokens = round(epochs * int(rows.lengths.sum()))
-    evaluated = 0 if plan.dev is None else train.steps // train.evaluate_every * tokens / epochs * len(plan.dev)
+    epochs, evaluations = train.steps / steps_an_epoch(len(rows), tune.batch_size), train.steps // train.evaluate_every
+    once, steps = int(rows.lengths.sum()), train.steps
+    tokens = round(epochs * once)
+    if plan.unlabelled is not None:  # then all rows, from the beginning
+        more = plan.task.examples(plan.unlabelled, plan.tokenizer, truth=False).lengths
+        units = len(rows) + len(more)
+        passes = plan.options.epochs or choose_epochs(units, tune.batch_size, plan.options.from_scratch)
+        tokens += passes * (once + int(more.sum()))
+        steps += passes * steps_an_epoch(units, tune.batch_size)
+        evaluations += passes
+    evaluated = 0 if plan.dev is None else evaluations * once * len(plan.dev) / len(plan.train)
     each = piece / batch.read
-    seconds = each * (tokens + FORWARD * evaluated / len(plan.train)) + update * train.steps
+    seconds = each * (tokens + FORWARD * evaluated) + update * steps
     times = len(plan.folds) or plan.options.seeds  # k models learn from (k - 1) / k of the rows, and one from all
     return FinetuneForecast(
         tokens=times * tokens,

@@ -22,7 +22,8 @@ class FinetuneOptions:
     `features` are the layers that the head reads, `continue_pretraining` the steps of pretraining on the task's own
     text before, and on `text` of the domain beside it (`STEPS` where there is some), `layer_decay` the rate of a
     layer as a part of that of the one above it; `gradual_unfreezing` has one layer more learn each epoch, from the
-    top; `lm_weight` is the weight of predicting words beside the task, in causal models. With `from_scratch` the
+    top; `lm_weight` is the weight of predicting words beside the task, in causal models. `unlabelled` are rows without
+    labels, a file or rows as for `train`, that are learned as a teacher answers them. With `from_scratch` the
     table of words may begin as the vectors in the file `word_vectors`, and `freeze_word_vectors` keeps it so. Of
     sequence to sequence: the `architecture`, and the model that its `decoder` begins as (None: the encoder).
     `dev_share` of the rows are held out for evaluation where no others are given (None: a tenth of `FEW` or more,
@@ -40,6 +41,7 @@ class FinetuneOptions:
     layer_decay: float | None = None
     continue_pretraining: int | None = None
     text: Sequence[str | os.PathLike[str]] = ()
+    unlabelled: Any = None
     lm_weight: float = 0.0
     patience: int | None = None
     seeds: int = 1

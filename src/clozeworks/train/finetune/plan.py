@@ -51,11 +51,13 @@ class Plan:
     word_vectors: Vectors | None = None  # that a table of words begins as
     decoder: TextEncoder | None = None  # that a decoder begins as, where it is another than the encoder
     folds: list[list[int]] = field(default_factory=list)  # the rows of each, where it is cross-validated
+    unlabelled: Table | None = None  # rows that a teacher answers
 
     @property
     def rows(self) -> dict[str, int]:
         """How many rows each table has."""
-        return {"train": len(self.train), **({"dev": len(self.dev)} if self.dev else {})}
+        tables = {"train": self.train, "dev": self.dev, "unlabelled": self.unlabelled}
+        return {name: len(table) for name, table in tables.items() if table}
 
     @property
     def task(self) -> Task:

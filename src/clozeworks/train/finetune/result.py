@@ -27,6 +27,7 @@ class FinetuneResult:
     metrics: dict[str, float] = field(default_factory=dict)
     intervals: dict[str, tuple[float, float]] = field(default_factory=dict)
     seeds: dict[int, dict[str, float]] = field(default_factory=dict)  # metrics at the best step of each
+    teacher: dict[str, float] = field(default_factory=dict)  # metrics of a teacher of rows without labels
     folds: int | None = None
     notes: list[str] = field(default_factory=list)
     signal: int = 0  # that asked it to stop

@@ -19,6 +19,7 @@ from clozeworks.train.finetune.continue_pretraining import continue_pretraining
 from clozeworks.train.finetune.folds import FOLDS, answer_fold, divide_folds, plan_fold, score_folds
 from clozeworks.train.finetune.plan import Plan
 from clozeworks.train.finetune.result import FinetuneResult
+from clozeworks.train.finetune.self_training import plan_student, plan_teacher
 from clozeworks.train.finetune.seq2seq import join_models
 from clozeworks.train.finetune.train import describe_table, finetune_run
 from clozeworks.train.run import Result
@@ -43,7 +44,9 @@ def cross_validate(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
     """The model of all rows, with the metrics of models that learned from all folds but one, in directories of the run;
     pretraining that continues does so with the texts of their own rows."""
     now = {"tokenizer": plan.tokenizer.fingerprint, "data": [describe_table(plan.train)]}
-    run_dir.compare(run, plan.recipe, now, {})  # before the folds are trained, and again by the run of all rows
+    first = run if plan.unlabelled is None else run / run_dir.TEACHER
+    run_dir.expect(run)
+    run_dir.compare(first, plan.recipe, now, {})  # before the folds are trained, and again by the run of all rows
     answers, folds = [], len(plan.folds)
     for number, (train, test) in enumerate(divide_folds(plan), start=1):
         tuned = train_all(plan_fold(plan, train), run / f"{run_dir.FOLD}{number}", **how)
@@ -72,6 +75,16 @@ def train_all(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
             return FinetuneResult(
                 run, plan.task.name, plan.rows, {}, notes=[*plan.notes, *done.notes], signal=done.signal
             )
+    rows, teacher = plan.rows, dict[str, float]()
+    if plan.unlabelled is not None:
+        if not several:
+            run_dir.expect(run)
+        place = run / run_dir.TEACHER
+        taught = train_all(plan_teacher(plan, source), place, **how)
+        if not taught.finished:
+            return dataclasses.replace(taught, out=run, rows=rows)
+        plan, teacher = plan_student(plan, source, taught.model, place), taught.metrics
+        source = plan.encoder
     first, runs = plan.recipe.train.seed, {}
     for seed in range(first, first + plan.options.seeds):
         place = run / f"seed-{seed}" if several else run
@@ -83,8 +96,9 @@ def train_all(plan: Plan, run: Path, **how: Any) -> FinetuneResult:
     tuned = FinetuneResult(
         out=run,
         task=plan.task.name,
-        rows=plan.rows,
+        rows=rows,
         runs=runs,
+        teacher=teacher,
         notes=list(dict.fromkeys(notes)),
         signal=signal,
         parts=(type(plan.task),),
@@ -135,7 +149,8 @@ def _expect(run: Path, several: bool) -> None:
     """Refuse a directory of something else; one of a single run is none of several seeds."""
     if not several or not run.is_dir():
         return
-    own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json", *run_dir.STAGES}
+    own = {SEEDS, tensors.FILE, files.RECIPE, "tokenizer.json", "tokenizer_config.json"}
+    own |= {run_dir.TEACHER, *run_dir.STAGES}
     strange = [path.name for path in run.iterdir() if path.name not in own]
     strange = [name for name in strange if not name.startswith((".", "seed-"))]
     given = ""
