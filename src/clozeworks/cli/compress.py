@@ -128,19 +128,19 @@ def list_steps(options: Options, encoder: TextEncoder, columns: dict[str, str]) 
     from clozeworks.compress import step
     from clozeworks.compress.chain import try_steps
     from clozeworks.compress.division import divide
-    from clozeworks.exchange import tensors
+    from clozeworks.exchange import sparse, tensors
     from clozeworks.screen.console import closing, emit, facts, screen
 
     division = divide(encoder, existing(options.data, "data"), columns, seed=options.seed)
     kinds = step.list_steps()
     outcomes = try_steps(encoder, kinds, division)
-    before = sum(each.nbytes for each in tensors.state(encoder.model).values())
+    before = sum(each.nbytes for each in sparse.pack(tensors.state(encoder.model)).values())
     rows, refused = {}, {}
     for name, made in outcomes.items():
         if isinstance(made, str):
             refused[name] = made
         else:
-            rows[name] = sum(each.nbytes for each in tensors.state(made.model).values())
+            rows[name] = sum(each.nbytes for each in sparse.pack(tensors.state(made.model)).values())
     if options.json:
         emit({"model": options.model, "bytes": before, "steps": rows, "refused": refused})
         return

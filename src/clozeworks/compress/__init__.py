@@ -10,6 +10,7 @@ from clozeworks.compress.share import ShareLayers
 from clozeworks.compress.step import Step, list_steps, parse_steps
 from clozeworks.compress.training.distil import DistilOriginal
 from clozeworks.compress.training.early_exit import EarlyExit
+from clozeworks.compress.training.prune_weights import PruneWeights
 from clozeworks.compress.vocabulary import TrimVocabulary
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "FactorizeEmbedding",
     "PruneFeedForward",
     "PruneHeads",
+    "PruneWeights",
     "Quantize",
     "ShareLayers",
     "Step",

@@ -14,7 +14,7 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange import tensors
+from clozeworks.exchange import sparse, tensors
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe, assemble
 
@@ -42,7 +42,7 @@ def write_recipe(file: Path, recipe: Recipe) -> None:
 
 def write(directory: Path, model: Model, recipe: Recipe) -> None:
     write_recipe(directory / RECIPE, recipe)
-    tensors.write(directory / tensors.FILE, tensors.state(model))
+    tensors.write(directory / tensors.FILE, sparse.pack(tensors.state(model)))
 
 
 def build(recipe: Recipe, weights: dict[str, Tensor], where: object) -> Model:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
+from clozeworks.exchange import sparse
 
 FILE = "model.safetensors"
 STEP = "step"  # in the metadata
@@ -50,7 +51,8 @@ def read(path: Path) -> dict[str, Tensor]:
         raise InputError(path, "no such file", "a safetensors file is needed", "check the path") from None
     except (SafetensorError, OSError) as error:
         raise InputError(path, f"unreadable ({error})", "a whole safetensors file is needed", "copy it again") from None
-    return {name: t.float() if t.is_floating_point() else t for name, t in tensors.items()}
+    whole = sparse.unpack(tensors, path)
+    return {name: t.float() if t.is_floating_point() else t for name, t in whole.items()}
 
 
 def read_directory(directory: Path, allow_pickle: bool = False) -> dict[str, Tensor]:

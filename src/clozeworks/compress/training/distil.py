@@ -3,7 +3,7 @@
 import copy
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from clozeworks.core.batch import Batch, TeacherOutput
 from clozeworks.core.bounds import Count, NonNegative, Positive
 from clozeworks.core.errors import InputError
 from clozeworks.exchange.bundle import Bundle
+from clozeworks.exchange.sparse import is_sparse
 from clozeworks.model import Model
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
@@ -61,29 +62,30 @@ class DistilOriginal(Step):
         """The same recipe with other weights; the teacher stays as it is."""
         copy_recipe(bundle)
         teacher = _check_teacher(bundle, data.teacher)
-        student = make_student(bundle, self._compared(bundle, teacher))
-        return self._train(bundle, data, student, _Teaching(teacher.model, student.specs))
+        student = make_student(bundle, compared_losses(bundle, teacher, self.soft, self.hidden))
+        return self._train(bundle, data, student, Teaching(teacher.model, student.specs))
 
     def train_alone(self, bundle: B, data: Data) -> B:
         """The same number of steps on the same batches at the same rates, by the model's own loss and no teacher."""
         copy_recipe(bundle)
         return self._train(bundle, data, make_student(bundle, ()), None)
 
-    def _train(self, bundle: B, data: Data, student: Model, teacher: "_Teaching | None") -> B:
+    def _train(self, bundle: B, data: Data, student: Model, teacher: "Teaching | None") -> B:
         rate = self.learning_rate or RATE * WIDTH / bundle.recipe.encoder.width
         train = Train(steps=self.steps, learning_rate=rate, warmup=0.1, seed=data.seed)
         return fit_student(bundle, student, epochs(bundle, data, self.steps), train, teacher)
 
-    def _compared(self, bundle: Bundle, teacher: Bundle) -> tuple[Loss, ...]:
-        """The losses that compare the model with its teacher; none of them has weights."""
-        recipe, model = bundle.recipe, bundle.model
-        compared: list[Loss] = [HiddenCosine(weight=self.hidden)] if self.hidden else []
-        if self.soft and recipe.task is not None:
-            labels = soft_labels(model.head(recipe.task.name), recipe.task.name, self.soft)
-            compared += [] if labels is None else [labels]
-        elif self.soft and all(isinstance(each.model.head("masked_lm"), MaskedLMLayer) for each in (bundle, teacher)):
-            compared.append(SoftTargets(weight=self.soft, over="hidden"))
-        return tuple(compared)
+
+def compared_losses(bundle: Bundle, teacher: Bundle, soft: float = 1.0, hidden: float = 1.0) -> tuple[Loss, ...]:
+    """The losses that compare a model with its teacher; none of them has weights."""
+    recipe, model = bundle.recipe, bundle.model
+    compared: list[Loss] = [HiddenCosine(weight=hidden)] if hidden else []
+    if soft and recipe.task is not None:
+        labels = soft_labels(model.head(recipe.task.name), recipe.task.name, soft)
+        compared += [] if labels is None else [labels]
+    elif soft and all(isinstance(each.model.head("masked_lm"), MaskedLMLayer) for each in (bundle, teacher)):
+        compared.append(SoftTargets(weight=soft, over="hidden"))
+    return tuple(compared)
 
 
 def own_losses(recipe: Recipe) -> tuple[Loss, ...]:
@@ -109,23 +111,43 @@ def make_student(bundle: Bundle, more: tuple[Loss, ...]) -> Model:
 
 
 def fit_student(
-    bundle: B, student: Model, batches: Iterator[Batch], train: Train, teacher: "_Teaching | None" = None
+    bundle: B,
+    student: Model,
+    batches: Iterator[Batch],
+    train: Train,
+    teacher: "Teaching | None" = None,
+    after: Callable[[int], None] | None = None,
 ) -> B:
-    """The bundle with what its copy learns of the batches."""
+    """The bundle with what its copy learns of the batches; `after` is called with the number of each step. Without it,
+    matrices with many zeros keep them."""
     device = next(bundle.model.parameters()).device
     policy = Policy(clip=train.clip, device=device, seed=train.seed, teacher=teacher)
     optimizer = build_optimizer(student, AdamW(), train.learning_rate)
     student.train()
     steps = ([batch] for batch in batches)
-    for _ in fit(student, steps, optimizer, lambda n: learning_rate(n, train), steps=train.steps, policy=policy):
-        pass
+    after = after or hold_zeros(student)
+    for step in fit(student, steps, optimizer, lambda n: learning_rate(n, train), steps=train.steps, policy=policy):
+        after(step.number)
     learned = {name: value.detach().cpu() for name, value in student.named_parameters(remove_duplicate=False)}
     weights = {name: learned.get(name, value) for name, value in parameters(bundle.model).items()}
     recipe = copy.deepcopy(bundle.recipe)
     return rebuild(bundle, recipe, choose(recipe, weights))
 
 
-class _Teaching:
+def hold_zeros(model: Model) -> Callable[[int], None]:
+    """What keeps matrices as sparse as they are, to be called after each step."""
+    sparse = [weight for weight in model.parameters() if weight.is_floating_point() and is_sparse(weight.detach())]
+    masks = [(weight, weight.detach() != 0) for weight in sparse]
+
+    @torch.no_grad()
+    def hold(_: int) -> None:
+        for weight, mask in masks:
+            weight.copy_(torch.where(mask, weight, 0.0))
+
+    return hold
+
+
+class Teaching:
     """What the teacher makes of a batch, in one pass: hidden states, words, logits."""
 
     def __init__(self, model: Model, losses: tuple[Loss, ...]):
