@@ -128,7 +128,8 @@ def list_steps(options: Options, encoder: TextEncoder, columns: dict[str, str]) 
     from clozeworks.compress import step
     from clozeworks.compress.chain import try_steps
     from clozeworks.compress.division import divide
-    from clozeworks.exchange import sparse, tensors
+    from clozeworks.exchange import tensors
+    from clozeworks.exchange.weights import sparse
     from clozeworks.screen.console import closing, emit, facts, screen
 
     division = divide(encoder, existing(options.data, "data"), columns, seed=options.seed)

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
-from clozeworks.exchange import sharded_safetensors
 from clozeworks.exchange.checkpoint_names import MANIFEST, MEMORY, MODEL, OPTIMIZER, STATE, name_of, step_of
+from clozeworks.exchange.weights import sharded_safetensors
 
 __all__ = ["MANIFEST", "MEMORY", "MODEL", "OPTIMIZER", "STATE"]
 _SLACK = 1 << 20  # for what is not tensors

@@ -14,7 +14,8 @@ from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
 from clozeworks.core.spec import Spec
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.exchange import sparse, tensors
+from clozeworks.exchange import tensors
+from clozeworks.exchange.weights import sparse
 from clozeworks.model import Model
 from clozeworks.recipe import Recipe, assemble
 

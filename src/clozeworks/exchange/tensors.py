@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.core.errors import InputError
 from clozeworks.core.json_reader import read_json
-from clozeworks.exchange import sparse
+from clozeworks.exchange.weights import sparse
 
 FILE = "model.safetensors"
 STEP = "step"  # in the metadata

@@ -16,7 +16,7 @@ from clozeworks.core.batch import Batch, TeacherOutput
 from clozeworks.core.bounds import Count, NonNegative, Positive
 from clozeworks.core.errors import InputError
 from clozeworks.exchange.bundle import Bundle
-from clozeworks.exchange.sparse import is_sparse
+from clozeworks.exchange.weights.sparse import is_sparse
 from clozeworks.model import Model
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer

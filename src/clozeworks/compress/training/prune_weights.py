@@ -43,8 +43,8 @@ class PruneWeights(Step):
     `scope` = global: the least of all matrices together, each divided by its root mean square; layer: the same share of
     each matrix.
 
-    It saves room on the disk and nothing else: zeros are stored as bits (`exchange.sparse`), and multiplied like any
-    other number, so that the clock gains nothing.
+    It saves room on the disk and nothing else: zeros are stored as bits (`exchange.weights.sparse`) and multiplied like
+    any other number, so that the clock gains nothing.
     """
 
     name: ClassVar[str] = "weights"

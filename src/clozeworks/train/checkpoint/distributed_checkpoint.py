@@ -17,8 +17,9 @@ from clozeworks.core import atomic_io
 from clozeworks.core.errors import InputError
 from clozeworks.core.process_group import ProcessGroup, is_sharded, local
 from clozeworks.core.segment_memory import SegmentMemory
-from clozeworks.exchange import checkpoint, sharded_safetensors
+from clozeworks.exchange import checkpoint
 from clozeworks.exchange.tensors import assign
+from clozeworks.exchange.weights import sharded_safetensors
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe
 

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from clozeworks.core.errors import InputError
-from clozeworks.exchange import sharded_safetensors
+from clozeworks.exchange.weights import sharded_safetensors
 
 WHOLE = {"table": torch.arange(30.0).view(10, 3), "bias": torch.arange(2.0), "step": torch.tensor(7.0)}
 

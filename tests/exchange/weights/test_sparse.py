@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from clozeworks.core.errors import InputError
-from clozeworks.exchange import sparse, tensors
+from clozeworks.exchange import tensors
+from clozeworks.exchange.weights import sparse
 
 
 def draw(shape: tuple[int, ...], share: float, kind: torch.dtype, seed: int) -> torch.Tensor:
