@@ -1,6 +1,7 @@
 """The verdict follows from the measurements; children may die; the memory of it costs nothing and never fails."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -214,6 +215,26 @@ def test_remembers_per_machine(own_cache: Path, monkeypatch: pytest.MonkeyPatch)
     assert doctor.remembered() is None
     doctor._remember(verdict)
     assert len(json.loads(own_cache.read_text())) == 2
+
+
+def test_what_other_cores_of_this_machine_gave_holds_until_these_are_measured(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+):
+    verdict = dataclasses.replace(doctor.default(), precision="bf16", isa=doctor.SAFE_ISA, threads=1)
+    for cores, precision in ((64, "fp32"), (4, "bf16")):
+        monkeypatch.setattr(doctor, "cores", lambda cores=cores: cores)
+        doctor._remember(dataclasses.replace(verdict, precision=precision))
+    monkeypatch.setattr(doctor, "cores", lambda: 3)
+    assert doctor.remembered() is None
+    nearest = doctor.default()
+    assert (nearest.precision, nearest.isa, nearest.threads) == ("bf16", doctor.SAFE_ISA, 3)
+    assert nearest.reasons[0].startswith("Measured with other cores than the 3 ")
+    monkeypatch.setattr(doctor, "_APPLIED", [])
+    assert doctor.current() == nearest
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "another")
+    assert doctor.default().precision == "fp32"
+    own_cache.write_text(json.dumps({f"{doctor._key_of_processor()}-{cores}": {"threads": 0} for cores in (8, "x")}))
+    assert doctor.default().precision == "fp32"
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -76,7 +77,16 @@ def from_json(text: str) -> Verdict:
 
 
 def default() -> Verdict:
-    """What is safe where nothing was measured: fp32 on every core."""
+    """Where nothing was measured for so many cores: what others of them gave, or fp32 on every core, which is safe."""
+    processor = _key_of_processor()
+    others = [key for key in _known() if re.fullmatch(f"{processor}-[0-9]+", key)]
+    for key in sorted(others, key=lambda key: abs(int(key.rpartition("-")[2]) - cores())):
+        with contextlib.suppress(ValueError, TypeError):
+            measured = _read(key)
+            reason = (
+                f"Measured with other cores than the {cores()} that this process may use; their number is the threads."
+            )
+            return dataclasses.replace(measured, threads=cores(), reasons=[reason, *measured.reasons])
     reason = "Nothing was measured yet: fp32 on every core is the safe choice."
     return Verdict(None, "fp32", cores(), "cpu", {}, [reason])
 
@@ -84,9 +94,22 @@ def default() -> Verdict:
 def remembered() -> Verdict | None:
     """The verdict of an earlier `probe` of this machine with this torch, if there is one; quick, without torch."""
     try:
-        return from_json(json.dumps(json.loads(cache_file().read_text(encoding="utf-8"))[machine_key()]))
-    except (OSError, ValueError, TypeError, KeyError):
+        return _read(machine_key())
+    except (ValueError, TypeError, KeyError):
         return None
+
+
+def _read(key: str) -> Verdict:
+    return from_json(json.dumps(_known()[key]))
+
+
+def _known() -> dict[str, Any]:
+    """What was measured, by machine; nothing where the file is gone or torn."""
+    try:
+        known = json.loads(cache_file().read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
 
 
 def current() -> Verdict:
@@ -251,9 +274,12 @@ def machine() -> dict[str, Any]:
 
 def machine_key() -> str:
     """Changes when a verdict may no longer hold; many machines can share one home directory."""
+    return f"{_key_of_processor()}-{cores()}"
+
+
+def _key_of_processor() -> str:
     model, flags = _processor()
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    parts = [model, flags, platform.python_version(), _version("torch"), cores(), visible]
+    parts = [model, flags, platform.python_version(), _version("torch"), os.environ.get("CUDA_VISIBLE_DEVICES")]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -337,14 +363,8 @@ def _version(package: str) -> str | None:
 
 def _remember(verdict: Verdict) -> None:
     """Add the verdict to the cache; a cache that cannot be written is no reason to fail."""
-    path = cache_file()
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    known = known if isinstance(known, dict) else {}
     with contextlib.suppress(OSError, InputError):
-        atomic_io.write_json(path, {**known, machine_key(): dataclasses.asdict(verdict)})
+        atomic_io.write_json(cache_file(), {**_known(), machine_key(): dataclasses.asdict(verdict)})
 
 
 # The children, each a function that runs alone in a fresh process and prints one JSON object
