@@ -27,6 +27,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures need no precision here, nor a process of their own each."""
     monkeypatch.setattr(measure, "SECONDS", 0.001)
     monkeypatch.setattr(measure, "start_up", lambda directory, short: None)
+    monkeypatch.setattr(target, "TAUGHT", 5)
 
 
 def test_what_is_written_is_the_last_row(tuned: Path, tmp_path: Path):
@@ -56,7 +57,7 @@ def test_what_was_cut_is_learned_again_from_the_original(tuned: Path, tmp_path: 
     assert taught.measured.bytes == cut.measured.bytes
     assert not taught.note, "it is not there to make anything smaller"
     assert taught.measured.quality.value >= cut.measured.quality.value
-    assert "distil" not in Search(None, None).steps, "nor does a search for savings try it"
+    assert "distil" not in Search(None, None).steps, "nor does a search for savings try it by itself"
 
 
 def _report_rows(model: Path) -> list[dict]:
@@ -113,7 +114,37 @@ def test_a_step_that_breaks_the_quality_is_undone(tuned: Path, tmp_path: Path, m
     result = cw.compress(tuned, target="quality=0.9", data=rows(400, 3), out=tmp_path / "small")
     assert not any(step.startswith("ffn") for step in result.rows[-1].steps)
     undone = [row for row in result.tried if row.steps[-1:] == ("ffn=0.5",) and len(row.steps) > 1]
+    assert undone
     assert all(row.note == "undone, quality below 0.9" for row in undone)
+    taught = [row for row in result.tried if row.steps[-2:] == ("ffn=0.5", "distil=5")]
+    assert all(row.note == "undone, it does not help" for row in taught), "it was tried, and there it is as bad"
+
+
+@pytest.mark.parametrize("aim", ["quality=0.9", "size={:.0f}KB"])
+def test_what_a_step_breaks_is_learned_again_from_the_original(tuned: Path, tmp_path: Path, monkeypatch, aim: str):
+    """Of steps of which one spoils the model until it is taught, that one stays, with its lesson."""
+    made = Search._measure
+
+    def spoil(self: Search, state):
+        row = made(self, state)
+        names = [step.partition("=")[0] for step in state.steps]
+        value = 0.95 if "distil" in names else 0.1 if "layers" in names else 1.0
+        row.measured.quality = Quality("accuracy", value, 1.0, value, row.measured.quality.difference)
+        return row
+
+    monkeypatch.setattr(Search, "_measure", spoil)
+    size = (tuned / "model.safetensors").stat().st_size
+    aim = aim.format(0.9 * size / 1e3)
+    if "size" in aim:
+        monkeypatch.setattr(target, "PASSES", 1)
+        monkeypatch.setattr(Search, "_scout", lambda self, start, begin: list(parse_steps("layers=1,vocab")))
+    result = cw.compress(tuned, target=aim, data=rows(400, 3), out=tmp_path / "small")
+    steps = [step.partition("=")[0] for step in result.rows[-1].steps]
+    assert "layers" in steps
+    assert steps[steps.index("layers") + 1] == "distil"
+    assert "vocab" not in steps[: steps.index("distil")], "tokens go behind what is taught"
+    assert load(tmp_path / "small").recipe.encoder.stack.depth == 1
+    assert [row.steps for row in result.tried if row.kept] == [row.steps for row in result.rows]
 
 
 def test_an_encoder_is_judged_by_its_vectors(road: Path, tmp_path: Path):

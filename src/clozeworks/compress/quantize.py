@@ -39,6 +39,7 @@ class Quantize(Step):
     name: ClassVar[str] = "int8"
     main: ClassVar[str | None] = "cosine"
     structural: ClassVar[bool] = False
+    teachable: ClassVar[bool] = False
     cosine: Annotated[float, Bound(0, 1)] = 0.99
     most: Natural = 4
 

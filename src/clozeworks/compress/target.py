@@ -1,9 +1,11 @@
 """What a model shall become, and the search for the steps that make it so.
 
 Every step is tried alone; then they are put after one another in the order of what they gain for what they lose, on the
-part of the data that is there to choose by. A step that does not pay, or that breaks the quality asked for, is undone.
-Steps that are fitted to the layers, as exit, come behind those that cut; steps that no other can follow, as int8, last.
-One that was kept may be taken again: of what it left.
+part of the data that is there to choose by. A step that does not pay is undone. What a step took of the quality is learned
+again from the original (`distil`): where it breaks what was asked for, at once, and it is undone if that does not help;
+where no quality was asked for, once, in the end. Steps that are fitted to the layers, as exit, come behind those that
+cut; steps after which nothing can be taught, as vocab, behind these, and those that no other can follow, as int8, last. One
+that was kept may be taken again: of what it left.
 """
 
 import dataclasses
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from clozeworks.compress.chain import Row, State, Workshop, mark_pareto, retained
 from clozeworks.compress.measure import Measured
 from clozeworks.compress.step import Step, list_steps
+from clozeworks.compress.training.distil import DistilOriginal
 from clozeworks.core.errors import InputError, suggest
 
 UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -22,6 +25,8 @@ NAMES = ("size", "speed", "quality")
 PAYS = 0.02  # that a step must gain: two parts in a hundred
 LOSS = 0.005  # of the quality, that every step is charged for: of two harmless ones the greater gain is first
 PASSES = 4
+TAUGHT = 300  # steps of distillation, wherever there is something to learn again
+Path = tuple[list[State], list[Row]]  # the original and the model after each step, with what was measured of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,28 +144,28 @@ class Search:
         begin = self._measure(start)
         check_target(self.target, begin.measured)
         order = self._scout(start, begin)
-        closing = [step for step in order if step.fitted]
-        closing += [step for step in order if not step.fitted and self._closes(step, order)]
+        closing = self._close(order)
         others = [step for step in order if step not in closing]
-        path, rows = [start], [begin]
-        best = self._finish(path, rows, closing)
+        path: Path = [start], [begin]
+        best = self._finish(path, closing)
         for number in range(PASSES):
             if self._reached(best[1][-1]):
                 break
             changed = False
             for step in others:
-                row = self._try(step, path[-1], rows[-1])
-                if row is None:
+                longer = self._try(step, path)
+                if longer is None:
                     continue
-                path, rows, changed = [*path, row[0]], [*rows, row[1]], True
-                ended = self._finish(path, rows, closing)
-                best = min(best, ended, key=lambda each: self._rank(begin, each[1][-1]))
+                path, changed = longer, True
+                best = min(best, self._finish(path, closing), key=lambda each: self._rank(begin, each[1][-1]))
                 if self._reached(best[1][-1]):
                     break
             if not changed:
                 break
             if number == PASSES - 1:
                 self.notes.append(f"after {PASSES} rounds of all steps no more was tried")
+        if self.target.quality is None:
+            best = self._teach_last(best, closing)
         self._say_kept(best[0])
         mark_pareto(self.tried)
         return best[0][-1], best[0], self._reached(best[1][-1])
@@ -191,6 +196,13 @@ class Search:
         scores.sort(key=lambda each: -each[0])
         return [step for _, step in scores]
 
+    def _close(self, order: Sequence[Step]) -> list[Step]:
+        """Those that come behind all others, in their order."""
+        fitted = [step for step in order if step.fitted]
+        rest = [step for step in order if not step.fitted]
+        ends = [step for step in rest if self._closes(step, order)]
+        return [*fitted, *(step for step in rest if not step.teachable and step not in ends), *ends]
+
     def _closes(self, step: Step, order: Sequence[Step]) -> bool:
         """Whether none of the others can follow a step."""
         others = [each for each in order if each is not step]
@@ -207,17 +219,36 @@ class Search:
             return False
         return True
 
-    def _finish(self, path: list[State], rows: list[Row], closing: list[Step]) -> tuple[list[State], list[Row]]:
+    def _finish(self, path: Path, closing: list[Step]) -> Path:
         """The path so far with the steps that come last, those of them that pay."""
-        path, rows = [*path], [*rows]
         for step in closing:
-            made = self._try(step, path[-1], rows[-1])
-            if made is not None:
-                path, rows = [*path, made[0]], [*rows, made[1]]
-        return path, rows
+            path = self._try(step, path) or path
+        return path
 
-    def _try(self, step: Step, state: State, before: Row) -> tuple[State, Row] | None:
-        """The state after a step and its row; None where it is undone, which its row says."""
+    def _try(self, step: Step, path: Path) -> Path | None:
+        """The path with a step, and with what taught its model where that was needed; None where it is undone, which
+        its row says."""
+        states, rows = path
+        made, row = self._take(step, states[-1]) or (None, None)
+        if made is None or row is None:
+            return None
+        gain, floor = self.target.gain(rows[-1].measured, row.measured), self.target.quality
+        longer = [*states, made], [*rows, row]
+        if gain < PAYS:
+            row.kept, row.note = False, "undone, it does not pay"
+        elif floor is not None and retained(row) < floor:
+            taught = self._teach(longer) if step.structural and step.teachable else None
+            if taught is not None and retained(taught[1][-1]) >= floor:
+                return taught
+            for undone in (row, *(taught[1][-1:] if taught else ())):
+                undone.kept, undone.note = False, f"undone, quality below {floor:g}"
+        if not row.kept:
+            self.workshop.drop(made.steps)
+            return None
+        return longer
+
+    def _take(self, step: Step, state: State) -> tuple[State, Row] | None:
+        """The model after a step, measured; None where the step refuses it, which a note says."""
         known = next((row for row in self.tried if row.steps == (*state.steps, step.spell())), None)
         try:
             made = self.workshop.apply(step, state)
@@ -226,15 +257,31 @@ class Search:
             return None
         row = known or self._measure(made)
         row.kept, row.note = True, ""
-        gain, floor = self.target.gain(before.measured, row.measured), self.target.quality
-        if gain < PAYS:
-            row.kept, row.note = False, "undone, it does not pay"
-        elif floor is not None and retained(row) < floor:
-            row.kept, row.note = False, f"undone, quality below {floor:g}"
-        if not row.kept:
-            self.workshop.drop(made.steps)
-            return None
         return made, row
+
+    def _teach(self, path: Path) -> Path | None:
+        """The path with a model that learned from the original; None where it lost nothing, or learned nothing."""
+        (states, rows), step = path, DistilOriginal(TAUGHT)
+        tried = any(row.steps == (*states[-1].steps, step.spell()) for row in self.tried)
+        taken = self._take(step, states[-1]) if retained(rows[-1]) < 1 and not tried else None
+        if taken is None:
+            return None
+        if retained(taken[1]) > retained(rows[-1]):
+            return [*states, taken[0]], [*rows, taken[1]]
+        taken[1].kept, taken[1].note = False, "undone, it does not help"
+        self.workshop.drop(taken[0].steps)
+        return None
+
+    def _teach_last(self, best: Path, closing: list[Step]) -> Path:
+        """The best path, or that with a model which learned again what its cuts took, if it is as small and as fast."""
+        last = {step.spell() for step in closing}
+        cut = [at for at, state in enumerate(best[0]) if not last & {*state.steps}]
+        taught = self._teach((best[0][: len(cut)], best[1][: len(cut)])) if len(cut) > 1 else None
+        if taught is None:
+            return best
+        ended = self._finish(taught, closing)
+        better = retained(ended[1][-1]) > retained(best[1][-1])
+        return ended if better and self._missed(ended[1][-1]) <= self._missed(best[1][-1]) else best
 
     def _say_kept(self, path: list[State]) -> None:
         """A row is kept if its model is one of the chain in the end."""

@@ -32,6 +32,7 @@ class TrimVocabulary(Step):
 
     name: ClassVar[str] = "vocab"
     main: ClassVar[str | None] = "least"
+    teachable: ClassVar[bool] = False
     least: Count = 1
 
     def apply(self, bundle: B, data: Data) -> B:
