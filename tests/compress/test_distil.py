@@ -85,6 +85,13 @@ def test_every_family_learns_again_and_loads_to_the_bit(name: str, tmp_path):
     assert digest(load(tmp_path / "taught").model) == digest(taught.model)
 
 
+def test_fewer_layers_that_share_their_weights_are_another_model():
+    original, data = make("albert_mini")
+    small = cut(original, data, "layers=2")
+    assert digest(small.model) == digest(original.model)
+    assert digest(DistilOriginal(steps=2).apply(small, data).model) != digest(small.model)
+
+
 def test_twice_the_same_bits():
     original, data = make("classify")
     small = cut(original, data)

@@ -33,7 +33,9 @@ class Step(Spec):
     structural: ClassVar[bool] = True  # what is left is the model as it was, but for parts that are gone
     fitted: ClassVar[bool] = False  # to the layers as they are: a search takes it behind all that cuts
     saves: ClassVar[bool] = True  # it makes a model smaller or faster; others give quality back
-    teachable: ClassVar[bool] = True  # what is left can learn from the original: it has weights in fp32 for the same tokens
+    teachable: ClassVar[bool] = (
+        True  # what is left can learn from the original: it has weights in fp32 for the same tokens
+    )
 
     @abstractmethod
     def apply(self, bundle: B, data: Data) -> B:

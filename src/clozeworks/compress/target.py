@@ -1,11 +1,11 @@
 """What a model shall become, and the search for the steps that make it so.
 
 Every step is tried alone; then they are put after one another in the order of what they gain for what they lose, on the
-part of the data that is there to choose by. A step that does not pay is undone. What a step took of the quality is learned
-again from the original (`distil`): where it breaks what was asked for, at once, and it is undone if that does not help;
-where no quality was asked for, once, in the end. Steps that are fitted to the layers, as exit, come behind those that
-cut; steps after which nothing can be taught, as vocab, behind these, and those that no other can follow, as int8, last. One
-that was kept may be taken again: of what it left.
+part of the data that is there to choose by. A step that does not pay is undone. What a step took of the quality is
+learned again from the original (`distil`): where it breaks what was asked for, at once, and it is undone if that is no
+help; where no quality was asked for, once, in the end. Steps that are fitted to the layers, as exit, come behind those
+that cut; steps after which nothing can be taught, as vocab, behind these, and those that no other can follow, as int8,
+last. One that was kept may be taken again: of what it left.
 """
 
 import dataclasses

@@ -61,7 +61,7 @@ class DistilOriginal(Step):
     def apply(self, bundle: B, data: Data) -> B:
         """The same recipe with other weights; the teacher stays as it is."""
         copy_recipe(bundle)
-        teacher = _check_teacher(bundle, data.teacher)
+        teacher = check_teacher(bundle, data.teacher, self.name)
         student = make_student(bundle, compared_losses(bundle, teacher, self.soft, self.hidden))
         return self._train(bundle, data, student, Teaching(teacher.model, student.specs))
 
@@ -120,7 +120,19 @@ def fit_student(
 ) -> B:
     """The bundle with what its copy learns of the batches; `after` is called with the number of each step. Without it,
     matrices with many zeros keep them."""
-    device = next(bundle.model.parameters()).device
+    train_student(student, batches, train, teacher, after)
+    return take_learned(bundle, student)
+
+
+def train_student(
+    student: Model,
+    batches: Iterator[Batch],
+    train: Train,
+    teacher: "Teaching | None" = None,
+    after: Callable[[int], None] | None = None,
+) -> None:
+    """Train a copy of a model in place, as `fit_student` says."""
+    device = next(student.parameters()).device
     policy = Policy(clip=train.clip, device=device, seed=train.seed, teacher=teacher)
     optimizer = build_optimizer(student, AdamW(), train.learning_rate)
     student.train()
@@ -128,6 +140,10 @@ def fit_student(
     after = after or hold_zeros(student)
     for step in fit(student, steps, optimizer, lambda n: learning_rate(n, train), steps=train.steps, policy=policy):
         after(step.number)
+
+
+def take_learned(bundle: B, student: Model) -> B:
+    """The bundle with the weights of its trained copy."""
     learned = {name: value.detach().cpu() for name, value in student.named_parameters(remove_duplicate=False)}
     weights = {name: learned.get(name, value) for name, value in parameters(bundle.model).items()}
     recipe = copy.deepcopy(bundle.recipe)
@@ -173,15 +189,16 @@ def epochs(bundle: Bundle, data: Data, steps: int) -> Iterator[Batch]:
         yield from dataclasses.replace(data, seed=seed, tokens=steps * BATCH_TOKENS).batches(bundle)
 
 
-def _check_teacher(bundle: Bundle, teacher: Bundle | None) -> Bundle:
+def check_teacher(bundle: Bundle, teacher: Bundle | None, step: str) -> Bundle:
     """Refuse one that is missing, that is the model itself, or that reads other tokens."""
-    where = "--apply distil"
+    where = f"--apply {step}"
     if teacher is None:
         given, needed = "no teacher", "it learns from the model before all steps"
         raise InputError(where, given, needed, "use Data(teacher=...)")
-    if digest(teacher.model) == digest(bundle.model):
+    # Layers that share weights have the same ones when there are fewer of them.
+    if teacher.recipe.encoder == bundle.recipe.encoder and digest(teacher.model) == digest(bundle.model):
         given, needed = "the first step", "there is nothing to learn again before something was cut"
-        raise InputError(where, given, needed, "put it behind another: layers,distil")
+        raise InputError(where, given, needed, f"put it behind another: layers,{step}")
     both = (bundle.tokenizer, teacher.tokenizer)
     if len({None if each is None else each.fingerprint for each in both}) > 1:
         given, needed = "other tokens than the original has", "both read the same tokens"
