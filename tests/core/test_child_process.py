@@ -10,7 +10,7 @@ import torch
 from clozeworks.core.child_process import child_environment, python_command
 from clozeworks.data.shards.engines import use_processes
 from clozeworks.exchange import tensors
-from clozeworks.machine import doctor
+from clozeworks.machine import trials
 from tests.command_line import SMALL
 
 TRAP = "open('owned', 'a').write(__name__)\nraise SystemExit('owned')\n"
@@ -49,7 +49,7 @@ def test_pickles_are_opened_elsewhere(trapped: Path):
 
 
 def test_the_doctor_is_not_fooled(trapped: Path):
-    assert doctor.run_child("import json, torch; print(json.dumps({'fine': 1}))") == {"fine": 1}
+    assert trials.run_child("import json, torch; print(json.dumps({'fine': 1}))") == {"fine": 1}
     assert not (trapped / "owned").exists()
 
 

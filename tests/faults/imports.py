@@ -10,7 +10,7 @@ import torch
 
 from clozeworks.cli.main import main
 from clozeworks.exchange import tensors
-from clozeworks.machine import doctor
+from clozeworks.machine import trials
 from tests.faults.scene import Figures, Scene
 
 NAMES = ("torch", "json", "numpy", "pickle", "safetensors", "multiprocessing", "subprocess", "clozeworks")
@@ -63,7 +63,7 @@ def _open_pickle() -> int:
 
 
 def _ask_doctor() -> int:
-    return 0 if doctor.run_child("import json, torch; print(json.dumps({'fine': 1}))") == {"fine": 1} else 1
+    return 0 if trials.run_child("import json, torch; print(json.dumps({'fine': 1}))") == {"fine": 1} else 1
 
 
 def _prepare(place: Scene) -> Callable[[], int]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from clozeworks.cli import main
 from clozeworks.cli.doctor import render
 from clozeworks.core.errors import InputError
-from clozeworks.machine import doctor
+from clozeworks.machine import doctor, trials
 from clozeworks.machine.doctor import Verdict
 from clozeworks.nn.kernels.windowed import BORDER
 
@@ -99,7 +99,7 @@ def test_a_verdict_from_before_windows_were_measured_still_holds(own_cache: Path
 
 
 def test_the_border_is_for_what_does_not_learn_and_the_users_stays(monkeypatch: pytest.MonkeyPatch):
-    for name in (*doctor._CHOSEN_BY_US, BORDER):
+    for name in (*trials.CHOSEN_BY_US, BORDER):
         monkeypatch.setenv(name, "restored afterwards")
     monkeypatch.delenv(BORDER)
     verdict = Verdict(None, "fp32", 1, "cpu", window=63)
@@ -159,13 +159,13 @@ def test_a_probe_keeps_to_its_time_and_does_not_remember_what_it_could_not_measu
 
 
 def test_children_answer_die_fail_and_hang(monkeypatch: pytest.MonkeyPatch):
-    assert doctor.run_child("print('noise'); print('{\"a\": 1}')") == {"a": 1}
-    assert doctor.run_child("import os, signal; os.kill(os.getpid(), signal.SIGILL)") == {"died": "SIGILL"}
-    assert doctor.run_child("raise ValueError('no such thing')") == {"died": "ValueError: no such thing"}
-    assert doctor.run_child("while True: pass", seconds=0.5) == {"late": "no answer within 0.5 seconds"}
+    assert trials.run_child("print('noise'); print('{\"a\": 1}')") == {"a": 1}
+    assert trials.run_child("import os, signal; os.kill(os.getpid(), signal.SIGILL)") == {"died": "SIGILL"}
+    assert trials.run_child("raise ValueError('no such thing')") == {"died": "ValueError: no such thing"}
+    assert trials.run_child("while True: pass", seconds=0.5) == {"late": "no answer within 0.5 seconds"}
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     seen = "import os, json; print(json.dumps([os.getenv('OMP_NUM_THREADS'), os.getenv('ONEDNN_MAX_CPU_ISA')]))"
-    assert doctor.run_child(seen, isa="AVX2") == [None, "AVX2"]
+    assert trials.run_child(seen, isa="AVX2") == [None, "AVX2"]
 
 
 def test_cores_respect_affinity():
@@ -271,7 +271,7 @@ def test_remembering_and_applying_import_no_torch_and_keep_the_users_choice():
         "verdict = doctor.remembered()\ndoctor.apply(verdict)\n"
         "print(json.dumps(['torch' in sys.modules, os.environ['ONEDNN_MAX_CPU_ISA'], os.environ['OMP_NUM_THREADS']]))"
     )
-    environment = {name: value for name, value in os.environ.items() if name not in doctor._CHOSEN_BY_US}
+    environment = {name: value for name, value in os.environ.items() if name not in trials.CHOSEN_BY_US}
     for own, expected in [({}, [False, "AVX2", "1"]), ({"OMP_NUM_THREADS": "3"}, [False, "AVX2", "3"])]:
         command = [sys.executable, "-c", code]
         answer = subprocess.run(command, env=environment | own, check=True, capture_output=True, text=True).stdout
@@ -288,7 +288,7 @@ def test_remembering_is_quick():
 def test_apply_after_torch_sets_the_threads(monkeypatch: pytest.MonkeyPatch):
     import torch
 
-    for name in doctor._CHOSEN_BY_US:
+    for name in trials.CHOSEN_BY_US:
         monkeypatch.setenv(name, "restored afterwards")
         monkeypatch.delenv(name)
     before = torch.get_num_threads()
@@ -347,7 +347,7 @@ def test_probe_survives_a_machine_that_traps_bf16(tmp_path: Path, monkeypatch: p
 
 
 def test_a_verdict_that_is_not_remembered_holds_for_its_process(monkeypatch: pytest.MonkeyPatch, own_cache: Path):
-    for name in (*doctor._CHOSEN_BY_US, BORDER):
+    for name in (*trials.CHOSEN_BY_US, BORDER):
         monkeypatch.setenv(name, "restored afterwards")
     monkeypatch.setattr(doctor, "_APPLIED", [])
     assert doctor.current().precision == "fp32"

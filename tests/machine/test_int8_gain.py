@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from clozeworks.machine import doctor, int8_gain
+from clozeworks.machine import doctor, int8_gain, trials
 from clozeworks.machine.doctor import Verdict
 from clozeworks.nn.int8 import products
 
@@ -37,7 +37,7 @@ def test_the_verdict_follows_the_clock(facts, chosen, says):
 
 
 def test_the_choice_is_applied_and_the_users_stays(monkeypatch: pytest.MonkeyPatch):
-    for name in (*doctor._CHOSEN_BY_US, products.CHOICE):
+    for name in (*trials.CHOSEN_BY_US, products.CHOICE):
         monkeypatch.setenv(name, "restored afterwards")
     monkeypatch.delenv(products.CHOICE)
     doctor.apply(Verdict(None, "fp32", 1, "cpu", int8=False))

@@ -5,7 +5,7 @@ import torch
 
 from clozeworks.core.cache import KVCache
 from clozeworks.core.dropout import DropoutKey
-from clozeworks.machine import doctor, window_crossover
+from clozeworks.machine import trials, window_crossover
 from clozeworks.nn.kernels import backends, windowed
 from clozeworks.nn.window import Window
 from tests.toys import packed
@@ -14,7 +14,7 @@ from tests.toys import packed
 def test_both_paths_are_measured_at_every_length(monkeypatch: pytest.MonkeyPatch):
     asked: list[tuple[int, str]] = []
     monkeypatch.setattr(window_crossover, "run", lambda beyond, path: asked.append((beyond, path)) or len(asked))
-    times = doctor._try_window(torch.get_num_threads())["ms"]
+    times = trials._try_window(torch.get_num_threads())["ms"]
     assert asked[:10] == asked[10:20]  # once to warm up, once for the clock
     assert [beyond for beyond, _ in asked[:10:2]] == [0, 64, 128, 256, 512]
     assert times["0"] == {"pieces": 11000, "mask": 12000}

@@ -17,7 +17,7 @@ from clozeworks.data.batches.loader import Loader
 from clozeworks.data.batches.rows import Epoch, Row, Source, collate
 from clozeworks.data.shards.corpus import Corpus
 from clozeworks.data.tokens.tokenizer import Tokenizer
-from clozeworks.machine import doctor
+from clozeworks.machine import doctor, trials
 from clozeworks.model import Model
 from clozeworks.objectives.losses.sentence_relation import SentenceRelationLayer
 from clozeworks.optim import parameter_groups
@@ -305,7 +305,7 @@ print(json.dumps({"types": sorted(types), **out}))
 
 def test_bf16_is_near_fp32_and_leaves_the_weights_in_fp32():
     # In a child: on some machines bf16 is an illegal instruction unless the instruction set is capped.
-    result = doctor.run_child(BF16, isa=doctor.SAFE_ISA)
+    result = trials.run_child(BF16, isa=doctor.SAFE_ISA)
     if result.get("died", "").startswith("SIG"):
         pytest.skip(f"no bf16 here: {result['died']}")
     assert result["types"] == ["torch.float32"]
