@@ -22,7 +22,7 @@ from clozeworks.train.finetune.batches import steps_an_epoch
 
 RATE, WIDTH = 3e-5, 768  # the published rate (Devlin et al. 2018, A.3) and the width it was found at
 BRIEF, NARROW = 1e-3, 128  # the rate of encoders that were pretrained for minutes, and its width (docs/learning.md)
-DROPOUT = 0.1  # of these, where labels are few and pretraining had none
+DROPOUT, EMBEDDED = 0.1, 0.3  # of these, and behind their embedding, where labels are few and pretraining had none
 RECURRENT = 1e-2  # the rate of recurrent models (Howard & Ruder 2018, 4.1)
 FEW, MOST = 200, 20  # steps that a small set should have, and epochs that it gets for them at most
 FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
@@ -105,7 +105,7 @@ def add_dropout(recipe: Recipe) -> None:
     """Labelled rows are read many times, unlike the text of an encoder that was pretrained without dropout."""
     for _, part in spec.walk(recipe.encoder):
         if isinstance(part, Embed | Block | Attention):
-            part.dropout = DROPOUT
+            part.dropout = EMBEDDED if isinstance(part, Embed) else DROPOUT
 
 
 def _words(recipe: Recipe, weight: float) -> Loss:
