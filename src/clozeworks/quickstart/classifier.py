@@ -18,7 +18,7 @@ from clozeworks.train.finetune.result import FinetuneResult
 
 MODEL = "model.safetensors"
 ROWS, MEASURED, SHOWN = 600, 1000, 3
-EPOCHS, LENGTH = 8, 128
+EPOCHS, LENGTH = 11, 128
 STARTS = {"pretrained": "area", "fresh": "area-fresh"}
 
 

@@ -169,7 +169,7 @@ def choose_training(base: Recipe, units: int, options: FinetuneOptions) -> tuple
     if options.gradual_unfreezing and options.epochs is None:
         epochs = max(epochs, base.encoder.stack.depth + 2)
     tune = Finetune(epochs, options.batch_size, options.freeze, options.patience)
-    fresh = base.train.learning_rate if options.from_scratch else choose_learning_rate(base)
+    fresh = base.train.learning_rate if options.from_scratch else choose_learning_rate(base, units)
     rate = FROZEN if options.freeze else fresh
     train = Train(learning_rate=rate, warmup=0.1, guard=None, optimizer=choose_optimizer(base))
     if options.factor is not None:

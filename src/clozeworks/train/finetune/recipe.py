@@ -22,20 +22,21 @@ from clozeworks.train.finetune.batches import steps_an_epoch
 
 RATE, WIDTH = 3e-5, 768  # the published rate (Devlin et al. 2018, A.3) and the width it was found at
 BRIEF, NARROW = 1e-3, 128  # the rate of encoders that were pretrained for minutes, and its width (docs/learning.md)
-DROPOUT, EMBEDDED = 0.1, 0.3  # of these, and behind their embedding, where labels are few and pretraining had none
+SMALL = 1000  # rows, below which these are trained at half the rate
+DROPOUT = 0.1  # of these, where labels are few and pretraining had none
 RECURRENT = 1e-2  # the rate of recurrent models (Howard & Ruder 2018, 4.1)
 FEW, MOST = 200, 20  # steps that a small set should have, and epochs that it gets for them at most
 FROZEN = 1e-3  # the rate of a head on an encoder that stays as it is
 LONGER = 3  # times as many steps for an encoder that begins with nothing
 
 
-def choose_learning_rate(recipe: Recipe) -> float:
+def choose_learning_rate(recipe: Recipe, units: int) -> float:
     """Narrower models are trained at higher rates, in pretraining and after it; those that have learned for minutes at
-    higher ones again, recurrent ones at their own."""
+    higher ones again, where `units` to learn from are not few, recurrent ones at their own."""
     if recipe.recurrent:
         return RECURRENT
     if recipe.brief:
-        return BRIEF * NARROW / recipe.encoder.width
+        return (BRIEF / 2 if units < SMALL else BRIEF) * NARROW / recipe.encoder.width
     return RATE * max(WIDTH / recipe.encoder.width, 1.0)
 
 
@@ -72,7 +73,7 @@ def make_finetune_recipe(
     writes, a decoder is made of the encoder, or of that of `decoder`; where it makes vectors, `encode` makes them so.
     """
     recipe = copy.deepcopy(recipe)
-    rate = choose_learning_rate(recipe)
+    rate = choose_learning_rate(recipe, units)
     if recipe.brief:
         add_dropout(recipe)
     if task.generation is not None:
@@ -105,7 +106,7 @@ def add_dropout(recipe: Recipe) -> None:
     """Labelled rows are read many times, unlike the text of an encoder that was pretrained without dropout."""
     for _, part in spec.walk(recipe.encoder):
         if isinstance(part, Embed | Block | Attention):
-            part.dropout = EMBEDDED if isinstance(part, Embed) else DROPOUT
+            part.dropout = DROPOUT
 
 
 def _words(recipe: Recipe, weight: float) -> Loss:
