@@ -13,7 +13,10 @@ from clozeworks.optim.settings import Phase
 from clozeworks.recipe import Recipe, build
 from clozeworks.recipes import recipe as named
 from clozeworks.tasks.classify import Classify
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
+from clozeworks.tasks.heads.crf import CRF
 from clozeworks.tasks.summary import Summary, choose_summary
+from clozeworks.tasks.tag import Tag
 from clozeworks.tasks.template import InputTemplate
 from clozeworks.train.finetune.recipe import make_finetune_recipe
 
@@ -69,6 +72,13 @@ def test_what_learned_for_minutes_is_fine_tuned_as_such() -> None:
     assert make_finetune_recipe(r, task, 1000).train.learning_rate == pytest.approx(1e-3)
     assert make_finetune_recipe(small("cloze_mini"), task, 1000).train.learning_rate == pytest.approx(5e-4)
     assert r.encoder.embed.dropout == 0.0, "the encoder's own recipe stays as it was"
+
+
+def test_its_tags_are_a_chain() -> None:
+    """What was pretrained for minutes knows too little of what stands beside a word."""
+    chains = [Tag.for_encoder(PretrainedEncoder(named(name), InputTemplate(), False, None)).crf
+              for name in ("cloze_mini", "roberta_mini")]  # fmt: skip
+    assert chains == [CRF(), None]
 
 
 def test_a_mask_rate_needs_masking() -> None:

@@ -26,6 +26,7 @@ from clozeworks.metrics.entities import accuracy, by_type, entities, overall
 from clozeworks.metrics.schemes import Scheme, complete, follows, guessed, named
 from clozeworks.nn.embed import EmbedLayer
 from clozeworks.nn.kernels.linear import Linear
+from clozeworks.tasks.encoder_recipe import PretrainedEncoder
 from clozeworks.tasks.heads.crf import CRF
 from clozeworks.tasks.task import Answers, HeadLayer, HeadParts, PretrainedHead, Task
 from clozeworks.tasks.windows import Window, windows
@@ -70,6 +71,12 @@ class Tag(Task):
     def check(self, where: str) -> None:
         if self.crf is not None and self.pieces == "all":
             raise RecipeError(f"{where}.pieces", "all", "a chain has one tag a word", 'use "first", or crf=None')
+
+    @classmethod
+    def for_encoder(cls, encoder: PretrainedEncoder) -> Self:
+        """With a chain of tags around an encoder that was pretrained for minutes, which knows little of what stands
+        beside a word (docs/tag.md)."""
+        return cls(template=encoder.template, crf=CRF() if encoder.recipe.brief else None)
 
     @classmethod
     def from_head(cls, head: PretrainedHead) -> Self:
