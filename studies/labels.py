@@ -4,6 +4,7 @@ Each set is a folder with train.jsonl and dev.jsonl (text, label); `areas` and `
 of labels and every seed the same drawn rows teach each arm, all of them and to the last step; others measure it:
 
     tfidf_words, tfidf_characters   n-grams with logistic regression, C by cross-validation on the rows
+    fresh                           the own encoder's recipe from random weights, three times the epochs
     counted                         the encoder before any masked training: its table of words is counted in the text
     own                             the encoder after so many CPU minutes of masked training on that text
     self_trained                    the same, with rows of the set that have no labels (`finetune --unlabelled`)
@@ -38,7 +39,7 @@ from studies.study import Study, finetune, mean_difference, mean_interval, pretr
 
 SETS, SIZES = "areas,sst2,chnsenticorp,book_review", "100,300,1000,5000"
 COUNTED = ("tfidf_words", "tfidf_characters")
-OWN = (*COUNTED, "counted", "own", "self_trained")
+OWN = (*COUNTED, "fresh", "counted", "own", "self_trained")
 ARMS = (*OWN, "existing", "adapted", "distilled")  # those behind OWN need an encoder of others
 EMBEDDED = {"areas": "en", "reviews": "zh"}  # the tasks of the quickstart
 MEASURED = 1000  # rows at most that measure
@@ -177,10 +178,14 @@ def predict_tfidf(unit: str, rows: Rows, of: LabelledSet, scratch: Path) -> list
     return answers or [labels[0]] * len(of.test)
 
 
-def predict_finetuned(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) -> list[str]:
+def predict_finetuned(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path, **how: Any) -> list[str]:
     """All rows, the last step; what fine-tuning suggests for everything else."""
-    done = finetune("classify", encoder, rows, None, out=scratch, dev_share=0, max_length=LENGTH)
+    done = finetune("classify", encoder, rows, None, out=scratch, dev_share=0, max_length=LENGTH, **how)
     return [answer["label"] for answer in done.model.predict([row["text"] for row in of.test])]
+
+
+def predict_fresh(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) -> list[str]:
+    return predict_finetuned(encoder, rows, of, scratch, from_scratch=True)
 
 
 def predict_self_trained(encoder: Any, rows: Rows, of: LabelledSet, scratch: Path) -> list[str]:
@@ -188,9 +193,7 @@ def predict_self_trained(encoder: Any, rows: Rows, of: LabelledSet, scratch: Pat
     known = {row["text"] for row in rows}
     others = [{"text": row["text"]} for row in of.train if row["text"] not in known]
     others = random.Random(len(rows)).sample(others, min(UNLABELLED, len(others)))
-    how: dict[str, Any] = {"dev_share": 0, "max_length": LENGTH, **({"unlabelled": others} if others else {})}
-    done = finetune("classify", encoder, rows, None, out=scratch, **how)
-    return [answer["label"] for answer in done.model.predict([row["text"] for row in of.test])]
+    return predict_finetuned(encoder, rows, of, scratch, **({"unlabelled": others} if others else {}))
 
 
 Arm = Callable[[Rows, LabelledSet, Path], list[str]]
@@ -214,7 +217,7 @@ def make_arms(
         else:
             run = make_encoder(of, out, **encoder_of)
             encoder = begin_encoder(run, out / of.name / "text") if name == "counted" else clozeworks.load(run)
-        predict = predict_self_trained if name == "self_trained" else predict_finetuned
+        predict = {"self_trained": predict_self_trained, "fresh": predict_fresh}.get(name, predict_finetuned)
         yield (
             name,
             lambda rows, of, scratch, encoder=encoder, predict=predict: predict(encoder, rows, of, scratch),

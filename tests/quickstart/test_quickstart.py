@@ -70,12 +70,16 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
         "model/model.safetensors",
         "loss.png",
         "area/model.safetensors",
+        "area/teacher/answers.jsonl",
         "area-fresh/model.safetensors",
     ):
         assert (out / name).is_file(), name
     assert 2 <= output.count("\n   masked ") <= clozes.SENTENCES
-    accuracies = re.search(r"accuracy +[\d.]+% +[\d.]+% +[\d.]+% +([\d.]+%)", output)
+    accuracies = re.search(r"accuracy +(?:[\d.]+% +){4}([\d.]+%)", output)
     assert accuracies is not None
+    assert "40 others to evaluate on" in output
+    answered = (out / "area/teacher/answers.jsonl").read_text(encoding="utf-8").splitlines()
+    assert f"{len(answered):,} more without labels" in output
     train, dev = (areas.rows("en")[begin : begin + 40] for begin in (0, 40))
     (frequent, _), *_ = Counter(row["label"] for row in train).most_common(1)
     assert accuracies[1] == f"{sum(row['label'] == frequent for row in dev) / len(dev):.1%}", "the majority class"
