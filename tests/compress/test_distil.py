@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+from typing import Literal
 
 import pytest
 import torch
@@ -9,8 +10,13 @@ import torch
 from clozeworks.compress import Data, DistilOriginal, parse_steps
 from clozeworks.compress.data import losses
 from clozeworks.compress.quantize import quantize
+from clozeworks.compress.training import distil
+from clozeworks.compress.training.distil import Teaching, make_student
+from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.inference.text_encoder import TextEncoder, load, save
+from clozeworks.objectives.losses.attention_scores import AttentionScores
+from clozeworks.objectives.losses.relations import Relations
 from clozeworks.starts.transfer import digest
 from tests.compress import models
 
@@ -139,7 +145,72 @@ def test_nothing_to_learn_from_is_refused():
         DistilOriginal(soft=0, hidden=0).apply(bare, data)
 
 
+def inner_distance(encoder: TextEncoder, original: TextEncoder, name: str) -> float:
+    """What a loss that compares two models inside makes of them, a token."""
+    loss = {"relations": Relations(), "layers": AttentionScores()}[name]
+    data = dataclasses.replace(models.make_data("bert_tiny"), seed=5)
+    student = make_student(encoder, (loss,), own=False)
+    teaching = Teaching(original.model, student.specs, encoder.recipe.top.depth)
+    batch = teaching(next(iter(data.batches(encoder))))
+    with torch.no_grad():
+        return float(student(batch).losses[loss.name]) / batch.read
+
+
+@pytest.mark.parametrize("match", ["relations", "layers"])
+def test_what_is_compared_inside_comes_nearer(match: Literal["relations", "layers"]):
+    original, data = make("bert_tiny")
+    small = cut(original, data, "layers=2,ffn=0.5")
+    by = {
+        each: DistilOriginal(steps=60, match=each, hidden=10, soft=0, learning_rate=3e-3).apply(small, data)
+        for each in ("last", match)
+    }
+    gaps = {name: inner_distance(each, original, match) for name, each in by.items()}
+    assert gaps[match] < 0.7 * min(gaps["last"], inner_distance(small, original, match))
+    assert by[match].recipe == small.recipe
+    assert {*dict(by[match].model.named_parameters())} == {*dict(small.model.named_parameters())}
+
+
+def test_the_first_stage_of_layers_is_without_the_task(monkeypatch: pytest.MonkeyPatch):
+    original, data = make("classify")
+    small, stages = cut(original, data, "layers=1"), []
+
+    def remember(bundle, student, batches, train, teacher):
+        stages.append(([loss.name for loss in student.specs], train.steps))
+        return bundle
+
+    monkeypatch.setattr(distil, "fit_student", remember)
+    DistilOriginal(steps=30, match="layers").apply(small, data)
+    assert stages == [(["hidden_states", "attention_scores"], 20), (["classify", "soft_labels"], 10)]
+    stages.clear()
+    DistilOriginal(steps=1, match="layers").apply(small, data)
+    assert [steps for _, steps in stages] == [1]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "match", "reason"),
+    [
+        ("bert_tiny", "heads=0.5", "relations", "heads, and bert_tiny has 4"),
+        ("bert_tiny", "layers=3", "layers", "3 layers, and bert_tiny has 4"),
+        ("awd_lstm_mini", "", "relations", "layers without heads"),
+    ],
+)
+def test_models_that_cannot_be_compared_inside_are_refused(name, steps, match, reason):
+    original, data = make(name)
+    small = cut(original, data, steps) if steps else models.copy_bundle(original)
+    if not steps:
+        with torch.no_grad():
+            next(small.model.parameters()).mul_(0.9)
+    with pytest.raises(InputError, match=reason):
+        DistilOriginal(steps=2, match=match).apply(small, data)
+
+
 def test_it_is_spelt_as_it_is_parsed():
-    (step,) = parse_steps("distil=40")
-    assert step == DistilOriginal(steps=40)
-    assert step.spell() == "distil=40"
+    for text, step in (
+        ("distil=40", DistilOriginal(steps=40)),
+        ("distil=40:relations", DistilOriginal(steps=40, match="relations")),
+        ("distil=300:layers", DistilOriginal(match="layers")),
+    ):
+        assert parse_steps(text) == (step,)
+        assert step.spell() == text
+    with pytest.raises(InputError, match="are compared with this weight"):
+        spec.check(DistilOriginal(hidden=0, match="layers"), "distil")

@@ -28,7 +28,9 @@ def test_every_arm_learns_from_the_same_rows_and_a_second_call_resumes(
     assert {arm: len(each) for arm, each in first["scores"]["kinds"]["8"].items()} == {"tfidf_words": 2, "own": 2}
     assert set(first["own_above"]["kinds"]["8"]) == {"tfidf_words"}
     kept = (out / "results.jsonl").read_text()
-    assert labels.main([*words, "--sizes", "8,16", "--arms", "tfidf_words,own,counted,fresh", "--plot", str(picture)]) == 0
+    assert (
+        labels.main([*words, "--sizes", "8,16", "--arms", "tfidf_words,own,counted,fresh", "--plot", str(picture)]) == 0
+    )
     assert (out / "results.jsonl").read_text().startswith(kept)
     second = read(capsys)
     assert second["scores"]["kinds"]["8"]["own"] == first["scores"]["kinds"]["8"]["own"]

@@ -5,21 +5,25 @@ import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
+from torch import nn
 
 from clozeworks.compress.data import Data
 from clozeworks.compress.step import B, Step, rebuild
 from clozeworks.compress.structure import choose, copy_recipe, parameters
 from clozeworks.core.batch import Batch, TeacherOutput
 from clozeworks.core.bounds import Count, NonNegative, Positive
-from clozeworks.core.errors import InputError
+from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.weights.sparse import is_sparse
 from clozeworks.model import Model
+from clozeworks.objectives.losses.attention_scores import AttentionScores
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
+from clozeworks.objectives.losses.hidden_states import HiddenStates, HiddenStatesLayer
 from clozeworks.objectives.losses.masked_lm import MaskedLMLayer
+from clozeworks.objectives.losses.relations import Relations
 from clozeworks.objectives.losses.soft_targets import SoftTargets
 from clozeworks.objectives.objective import Loss
 from clozeworks.optim.learning_rate import learning_rate
@@ -30,8 +34,10 @@ from clozeworks.recipe import Recipe, assemble
 from clozeworks.starts.transfer import digest
 from clozeworks.tasks.soft_labels import SoftLabels, read_logits, soft_labels
 from clozeworks.train.loop import Policy, fit
+from clozeworks.train.teacher import outline
 
 BATCH_TOKENS = 4096  # that a step of unlabelled text has at most, as `Data.batches` makes them
+MATCHING = 2 / 3  # of the steps, of TinyBERT's first stage
 RATE, WIDTH = 1e-4, 768  # the learning rate of a model of this width; narrower ones learn faster
 
 
@@ -47,6 +53,12 @@ class DistilOriginal(Step):
     last hidden states s, t have one width, for no step changes it. So it follows a step that cut something, and comes
     before those that change the tokens (vocab) or round the weights (int8). Nothing becomes smaller or faster by it:
     what it gives is quality, and what it costs is a training of `steps` steps with a pass of the teacher in each.
+
+    `match` is what is compared inside. last: the cosine above. relations: attention and values of the last layer
+    (`Relations`, MiniLM) in its place. layers: TinyBERT's two stages (Jiao et al. 2019), hidden states and attention
+    scores of all layers alone (`HiddenStates`, whose map is the identity here, and `AttentionScores`) for two thirds
+    of the steps, then L_own + soft * L_soft; the published second stage has no L_own. Both need as many heads as the
+    original has, and layers a depth that divides the original's.
     """
 
     name: ClassVar[str] = "distil"
@@ -56,30 +68,62 @@ class DistilOriginal(Step):
     steps: Count = 300
     soft: NonNegative = 1.0
     hidden: NonNegative = 1.0
+    match: Literal["last", "relations", "layers"] = "last"
     learning_rate: Positive | None = None  # None: 1e-4 x 768 / width
+
+    def check(self, where: str) -> None:
+        if not self.hidden and self.match != "last":
+            raise RecipeError(f"{where}.hidden", 0, f"{self.match} are compared with this weight", "use 1")
 
     def apply(self, bundle: B, data: Data) -> B:
         """The same recipe with other weights; the teacher stays as it is."""
         copy_recipe(bundle)
-        teacher = check_teacher(bundle, data.teacher, self.name)
-        student = make_student(bundle, compared_losses(bundle, teacher, self.soft, self.hidden))
-        return self._train(bundle, data, student, Teaching(teacher.model, student.specs))
+        teacher, batches = check_teacher(bundle, data.teacher, self.name), epochs(bundle, data, self.steps)
+        inner, left = self._inner_losses(), self.steps
+        check_outlines(bundle, teacher, inner)
+        if self.match == "layers":
+            first = max(round(MATCHING * self.steps), 1)
+            bundle = self._train(bundle, data, batches, first, make_student(bundle, inner, own=False), teacher)
+            inner, left = (), self.steps - first
+        if not left:
+            return bundle
+        student = make_student(bundle, (*inner, *soft_losses(bundle, teacher, self.soft)))
+        return self._train(bundle, data, batches, left, student, teacher)
 
     def train_alone(self, bundle: B, data: Data) -> B:
         """The same number of steps on the same batches at the same rates, by the model's own loss and no teacher."""
         copy_recipe(bundle)
-        return self._train(bundle, data, make_student(bundle, ()), None)
+        batches = epochs(bundle, data, self.steps)
+        return self._train(bundle, data, batches, self.steps, make_student(bundle, ()), None)
 
-    def _train(self, bundle: B, data: Data, student: Model, teacher: "Teaching | None") -> B:
+    def _train(
+        self, bundle: B, data: Data, batches: Iterator[Batch], steps: int, student: Model, teacher: Bundle | None
+    ) -> B:
         rate = self.learning_rate or RATE * WIDTH / bundle.recipe.encoder.width
-        train = Train(steps=self.steps, learning_rate=rate, warmup=0.1, seed=data.seed)
-        return fit_student(bundle, student, epochs(bundle, data, self.steps), train, teacher)
+        train = Train(steps=steps, learning_rate=rate, warmup=0.1, seed=data.seed)
+        teaching = None if teacher is None else Teaching(teacher.model, student.specs, bundle.recipe.top.depth)
+        return fit_student(bundle, student, batches, train, teaching)
+
+    def _inner_losses(self) -> tuple[Loss, ...]:
+        """What compares a model with its teacher inside; maps of theirs serve training alone."""
+        if self.match == "layers":
+            return HiddenStates(weight=self.hidden), AttentionScores(weight=self.hidden)
+        if self.match == "relations":
+            return (Relations(weight=self.hidden),)
+        return (HiddenCosine(weight=self.hidden),) if self.hidden else ()
 
 
-def compared_losses(bundle: Bundle, teacher: Bundle, soft: float = 1.0, hidden: float = 1.0) -> tuple[Loss, ...]:
-    """The losses that compare a model with its teacher; none of them has weights."""
+def check_outlines(bundle: Bundle, teacher: Bundle, losses: tuple[Loss, ...]) -> None:
+    """Refuse losses that cannot compare these two."""
+    own, theirs = outline(bundle.recipe), outline(teacher.recipe)
+    for loss in losses:
+        loss.compare(f"--apply distil: {loss.name}", own, theirs)
+
+
+def soft_losses(bundle: Bundle, teacher: Bundle, soft: float) -> tuple[Loss, ...]:
+    """What compares what the heads of both give; it has no weights."""
     recipe, model = bundle.recipe, bundle.model
-    compared: list[Loss] = [HiddenCosine(weight=hidden)] if hidden else []
+    compared: list[Loss] = []
     if soft and recipe.task is not None:
         labels = soft_labels(model.head(recipe.task.name), recipe.task.name, soft)
         compared += [] if labels is None else [labels]
@@ -93,10 +137,10 @@ def own_losses(recipe: Recipe) -> tuple[Loss, ...]:
     return tuple(loss for loss in recipe.objective.losses if "teacher" not in loss.needs.reads)
 
 
-def make_student(bundle: Bundle, more: tuple[Loss, ...]) -> Model:
-    """A copy of the model with these losses beside its own."""
+def make_student(bundle: Bundle, more: tuple[Loss, ...], own: bool = True) -> Model:
+    """A copy of the model with these losses beside its own, or in their place."""
     recipe, model = copy.deepcopy(bundle.recipe), bundle.model
-    losses = (*own_losses(recipe), *more)
+    losses = (*(own_losses(recipe) if own else ()), *more)
     if not losses:
         needed = "it has no loss of its own, and nothing is compared"
         raise InputError("--apply distil", "soft and hidden of 0", needed, "leave them as they are")
@@ -107,6 +151,9 @@ def make_student(bundle: Bundle, more: tuple[Loss, ...]) -> Model:
         for name, parameter in student.named_parameters():
             if name in there:
                 parameter.copy_(there[name]).requires_grad_(there[name].requires_grad)
+        if isinstance(states := student.head(HiddenStates.name), HiddenStatesLayer):
+            nn.init.eye_(states.map.requires_grad_(False).weight)  # both have one width, and the same coordinates
+            nn.init.zeros_(states.map.bias)
     return student.to(next(model.parameters()).device)
 
 
@@ -166,8 +213,8 @@ def hold_zeros(model: Model) -> Callable[[int], None]:
 class Teaching:
     """What the teacher makes of a batch, in one pass: hidden states, words, logits."""
 
-    def __init__(self, model: Model, losses: tuple[Loss, ...]):
-        self.model = model.eval()
+    def __init__(self, model: Model, losses: tuple[Loss, ...], depth: int | None = None):
+        self.model, self.depth = model.eval(), depth  # of the student
         compared = tuple(loss for loss in losses if "teacher" in loss.needs.reads)
         soft = next((loss for loss in compared if isinstance(loss, SoftLabels)), None)
         self.losses = (*compared, *(model.specs if soft else ()))
@@ -177,7 +224,7 @@ class Teaching:
 
     @torch.no_grad()
     def __call__(self, batch: Batch) -> Batch:
-        hidden = self.model.read(batch.replace(past=None), self.losses)
+        hidden = self.model.read(batch.replace(past=None), self.losses, self.depth)
         logits = read_logits(self.head, hidden, batch)
         return batch.replace(teacher=TeacherOutput(hidden, self.words, logits=logits))
 

@@ -15,15 +15,16 @@ from clozeworks.compress.training.distil import (
     RATE,
     WIDTH,
     Teaching,
-    compared_losses,
     epochs,
     fit_student,
     make_student,
+    soft_losses,
 )
 from clozeworks.core.bounds import Count, Part
 from clozeworks.core.errors import InputError
 from clozeworks.model import Model
 from clozeworks.nn.int8.parts import quantizable
+from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
 from clozeworks.optim.settings import Train
 
 EVERY = 10  # steps between two choices
@@ -70,7 +71,7 @@ class PruneWeights(Step):
         teacher = data.teacher or bundle
         if (bundle.tokenizer and bundle.tokenizer.fingerprint) != (teacher.tokenizer and teacher.tokenizer.fingerprint):
             teacher = bundle  # the original reads other tokens
-        student = make_student(bundle, compared_losses(bundle, teacher))
+        student = make_student(bundle, (HiddenCosine(), *soft_losses(bundle, teacher, 1.0)))
         train = Train(
             steps=self.steps,
             learning_rate=RATE * WIDTH / bundle.recipe.encoder.width,
