@@ -11,6 +11,7 @@ from clozeworks.compress.step import Step, list_steps, parse_steps
 from clozeworks.compress.training.distil import DistilOriginal
 from clozeworks.compress.training.early_exit import EarlyExit
 from clozeworks.compress.training.prune_weights import PruneWeights
+from clozeworks.compress.training.quantization_aware import QuantizationAware
 from clozeworks.compress.training.replace_modules import ReplaceModules
 from clozeworks.compress.vocabulary import TrimVocabulary
 
@@ -23,6 +24,7 @@ __all__ = [
     "PruneFeedForward",
     "PruneHeads",
     "PruneWeights",
+    "QuantizationAware",
     "Quantize",
     "ReplaceModules",
     "ShareLayers",

@@ -236,6 +236,13 @@ def epochs(bundle: Bundle, data: Data, steps: int) -> Iterator[Batch]:
         yield from dataclasses.replace(data, seed=seed, tokens=steps * BATCH_TOKENS).batches(bundle)
 
 
+def pick_teacher(bundle: Bundle, teacher: Bundle | None) -> Bundle:
+    """The model before all steps; the model itself where there is none, or that one reads other tokens."""
+    tokenizers = [None if each is None else each.tokenizer for each in (bundle, teacher)]
+    same = len({None if each is None else each.fingerprint for each in tokenizers}) == 1
+    return bundle if teacher is None or not same else teacher
+
+
 def check_teacher(bundle: Bundle, teacher: Bundle | None, step: str) -> Bundle:
     """Refuse one that is missing, that is the model itself, or that reads other tokens."""
     where = f"--apply {step}"

@@ -18,6 +18,7 @@ from clozeworks.compress.training.distil import (
     epochs,
     fit_student,
     make_student,
+    pick_teacher,
     soft_losses,
 )
 from clozeworks.core.bounds import Count, Part
@@ -68,9 +69,7 @@ class PruneWeights(Step):
                 for name in names:
                     weights[name] = torch.where(mask, weights[name], 0.0)
             return rebuild(bundle, bundle.recipe, choose(bundle.recipe, weights))
-        teacher = data.teacher or bundle
-        if (bundle.tokenizer and bundle.tokenizer.fingerprint) != (teacher.tokenizer and teacher.tokenizer.fingerprint):
-            teacher = bundle  # the original reads other tokens
+        teacher = pick_teacher(bundle, data.teacher)
         student = make_student(bundle, (HiddenCosine(), *soft_losses(bundle, teacher, 1.0)))
         train = Train(
             steps=self.steps,
