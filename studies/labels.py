@@ -41,6 +41,18 @@ SETS, SIZES = "areas,sst2,chnsenticorp,book_review", "100,300,1000,5000"
 COUNTED = ("tfidf_words", "tfidf_characters")
 OWN = (*COUNTED, "fresh", "counted", "own", "self_trained")
 ARMS = (*OWN, "existing", "adapted", "distilled")  # those behind OWN need an encoder of others
+NAMES = {
+    "tfidf_words": "TF-IDF, words",
+    "tfidf_characters": "TF-IDF, characters",
+    "fresh": "random weights",
+    "counted": "counted table alone",
+    "own": "own encoder",
+    "self_trained": "own, self-trained",
+    "existing": "existing encoder",
+    "adapted": "existing, domain text",
+    "distilled": "own, distilled",
+}  # in the picture
+BESIDE = 0.03  # of a number of labels, between one arm and the next in the picture
 EMBEDDED = {"areas": "en", "reviews": "zh"}  # the tasks of the quickstart
 MEASURED = 1000  # rows at most that measure
 VOCAB = 8192
@@ -316,9 +328,10 @@ def draw(results: Mapping[str, Any], path: str) -> None:
         axes = figure.add_subplot(1, len(panels), number)
         arms = list(dict.fromkeys(arm for means in by_size.values() for arm in means))
         for index, arm in enumerate(arms):
-            points = [(size, *means[arm]) for size, means in by_size.items() if arm in means]
+            aside = 1 + BESIDE * (index - (len(arms) - 1) / 2)  # so that intervals do not hide one another
+            points = [(size * aside, *means[arm]) for size, means in by_size.items() if arm in means]
             sizes, means, halves = zip(*points, strict=True)
-            style = charts.line_style(index, arm)
+            style = charts.line_style(index, NAMES[arm])
             axes.errorbar(sizes, means, [half or 0.0 for half in halves], capsize=2, **style)
         axes.set_xscale("log")
         axes.set_xticks(list(by_size), [f"{size:,}" for size in by_size])
