@@ -9,7 +9,7 @@ from clozeworks.core import spec
 from clozeworks.core.errors import InputError
 from clozeworks.recipes.cloze import cloze_tiny
 from clozeworks.train.pretrain import pretrain
-from clozeworks.train.resources.budget import TRIED, choose_size, fit_to_budget
+from clozeworks.train.resources.budget import REACHED, TRIED, choose_size, fit_to_budget
 from tests.train.conftest import tiny_recipe
 
 
@@ -36,7 +36,7 @@ def test_steps_follow_the_budget_and_a_run_keeps_them(data: Path, tmp_path: Path
 
 def test_what_such_a_model_has_reached_is_said(data: Path) -> None:
     own, other = cloze_tiny(), tiny_recipe()
-    assert "has reached: 38 %" in fit_to_budget(own, [(data, 1.0)], "60s", None, "cpu")[1][-1]
+    assert f"has reached: {REACHED['cloze_tiny']}" in fit_to_budget(own, [(data, 1.0)], "60s", None, "cpu")[1][-1]
     assert len(fit_to_budget(other, [(data, 1.0)], "5s", None, "cpu")[1]) == 1
 
 
