@@ -19,6 +19,7 @@ from clozeworks.core.errors import InputError, RecipeError
 from clozeworks.exchange.bundle import Bundle
 from clozeworks.exchange.weights.sparse import is_sparse
 from clozeworks.model import Model
+from clozeworks.nn.int8.parts import quantizable
 from clozeworks.objectives.losses.attention_scores import AttentionScores
 from clozeworks.objectives.losses.hidden_cosine import HiddenCosine
 from clozeworks.objectives.losses.hidden_states import HiddenStates, HiddenStatesLayer
@@ -198,9 +199,10 @@ def take_learned(bundle: B, student: Model) -> B:
 
 
 def hold_zeros(model: Model) -> Callable[[int], None]:
-    """What keeps matrices as sparse as they are, to be called after each step."""
-    sparse = [weight for weight in model.parameters() if weight.is_floating_point() and is_sparse(weight.detach())]
-    masks = [(weight, weight.detach() != 0) for weight in sparse]
+    """What keeps matrices as sparse as they are, to be called after each step: those that can be pruned, of encoder and
+    decoder, and not heads that begin with zeros."""
+    parts = {id(part.weight): part.weight for part in quantizable(model).values()}
+    masks = [(weight, weight.detach() != 0) for weight in parts.values() if is_sparse(weight.detach())]
 
     @torch.no_grad()
     def hold(_: int) -> None:
