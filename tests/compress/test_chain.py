@@ -135,9 +135,9 @@ def test_what_a_step_breaks_is_learned_again_from_the_original(tuned: Path, tmp_
     monkeypatch.setattr(Search, "_measure", spoil)
     size = (tuned / "model.safetensors").stat().st_size
     aim = aim.format(0.9 * size / 1e3)
-    if "size" in aim:
-        monkeypatch.setattr(target, "PASSES", 1)
-        monkeypatch.setattr(Search, "_scout", lambda self, start, begin: list(parse_steps("layers=1,vocab")))
+    monkeypatch.setattr(target, "PASSES", 1)
+    # Whichever order the clock would put them in: of layers that share their weights none can go.
+    monkeypatch.setattr(Search, "_scout", lambda self, start, begin: list(parse_steps("layers=1,vocab")))
     result = cw.compress(tuned, target=aim, data=rows(400, 3), out=tmp_path / "small")
     steps = [step.partition("=")[0] for step in result.rows[-1].steps]
     assert "layers" in steps
