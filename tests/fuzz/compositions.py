@@ -32,6 +32,7 @@ from clozeworks.exchange import huggingface
 from clozeworks.exchange.bundle import Bundle, read_bundle, write_bundle
 from clozeworks.inference.text_encoder import TextEncoder
 from clozeworks.model import Model
+from clozeworks.nn.mixers.lsh import LSH
 from clozeworks.objectives.segments import Pairs
 from clozeworks.optim import parameter_groups
 from clozeworks.recipe import Recipe, build
@@ -184,12 +185,14 @@ def _note_widths(steps: Iterator[list[Batch]], seen: list[int]) -> Iterator[list
 def _narrow(recipe: Recipe, row: int) -> bool:
     """Whether some attention is to one key, or some kernel has one tap: a softmax of one number is 1 whatever it is.
 
-    A window whose next key stands a whole row away is one of those.
+    A window whose next key stands a whole row away is one of those, and hashing with one token near but itself.
     """
     least = {"reach": 3, "limit": 3, "left": 1, "kernel": 2}
     parts = [part for _, part in spec.walk(recipe)]
     far = any(np.max(getattr(part, "dilation", 1)) >= row for part in parts)
     sizes = ((getattr(part, name, None), few) for part in parts for name, few in least.items())
+    hashed = [part for part in parts if isinstance(part, LSH)]
+    far |= any(part.rounds * (part.chunk * (1 + part.before + part.after) - 1) < 2 for part in hashed)
     return far or any(size is not None and size < few for size, few in sizes)
 
 
