@@ -20,6 +20,8 @@ from clozeworks.data.tokens.tokenizer import Tokenizer
 from clozeworks.evaluate.baselines import Baselines
 from clozeworks.inference.text_encoder import load
 from clozeworks.quickstart import classifier, clozes, pipeline
+from clozeworks.train import metrics_log
+from clozeworks.train.listing import METRICS
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +77,18 @@ def test_the_whole_road_and_once_more(walk, tmp_path, capsys, monkeypatch):
     ):
         assert (out / name).is_file(), name
     assert 2 <= output.count("\n   masked ") <= clozes.SENTENCES
-    accuracies = re.search(r"accuracy +(?:[\d.]+% +){4}([\d.]+%)", output)
+    accuracies = re.search(r"accuracy +([\d.]+%) +([\d.]+%) +([\d.]+%) +[\d.]+% +([\d.]+%)", output)
     assert accuracies is not None
+    for shown, run in zip(accuracies.groups(), ("area/teacher", "area", "area-fresh"), strict=False):
+        rows = [row for row in metrics_log.read(out / run / METRICS) if row.get("split") == "heldout"]
+        assert len(rows) == 1, "rows that measure choose no step"
+        assert shown == f"{rows[0]['accuracy']:.1%}"
     assert "40 others to evaluate on" in output
     answered = (out / "area/teacher/answers.jsonl").read_text(encoding="utf-8").splitlines()
     assert f"{len(answered):,} more without labels" in output
     train, dev = (areas.rows("en")[begin : begin + 40] for begin in (0, 40))
     (frequent, _), *_ = Counter(row["label"] for row in train).most_common(1)
-    assert accuracies[1] == f"{sum(row['label'] == frequent for row in dev) / len(dev):.1%}", "the majority class"
+    assert accuracies[4] == f"{sum(row['label'] == frequent for row in dev) / len(dev):.1%}", "the majority class"
     assert output.count("\n   about ") == classifier.SHOWN
     assert re.search(r"masked accuracy +[\d.]+% +[\d.]+%", output)
     assert re.search(r"\[MASK\]\(\S+\)", output), "no example was shown"
